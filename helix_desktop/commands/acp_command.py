@@ -111,7 +111,7 @@ async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: C
         released = serving.cancel()
 
     serving = owner.spawn_task(agent.serve_editor(console), name="serve an editor")
-    withdraw = gateway_workspaces.offer_release(bench.id, release)
+    withdraw = gateway_workspaces.set_release_handler(bench.id, release)
     try:
         await asyncio.wait({serving})
         return workspace_access.LATER if released else 0

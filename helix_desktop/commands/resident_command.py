@@ -69,9 +69,5 @@ def _run_resident(arguments: argparse.Namespace) -> int:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
 
-    asyncio.run(
-        resident_process.run_resident(
-            where, [*agent_run.command_of_this_program(where), "gateway"], print_listening_line
-        )
-    )
+    asyncio.run(resident_process.run_resident(where, agent_run.command_of_this_program(where), print_listening_line))
     return 0

@@ -20,10 +20,8 @@ from helix_desktop.engine.session_events import (
     QuestionAsked,
     ReplyStreamed,
 )
-from helix_desktop.engine.tool_names import EDITS, ToolName
 from helix_desktop.fast_dataclass import dataclass
-
-COMMANDS = frozenset({ToolName.RUN_COMMAND})
+from helix_desktop.workbench.unattended_permissions import is_allowed_unattended, name_to_allow
 
 
 class StandardErrorLine(str):
@@ -99,11 +97,9 @@ class TurnPrinter:
 
     def answer_as_allowed(self, question: PermissionQuestion) -> PermissionAnswer:
         """By what was allowed; what has a name of its own, by that."""
-        name = question.call.name
-        groups = {"edits"} if name in EDITS else {"commands"} if name in COMMANDS else set()
-        wanted = question.apart or name
-        if self.allowed & {"all", wanted, *(set() if question.apart else groups)}:
+        if is_allowed_unattended(question, self.allowed):
             return PermissionAnswer(allowed=True)
+        wanted = name_to_allow(question)
         self.refused.append(wanted)
         return PermissionAnswer(
             allowed=False, words=f"Nobody could be asked, and the command was not started with --allow {wanted}."

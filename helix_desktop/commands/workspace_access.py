@@ -75,7 +75,7 @@ def ask_yes_or_no(question: str) -> bool:
 
 
 async def open_or_hand_over(arguments: argparse.Namespace, identity: str, console: Console) -> int:
-    """Does `arguments.work` on a workspace, here or in the process that has it open. The exit code."""
+    """Do `arguments.work` on this workspace here, or in the process that has it open. The exit code."""
     from helix_desktop import running_instance
     from helix_desktop.store import reading_copy
 

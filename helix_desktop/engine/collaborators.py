@@ -27,6 +27,7 @@ class TurnLimits:
     steps: int = 400
     repeats: int = 5
     turn_cost: float = 0.0
+    conversation_cost: float = 0.0
     day_cost: float = 0.0
     workspace_cost: float = 0.0
     agents: int = 32

@@ -45,6 +45,7 @@ from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.history.request_digest import digest_of
 from helix_desktop.engine.history.token_ledger import Savings, newest_fact_seen_by
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.request_costs import RequestCost, explain_last_turn
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
@@ -254,6 +255,10 @@ class Session:
             return 0.0
         freed = self.steward.tokens_freed_by_markers()
         return freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
+
+    async def explain_last_turn(self) -> Sequence[RequestCost]:
+        """Why the requests of the last turn cost what they did."""
+        return await asyncio.to_thread(explain_last_turn, self.conversation.state)
 
     def describe_next_fold(self) -> str:
         """What would be folded next, and why."""

@@ -341,12 +341,14 @@ class TurnLoop:
     def _reached_spending_limit(self) -> TurnEnded | None:
         limits = self._crew.limits()
         day, ever = self._crew.spent()
-        turn = sum(paid.usage.cost for paid in self._conversation.state.spent[self._paid_before :])
+        paid = [one.usage.cost for one in self._conversation.state.spent]
+        turn, agents = sum(paid[self._paid_before :]), self._crew.agents_spent()
         for what, spent, limit in (
             ("This turn", turn, limits.turn_cost),
+            ("This conversation", sum(paid) + agents[0], limits.conversation_cost),
             ("Today", day, limits.day_cost),
             ("This workspace", ever, limits.workspace_cost),
-            ("All agents of this conversation", *self._crew.agents_spent()),
+            ("All agents of this conversation", *agents),
         ):
             if limit and spent >= limit:
                 return TurnEnded(TurnEnd.SPENDING_LIMIT, f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}.")

@@ -160,16 +160,14 @@ class GatewayWorkspaces:
 _released: dict[str, Callable[[], object]] = {}
 
 
-def offer_release(workspace: str, release: Callable[[], object]) -> Callable[[], object]:
-    """Lets another process, such as the window, have a workspace that this one has open. `release` may raise ActionRefused. Call
-    what is returned to offer it no more.
-    """
+def set_release_handler(workspace: str, release: Callable[[], object]) -> Callable[[], object]:
+    """`release` is called when another process wants this workspace; it may raise ActionRefused. Call what is returned when it is closed."""
     _released[workspace] = release
     return lambda: _released.pop(workspace, None)
 
 
 def close_for_other_process(workspace: str) -> int:
-    """Close a workspace that this process has open without a window, for somebody else. The exit code."""
+    """Close a workspace that this process has open as a gateway or a worker, for somebody else. The exit code."""
     if (release := _released.get(workspace)) is None:
         return 1
     release()

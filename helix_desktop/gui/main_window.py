@@ -94,7 +94,7 @@ class MainWindow(WindowFrame):
         self._measuring.timeout.connect(self._price_next_message)
         self.window_actions = ActionRegistry(self, settings)
         self.pages = WindowPages(theme, doing, self.showing, memory, self)
-        self.chat = ChatPage(theme, memory, self.pages.transcript, self)
+        self.chat = ChatPage(theme, memory, self.pages.transcript, doing, self)
         self.add_page("chat", self.chat, self.pages.inspector)
         self.add_page_factory("changes", lambda: (self.pages.changes,))
         self.add_page_factory("cache", lambda: (self.pages.cache,))
@@ -105,7 +105,13 @@ class MainWindow(WindowFrame):
         if not memory.get_remembered("workspace", default=""):
             self.switch_to_page("welcome")
         self.notices = Notices(theme, self._middle, self._composer_height)
-        for below in (self.chat.composer, self.chat.foreign, self.chat.approvals, self.chat.way_on):
+        for below in (
+            self.chat.composer,
+            self.chat.foreign,
+            self.chat.approvals,
+            self.chat.way_on,
+            self.chat.rewrite_cost,
+        ):
             below.installEventFilter(self.notices)
         self.palette_box = CommandPalette(theme, self._suggest_without_search, self)
         self.bridge = EventBridge(self)
@@ -135,7 +141,7 @@ class MainWindow(WindowFrame):
         """The height at the lower edge that must not be covered: the composer and the questions above it."""
         if self.shown_page_name != "chat":
             return 0
-        above = (self.chat.approvals, self.chat.way_on)
+        above = (self.chat.approvals, self.chat.way_on, self.chat.rewrite_cost)
         writes = self.chat.composer if self.chat.foreign.isHidden() else self.chat.foreign
         return writes.height() + sum(each.height() for each in above if each.isVisible())
 
@@ -579,6 +585,7 @@ class MainWindow(WindowFrame):
             session.questions if session else {}, describe_uncovered_files(self.current_workbench)
         )
         self.chat.way_on.show_last_turn_end(session)
+        self.chat.rewrite_cost.explain_last_turn(session)
         self.top.show_background_work("")
         self._cost = _cost_of_session(session)
         self._show_model()
@@ -623,6 +630,7 @@ class MainWindow(WindowFrame):
             self.enable_possible_actions()
             if event.running not in WORKING_STATES:
                 self._measuring.start()
+                self.chat.rewrite_cost.explain_last_turn(session)
         elif isinstance(event, QuestionAsked | QuestionAnswered):
             self.chat.approvals.show_oldest_question(
                 session.questions, describe_uncovered_files(self.current_workbench)
@@ -638,6 +646,8 @@ class MainWindow(WindowFrame):
             )
         elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
             self._cost += event.recorded.fact.usage.cost
+            if session.running not in WORKING_STATES:  # a connected agent's turn runs elsewhere
+                self.chat.rewrite_cost.explain_last_turn(session)
 
     def _focus_question(self, event: QuestionAsked) -> None:
         """Focus the question, unless the user is writing."""

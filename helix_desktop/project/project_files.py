@@ -4,7 +4,7 @@ trusts it in its present form.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,18 +48,26 @@ class ProjectItems:
 
 
 def read_project_files(
-    roots: Sequence[str], trusted: Mapping[str, object], off: Iterable[str] = (), touched: Iterable[Path] = ()
+    roots: Sequence[str],
+    trusted: Mapping[str, object],
+    off: Iterable[str] = (),
+    touched: Iterable[Path] = (),
+    is_hidden: Callable[[Path], bool] = rules_files.nothing_is_hidden,
 ) -> ProjectItems:
-    """Read the folders. Files on a disk that does not answer make this wait: it belongs beside the loop."""
+    """Read the folders. Files on a disk that does not answer make this wait: it belongs beside the loop.
+
+    What leads to a file that no agent sees is not among them.
+    """
     folders = [Path(root) for root in roots]
     mine, switched = user_home(), frozenset(off)
     found: dict[str, ProjectItem] = {}
     for item in (
-        *rules_files.find_rules_files(folders, touched),
+        *rules_files.find_rules_files(folders, touched, is_hidden),
         *_items_of_folders(folders),
         *_items_of_user(mine, folders),
     ):
-        found.setdefault(item.settings_key, _with_trust(item, trusted, switched, folders))
+        if item.own or not is_hidden(item.path.resolve()):
+            found.setdefault(item.settings_key, _with_trust(item, trusted, switched, folders))
     return ProjectItems(_without_repeated_rules(found.values()))
 
 

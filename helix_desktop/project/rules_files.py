@@ -7,7 +7,7 @@ Those of a root hold always; those of a folder below it from the moment a file b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,17 +22,24 @@ _IMPORT = re.compile(r"(?<![\w`@/])@([~\w./][^\s`,;:!?)\]]*)")
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 
 
-def find_rules_files(roots: Sequence[Path], touched: Iterable[Path] = ()) -> Iterator[ProjectItem]:
-    """All that hold now; `touched`: files the agent has looked at or changed."""
+def nothing_is_hidden(_path: Path) -> bool:
+    """For folders without files that no agent sees."""
+    return False
+
+
+def find_rules_files(
+    roots: Sequence[Path], touched: Iterable[Path] = (), is_hidden: Callable[[Path], bool] = nothing_is_hidden
+) -> Iterator[ProjectItem]:
+    """All that hold now; `touched`: files the agent has looked at or changed; `is_hidden`: says of which ones no agent sees."""
     files = tuple(touched)
     for root in roots:
         for name in (*NAMES, *OF_A_ROOT):
-            yield from _read_rules_file(root / name, root, "")
+            yield from _read_rules_file(root / name, root, "", is_hidden)
         yield from _cursor_rules(root, root, files)
         for folder in _folders_of_touched(root, files):
             where = folder.relative_to(root).as_posix()
             for name in NAMES:
-                yield from _read_rules_file(folder / name, root, f"a file in {where} was used", below=folder)
+                yield from _read_rules_file(folder / name, root, f"a file in {where} was used", is_hidden, below=folder)
             yield from _cursor_rules(folder, root, files)
 
 
@@ -47,19 +54,23 @@ def _folders_of_touched(root: Path, touched: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
-def _read_rules_file(path: Path, root: Path, why: str, below: Path | None = None) -> Iterator[ProjectItem]:
+def _read_rules_file(
+    path: Path, root: Path, why: str, is_hidden: Callable[[Path], bool], below: Path | None = None
+) -> Iterator[ProjectItem]:
     if path.is_symlink() and path.name in NAMES:
         return  # Often CLAUDE.md refers to AGENTS.md. The same text is not sent twice.
     text = read_plain_file(path, root)
     if text is not None and text.strip():
-        whole, notes = with_imports(text, path, root)
+        whole, notes = with_imports(text, path, root, is_hidden)
         why = why or "it belongs to the workspace's folder"
         yield ProjectItem(
             "rules", path.relative_to(root).as_posix(), path, whole, whole, why=why, notes=notes, below=below
         )
 
 
-def with_imports(text: str, path: Path, root: Path) -> tuple[str, tuple[str, ...]]:
+def with_imports(
+    text: str, path: Path, root: Path, is_hidden: Callable[[Path], bool] = nothing_is_hidden
+) -> tuple[str, tuple[str, ...]]:
     """The text with every `@file` it imports behind it, word for word, and what could not be imported."""
     notes: list[str] = []
     parts = [text]
@@ -71,6 +82,11 @@ def with_imports(text: str, path: Path, root: Path) -> tuple[str, tuple[str, ...
             if target in seen or not ("/" in name or "." in name or target.is_file()):
                 continue
             seen.add(target)
+            if is_hidden(target):
+                notes.append(
+                    f"@{name} was not imported: it is one of the files that agents don't see in this workspace."
+                )
+                continue
             found = read_plain_file(target, root) if depth < DEEPEST_IMPORT else None
             if found is None or sum(map(len, parts)) + len(found) > MOST_IMPORTED:
                 if "/" in name or "." in name[1:]:

@@ -24,6 +24,8 @@ from helix_desktop.gateway import agent_settings, gateway_socket
 from helix_desktop.gateway.registration import GatewayRegistration, new_token
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
+from helix_desktop.resident.schedule_keeper import ScheduleKeeper
+from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
@@ -33,9 +35,10 @@ FIRST_SECONDS = 20.0  # within which somebody must register with a resident that
 class Resident:
     """What one resident process knows."""
 
-    def __init__(self, where: ProgramFolders, keeper: GatewayKeeper) -> None:
+    def __init__(self, where: ProgramFolders, keeper: GatewayKeeper, schedules: ScheduleKeeper) -> None:
         self._where = where
         self._keeper = keeper
+        self.schedule_keeper = schedules
         self._registered: dict[str, GatewayRegistration] = {}
         self._installed: dict[str, GatewayRegistration] = {}
         self._starting = asyncio.Lock()
@@ -46,8 +49,9 @@ class Resident:
 
     @property
     def is_needed(self) -> bool:
-        """Whether somebody is registered who does not only look on, or an agent's settings have its address."""
-        return bool(self._installed) or any(not one.sees_all for one in self._registered.values())
+        """Whether somebody is registered who does not only look on, or an agent's settings have its address, or there are schedules."""
+        known = self._installed or self.schedule_keeper.schedules
+        return bool(known) or any(not one.sees_all for one in self._registered.values())
 
     async def answer_caller(self, arguments: list[str], console: Console) -> int:
         """Answers one request of another process."""
@@ -59,6 +63,9 @@ class Resident:
                 await console.print_line(json.dumps(self.resident_status()))
             case ["installed"]:
                 await self.read_installed_registrations()
+            case ["schedules"]:
+                self.schedule_keeper.reread_schedules()
+                self.stop_unless_needed()
             case ["status"]:
                 await console.print_line(json.dumps(self.resident_status()))
             case ["stop"]:
@@ -76,6 +83,7 @@ class Resident:
             "port": self._keeper.port,
             "gateway": self._keeper.gateway_pid,
             "trouble": self.trouble,
+            "schedules": len(self.schedule_keeper.schedules),
             "installed": sorted(one.agent for one in self._installed.values()),
             "registered": [{"agent": one.agent, "folder": one.folder, "upstream": one.upstream} for one in known],
         }
@@ -145,16 +153,21 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
     claim = running_instance.claim_instance(where.run, RESIDENT_NAME)
     if claim is None:
         return False
-    resident = Resident(where, GatewayKeeper(command))
+    schedules = ScheduleKeeper(where.data, command)
+    schedules.reread_schedules()
+    resident = Resident(where, GatewayKeeper([*command, "gateway"]), schedules)
+    keeping = OwnedTasks("resident")
     for number in _ending_signals():
         asyncio.get_running_loop().add_signal_handler(number, resident.ended.set)
     await resident.read_installed_registrations()  # before anybody asks
     owner = await running_instance.listen_for_requests(where.run, RESIDENT_NAME, resident.answer_caller)
+    keeping.spawn_task(schedules.keep_until_cancelled(), name="keep schedules")
     try:
         listens()
         asyncio.get_running_loop().call_later(FIRST_SECONDS, resident.stop_unless_needed)
         await resident.ended.wait()
     finally:
+        await keeping.aclose()
         await owner.aclose()
         await resident.aclose()
         claim.close()

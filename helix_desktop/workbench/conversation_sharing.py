@@ -77,7 +77,7 @@ class WorkspaceSharing:
     def __init__(self, bench: SharedWorkbench, secrets: SecretStorage, machine: str) -> None:
         self._bench = bench
         self._secrets = secrets
-        self._machine = machine or platform.node() or "another computer"
+        self.machine_name = machine or platform.node() or "another computer"
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
@@ -215,6 +215,30 @@ class WorkspaceSharing:
                 remedy="It is stored on this computer and waiting to be sent.",
             ) from error
 
+    async def confirm_sent(self, conversation: str) -> bool:
+        """Returns when the store has the facts that a conversation has now, under its head. False where another machine writes in it, so
+        that what was written here is a branch. Away where the store does not answer.
+        """
+        conversations = await self._conversations_if_reached() if self._connect is not None else None
+        if conversations is None:
+            return True
+        run, state = conversations.thread.run_there, conversations.sync_state
+        last = (await run(conversations.journal.conversation_row, conversation)).last_seq
+        await self.wait_until_sent()
+        known = await run(state.get_progress, conversation)
+        if known.writer != state.machine or conversation in self.branch_by_conversation:
+            return False
+        if known.seq < last:
+            raise SharedStoreUnreachable(
+                "The shared store did not confirm in time that it received the conversation.",
+                remedy="It is stored on this computer and waiting to be sent.",
+            )
+        return True
+
+    async def has_too_many_unsent(self) -> bool:
+        """Whether so much waits to be sent that no new work should begin."""
+        return await self._count_unsent_facts() > MOST_UNSENT_FACTS
+
     async def measure_shared_amount(self) -> tuple[int, int, int]:
         """How much sharing sends: conversations, entries, and their bytes."""
         workspace = self._bench.workspace
@@ -256,7 +280,7 @@ class WorkspaceSharing:
         workspace, link = self._bench.workspace, self._bench.workspace.link
         if link is not None and self._task is None:
             self.start_conversation_sync(
-                partial(_connect_through_link, workspace, link, self._machine),
+                partial(_connect_through_link, workspace, link, self.machine_name),
                 address=link.url,
                 entries=lambda: link.waiting,
             )

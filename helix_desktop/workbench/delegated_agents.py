@@ -133,6 +133,11 @@ class AgentWorkforce:
         begun = state.facts[0].fact if state.facts else None
         return self.find_role_file(begun.role) if isinstance(begun, ConversationStarted) else None
 
+    def tools_of_role(self, state: ConversationState) -> tuple[str, ...]:
+        """The tools that the file of the agent working in a conversation names; all where it is empty."""
+        item = self.role_file_of(state)
+        return _tools_named_by_role(item) if item is not None else ()
+
     def find_role_file(self, name: str) -> ProjectItem | None:
         return self.project.now.find_item("agent", name) if name else None
 

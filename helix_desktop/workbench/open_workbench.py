@@ -73,6 +73,7 @@ from helix_desktop.workbench import (
     slash_expansion,
 )
 from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
+from helix_desktop.workbench.conversation_fences import ConversationFences
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.delegated_agents import AgentWorkforce
@@ -129,6 +130,9 @@ class Workbench:
         self.mcp_servers = WorkspaceServers(workspace, shared.access.secrets, self._tasks.spawn_task)
         self.project = ProjectInUse(workspace)
         self.hooks = HookRunner(workspace, self.project, kit)
+        self.fences = ConversationFences(
+            self.hooks, lambda name: row.parent if (row := self._rows.find_row(name)) else ""
+        )
         self.planning = PlanMode(permissions, self.choose_permission_mode)
         self.models = WorkspaceModels(shared.access, lambda: workspace.settings.models)
         self._shared = shared
@@ -290,19 +294,18 @@ class Workbench:
                     await self._partial.recover_cut_off_reply(
                         opened, self.model_of_conversation(conversation), self._shared.access.tokens.count_tokens
                     )
-                session = self._build_session(opened)
+                session = self._build_session(opened, only=self.workforce.tools_of_role(opened.state))
                 if len(session.all_facts) > MANY:
                     gc.freeze()  # Keeps these long-lived facts out of every garbage collection.
             self.sessions.keep_session_open(session)
             return session
 
     async def start_conversation(
-        self, title: str = "", *, agent: str = "", parent: str = "", identity: str = ""
+        self, title: str = "", *, agent: str = "", parent: str = "", role: str = "", identity: str = ""
     ) -> Session:
-        """`identity`: one of `new_conversation_id` that somebody was told before."""
-        return await self.open_session(
-            await self._create_conversation(ConversationStarted(title=title, parent=parent, agent=agent), identity)
-        )
+        """`role`: the agent of the workspace that works in it. `identity`: its id, where that is not to be a new one."""
+        started = ConversationStarted(title=title, parent=parent, agent=agent, role=role)
+        return await self.open_session(await self._create_conversation(started, identity))
 
     async def preview_new_conversation(self) -> Session:
         """Returns a session of a conversation that is not stored, so that the price of its first
@@ -424,7 +427,7 @@ class Workbench:
             only=only,
             on_demand=self._tools_on_demand(conversation),
             others=(*self.project.skill_tools(), *self.planning.plan_tools(depth), *self.workforce.agent_tools()),
-            guard=self.hooks,
+            guard=self.fences,
         )
         return SessionCollaborators(
             cache=self.workspace.cache,
@@ -440,7 +443,9 @@ class Workbench:
             spawn=self._tasks.spawn_task,
             restore=self.kit.restore_files_before,
             collect_file_changes=self.kit.record_unfinished_changes,
-            limits=lambda: conversation_setup.parse_turn_limits(self.workspace.settings.limits),
+            limits=lambda: self.fences.limit_conversation_cost(
+                conversation.id, conversation_setup.parse_turn_limits(self.workspace.settings.limits)
+            ),
             spent=self._rows.cost_today_and_ever,
             agents_spent=partial(self.workforce.cost_and_limit_of_tree, conversation.id),
         )
@@ -760,6 +765,7 @@ class Workbench:
 
     async def _build_step_setup(self, conversation: Conversation) -> ConversationSetup:
         """For a step, with the notes of hooks."""
+        await self.fences.ensure_may_act(conversation.id)
         made = await self._build_conversation_settings(conversation)
         return replace(made, notes=(*made.notes, *self.hooks.take_hook_notes(conversation.id)))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.engine.collaborators import StandingNote
@@ -19,6 +19,7 @@ from helix_desktop.project import project_files
 from helix_desktop.project.project_files import ProjectItems
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.tools import hidden_files
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,
@@ -28,6 +29,8 @@ from helix_desktop.tools.built_in_tool import (
     text_schema,
 )
 from helix_desktop.tools.tools_on_demand import SourceCatalogue, SourceSummary
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
+from helix_desktop.workbench import conversation_setup
 
 USE_SKILL = "use_skill"
 _ABOUT_SKILL = "Read a skill's instructions. They then hold word for word."
@@ -91,7 +94,14 @@ class ProjectInUse:
         """Read the folders now."""
         settings = self._workspace.settings
         touched = [path for used in tuple(self._used.values()) for path in tuple(used.paths)]
-        return project_files.read_project_files(settings.roots, settings.trusted, settings.off, touched)
+        patterns = conversation_setup.parse_hidden_patterns(settings)
+        roots = replace(
+            WorkspaceRoots.from_folders([Path(root) for root in settings.roots]),
+            is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(inside, patterns),
+        )
+        return project_files.read_project_files(
+            settings.roots, settings.trusted, settings.off, touched, roots.is_hidden_path
+        )
 
     async def reread_project_folders(self) -> ProjectItems:
         """`read_project_folders`, beside the loop; who shows it hears of what is different."""

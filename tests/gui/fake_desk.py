@@ -51,6 +51,7 @@ from helix_desktop.engine.ports import (
     PermissionAnswer,
     PermissionQuestion,
 )
+from helix_desktop.engine.request_costs import RequestCost, explain_last_turn
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
@@ -227,6 +228,9 @@ class FakeSession:
 
     def next_request_meter(self) -> token_budget.WindowMeter:
         return token_budget.measure_window(self.state, context_policy.policy_from_fact(self.state.settings.policy))
+
+    async def explain_last_turn(self) -> Sequence[RequestCost]:
+        return explain_last_turn(self.state)
 
     def next_message_cost(self) -> token_budget.NextMessageCost | None:
         return token_budget.estimate_next_message(

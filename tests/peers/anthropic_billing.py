@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,17 +21,23 @@ class Cache:
     """One organisation's cache of one model."""
 
     least: int = 1_024
-    written: set[bytes] = field(default_factory=set)  # hashes of prefixes
+    life: float = math.inf  # seconds since it was used last
+    written: dict[bytes, float] = field(default_factory=dict)  # hashes of prefixes, and when they were used last
 
-    def bill(self, body: dict[str, Any]) -> dict[str, int]:
+    def bill(self, body: dict[str, Any], at: float = 0.0) -> dict[str, int]:
         """`input_tokens`, `cache_read_input_tokens` and `cache_creation_input_tokens`; a token is four characters here."""
+        self.written = {prefix: used for prefix, used in self.written.items() if at - used <= self.life}
         prefixes, sizes, marked = _prefixes(body)
         if len(marked) > MOST_MARKS:
             raise ValueError("A maximum of 4 blocks with cache_control may be provided.")
         near = sorted({at - back for at in marked for back in range(LOOK_BACK) if at >= back}, reverse=True)
         read = next((sizes[at] for at in near if prefixes[at] in self.written), 0)
         end = max((sizes[at] for at in marked if sizes[at] >= self.least), default=read)
-        self.written |= {prefixes[at] for at in marked if sizes[at] >= self.least}
+        known = [
+            prefix for prefix, size in zip(prefixes, sizes, strict=True) if size <= read and prefix in self.written
+        ]
+        new = [prefixes[place] for place in marked if sizes[place] >= self.least]
+        self.written |= dict.fromkeys([*known, *new], at)
         return {
             "input_tokens": sizes[-1] - max(read, end),
             "cache_read_input_tokens": read,

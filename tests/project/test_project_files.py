@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from helix_desktop.project import project_files
+from helix_desktop.tools import hidden_files
+from helix_desktop.tools.hidden_files import matches_hidden_patterns
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 
 @pytest.fixture
@@ -61,3 +65,29 @@ def test_the_users_own_are_trusted_and_the_folders_come_first(root: Path, tmp_pa
     assert {item.name: item.body for item in found.items_in_force("command")} == {"go": "Mine", "rest": "Rest"}
     trusted = {item.settings_key: item.content_sha256 for item in found.items_to_ask_about()}
     assert project_files.read_project_files([str(root)], trusted).find_item("command", "go").body == "Go"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "spelling", ["@.env", "@./.env", "@conf/../.env", "@conf/link", "@.ENV", "@conf/prod.key", "@more.md"]
+)
+def test_a_file_that_no_agent_sees_is_not_imported_by_rules(root: Path, spelling: str) -> None:
+    (root / "conf").mkdir()
+    for name in (".env", ".ENV", "conf/prod.key"):
+        (root / name).write_text("SECRET=123")
+    (root / "conf/link").symlink_to(root / ".env")
+    (root / "more.md").write_text("More: @.env")
+    (root / "AGENTS.md").write_text(f"Rules, and {spelling}")
+    for place, name in ((".claude/skills/env", "SKILL.md"), (".claude/commands", "env.md"), (".claude/agents", "env.md"), (".cursor/rules", "e.mdc")):  # fmt: skip
+        (root / place).mkdir(parents=True, exist_ok=True)
+        (root / place / name).symlink_to(root / ".env")
+    (root / ".github").mkdir()
+    (root / ".github/copilot-instructions.md").symlink_to(root / ".env")
+    roots = replace(
+        WorkspaceRoots.from_folders([root]),
+        is_hidden_inside=lambda at: matches_hidden_patterns(at, hidden_files.DEFAULT),
+    )
+    found = project_files.read_project_files([str(root)], {}, is_hidden=roots.is_hidden_path)
+    assert "SECRET" not in repr(found)
+    notes = [note for item in found.items for note in item.notes]
+    assert ["agents don't see" in note for note in notes] == [True]
+    assert "SECRET" in repr(project_files.read_project_files([str(root)], {}))

@@ -7,11 +7,13 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent, 
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
 from helix_desktop.engine.facts import Text
+from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.attachment_chips import has_files_or_picture
 from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.empty_conversation import EmptyConversationPanel
 from helix_desktop.gui.chat.foreign_writer_line import ForeignWriterLine
 from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
+from helix_desktop.gui.chat.rewrite_cost_line import RewriteCostLine
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelpLine
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
@@ -31,6 +33,7 @@ class ChatPage(QWidget):
         theme: Theme,
         memory: WindowMemory,
         transcript: TranscriptPane,
+        doing: BackgroundRunner,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
@@ -40,6 +43,7 @@ class ChatPage(QWidget):
         self.transcript = transcript
         self.approvals = PermissionQuestionPanel(theme, {}, self)
         self.way_on = TurnEndHelpLine(theme, self)
+        self.rewrite_cost = RewriteCostLine(theme, doing, self)
         self.composer = Composer(theme, memory, self)
         self.foreign = ForeignWriterLine(theme, self)
         self.approvals.left.connect(self.composer.text.setFocus)
@@ -55,6 +59,7 @@ class ChatPage(QWidget):
         whole.addWidget(self._above, 1)
         whole.addWidget(self.approvals)
         whole.addWidget(self.way_on)
+        whole.addWidget(self.rewrite_cost)
         whole.addWidget(self.composer)
         whole.addWidget(self.foreign)
 

@@ -37,7 +37,16 @@ _HEADS = (
     ),
     "CREATE INDEX heads_changed ON helix.heads(space, changed)",
 )
-STEPS: tuple[tuple[str, ...], ...] = (_ROWS, _HEADS)
+_TASKS = (
+    (
+        "CREATE TABLE helix.tasks(space bytea, id text, position bigserial, state text NOT NULL, priority int NOT NULL,"
+        " added float8 NOT NULL, deadline float8 NOT NULL, worker text NOT NULL, until float8 NOT NULL, claims int NOT NULL,"
+        " sealed bytea NOT NULL, result bytea NOT NULL, PRIMARY KEY (space, id)) WITH (fillfactor = 70)"
+    ),
+    "CREATE INDEX tasks_waiting ON helix.tasks(space, state, priority DESC, position)",
+    "CREATE TABLE helix.task_needs(space bytea, task text, needs text, PRIMARY KEY (space, task, needs))",
+)
+STEPS: tuple[tuple[str, ...], ...] = (_ROWS, _HEADS, _TASKS)
 VERSION = len(STEPS)
 _THERE = (  # not to_regclass, which may remember that there was none before we waited for the lock
     "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"

@@ -1,0 +1,116 @@
+"""`cost`: why requests cost what they did: what came out of the provider's cache, what was written anew, and the reason for it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands.conversation_restore_command import find_conversation_by_prefix
+from helix_desktop.commands.workspace_access import add_workspace_verb, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.console import Console
+    from helix_desktop.engine.facts import ConversationStarted, ModelSet, Recorded
+    from helix_desktop.engine.request_costs import RequestCost
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+
+Sums = dict[str, tuple[int, float]]
+OWN = "Helix Desktop"
+
+
+def add_cost_command(nouns: Subparsers) -> None:
+    noun = add_workspace_verb(nouns, "cost", "show why requests cost what they did", print_costs)
+    noun.add_argument(
+        "--conversation",
+        "-c",
+        default="",
+        metavar="C",
+        help="the conversation's ID, or the first part of it (default: sums over all conversations)",
+    )
+    noun.set_defaults(reads=True)
+
+
+async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    if arguments.conversation:
+        return await _print_conversation_cost(arguments, workspace, console)
+    from helix_desktop.engine.facts import ConversationStarted
+
+    sums: dict[str, Sums] = {"days": {}, "agents": {}, "models": {}, "causes": {}}
+    for row in await workspace.journal.list_conversations():
+        facts = await workspace.journal.read_facts(row.id)
+        agent = next((_name_of_agent(one.fact) for one in facts if isinstance(one.fact, ConversationStarted)), OWN)
+        for request in await _explain_facts(facts):
+            _add_request(sums, agent, request)
+    if arguments.json:
+        named = {
+            name: [{name[:-1]: one, "tokens": tokens, "cost": cost} for one, (tokens, cost) in found.items()]
+            for name, found in sums.items()
+        }
+        await print_json(console, named)
+        return 0
+    for name, found in sums.items():
+        await console.print_line(f"By {name[:-1]}")
+        ordered = sorted(found.items(), key=lambda one: one[0] if name == "days" else -one[1][1])
+        for one, (tokens, cost) in ordered:
+            await console.print_line(f"  {one:<40} {tokens:>14,} tokens  {_format_dollars(cost):>12}")
+    return 0
+
+
+async def _print_conversation_cost(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    name = await find_conversation_by_prefix(workspace, arguments.conversation)
+    requests = await _explain_facts(await workspace.journal.read_facts(name))
+    if arguments.json:
+        await print_json(console, {"requests": [_request_as_json(request) for request in requests]})
+        return 0
+    for request in requests:
+        await console.print_line(
+            f"{request.seq:>6}  {request.tokens:>10,} tokens  {_format_dollars(request.cost):>10}  {request.model}"
+        )
+        for one in request.causes:
+            words = one.cause.describe_cause()
+            await console.print_line(f"        {one.tokens:>10,}         {_format_dollars(one.cost):>10}  {words}")
+    if not requests:
+        await console.print_error("No request of this conversation was reported by its provider.")
+    return 0
+
+
+def _name_of_agent(started: ConversationStarted) -> str:
+    return started.agent or started.origin.kind or OWN
+
+
+async def _explain_facts(facts: Sequence[Recorded]) -> list[RequestCost]:
+    from helix_desktop.engine.request_costs import explain_requests
+
+    return await asyncio.to_thread(explain_requests, facts, _shipped_prices)
+
+
+def _shipped_prices(model: str) -> ModelSet | None:
+    """The prices this program ships for a model, where the conversation has none."""
+    from helix_desktop.engine.facts import ModelRole
+    from helix_desktop.providers.known_models import merge_model_knowledge
+
+    return merge_model_knowledge("", model).as_model_set(ModelRole.MAIN)
+
+
+def _request_as_json(request: RequestCost) -> dict[str, object]:
+    causes = [{"cause": one.cause.describe_cause(), "tokens": one.tokens, "cost": one.cost} for one in request.causes]
+    return {"seq": request.seq, "tokens": request.tokens, "cost": request.cost, "causes": causes}
+
+
+def _add_request(sums: dict[str, Sums], agent: str, request: RequestCost) -> None:
+    day = datetime.fromtimestamp(request.time, UTC).astimezone().strftime("%Y-%m-%d")
+    whole: Iterable[tuple[str, str]] = (("days", day), ("agents", agent), ("models", request.model))
+    parts = [(*one, request.tokens, request.cost) for one in whole]
+    parts += [("causes", one.cause.kind.value, one.tokens, one.cost) for one in request.causes]
+    for name, key, tokens, cost in parts:
+        before = sums[name].get(key, (0, 0.0))
+        sums[name][key] = before[0] + tokens, before[1] + cost
+
+
+def _format_dollars(cost: float) -> str:
+    return f"${cost:,.4f}" if cost < 1 else f"${cost:,.2f}"

@@ -1,0 +1,116 @@
+"""`schedule`: tasks that are added by themselves at certain times."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import secrets
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from helix_desktop import program_folders
+from helix_desktop.commands import add_json_option, add_workspace_argument, format_local_minute, workspace_access
+from helix_desktop.console import escape_control_characters
+from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.resident.schedules import WorkSchedule
+
+
+def add_schedule_command(nouns: Subparsers) -> None:
+    noun = nouns.add_parser("schedule", help="add tasks at certain times, such as every weekday at 8")
+    verbs = noun.add_subparsers(metavar="VERB", required=True)
+    add = verbs.add_parser("add", help="add a schedule and print its ID")
+    add_workspace_argument(add)
+    add.add_argument("--at", required=True, metavar="HH:MM", help="the time of day")
+    add.add_argument("--days", default="every", metavar="DAYS", help="such as mon,thu, weekdays or every (the default)")
+    add.add_argument("--zone", default="", metavar="ZONE", help="a time zone such as Europe/Berlin (default: the computer's)")  # fmt: skip
+    add.add_argument("--missed", choices=("once", "never"), default="once", help="whether to do it once afterwards if the computer was off (default: once)")  # fmt: skip
+    for option, letter in (
+        ("agent", "A"),
+        ("model", "M"),
+        ("budget", "DOLLARS"),
+        ("deadline", "WHEN"),
+        ("priority", "P"),
+    ):
+        add.add_argument(f"--{option}", default="", metavar=letter, help="see `task add --help`")
+    add.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what it may do without asking")
+    add.add_argument("text", nargs="+", metavar="TEXT", help="what to do")
+    add.set_defaults(run=_add_schedule)
+    listed = verbs.add_parser("list", help="list the schedules and when they are due next")
+    listed.set_defaults(run=_list_schedules)
+    removed = verbs.add_parser("remove", help="remove schedules; tasks that were added stay")
+    removed.add_argument("schedules", nargs="+", metavar="ID")
+    removed.set_defaults(run=_remove_schedules)
+    for verb in (add, listed, removed):
+        add_json_option(verb)
+
+
+def _add_schedule(arguments: argparse.Namespace) -> int:
+    from helix_desktop.resident import schedules
+
+    where = program_folders.find_program_folders(arguments.home)
+    workspace = workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace).id
+    names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
+    options = [word for name in names for word in (f"--{name}", getattr(arguments, name))]
+    zone = schedules.find_time_zone(arguments.zone).key if arguments.zone else schedules.name_of_local_zone()
+    schedules.parse_time_of_day(arguments.at)
+    if not (text := " ".join(arguments.text).strip()):
+        raise InvalidInput("A task needs a text.", remedy="Nothing was added.")
+    new = schedules.WorkSchedule(
+        secrets.token_hex(4), workspace, text, arguments.at, zone, schedules.parse_days(arguments.days), arguments.missed,
+        (*options, *(word for what in arguments.allow for word in ("--allow", what))), time.time(),
+    )  # fmt: skip
+    _change_schedules(where, [*schedules.read_schedules(where.data), new])
+    _print_schedules(arguments, [new])
+    return 0
+
+
+def _list_schedules(arguments: argparse.Namespace) -> int:
+    from helix_desktop.resident import schedules
+
+    _print_schedules(arguments, schedules.read_schedules(program_folders.find_program_folders(arguments.home).data))
+    return 0
+
+
+def _remove_schedules(arguments: argparse.Namespace) -> int:
+    from helix_desktop.resident import schedules
+
+    where = program_folders.find_program_folders(arguments.home)
+    known = schedules.read_schedules(where.data)
+    if unknown := set(arguments.schedules) - {one.id for one in known}:
+        raise NotFound(f"There is no schedule {min(unknown)}.", remedy="`schedule list` shows the schedules.")
+    _change_schedules(where, [one for one in known if one.id not in arguments.schedules])
+    _print_schedules(arguments, [one for one in known if one.id in arguments.schedules])
+    return 0
+
+
+def _change_schedules(where: program_folders.ProgramFolders, wanted: list[WorkSchedule]) -> None:
+    """Writes them, and sees to it that the resident keeps them, also after the next login."""
+    from helix_desktop.gateway import agent_run, agent_settings
+    from helix_desktop.resident import login_start, resident_client, schedules
+
+    schedules.write_schedules(where.data, wanted)
+    command = agent_run.command_of_this_program(where)
+    try:
+        if wanted:
+            login_start.enable_login_start(command)
+        elif not agent_settings.installed_registrations(where.config):
+            login_start.disable_login_start()
+    except ActionRefused as error:
+        print(error.what)
+    asyncio.run(resident_client.ask_resident(where, "schedules", command=command if wanted else ()))
+
+
+def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -> None:
+    due = {one.id: one.next_due(time.time()) for one in found}
+    if arguments.json:
+        print(json.dumps([{**asdict(one), "next_due": due[one.id]} for one in found], ensure_ascii=False, indent=1))
+        return
+    for one in found:
+        days = "every day" if len(one.days) == len(set(one.days)) == 7 else ",".join(one.days)
+        when = f"{one.at} {one.zone}, {days}; next {format_local_minute(due[one.id])}"
+        print(f"{one.id}  {when}  {escape_control_characters(one.text)[:60]}")

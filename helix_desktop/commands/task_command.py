@@ -1,0 +1,215 @@
+"""`task`: work that is done once, by some worker, whatever ends meanwhile."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop.commands import add_json_option, add_workspace_argument, format_local_minute, workspace_access
+from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.errors import InvalidInput
+from helix_desktop.store.fleet_tasks import ENDED, FleetTask, FleetTaskOrder, FleetTaskState, NewFleetTask
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.store.fleet_tasks import FleetTaskList
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+
+WAIT_SECONDS = 0.5  # between two looks
+TaskWork = Callable[[argparse.Namespace, "FleetTaskList", Console], Awaitable[int]]
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_FIELDS = {"text", "agent", "model", "priority", "after", "budget", "deadline", "key", "allow"}
+
+
+def add_task_command(nouns: Subparsers) -> None:
+    noun = nouns.add_parser("task", help="give tasks to workers, and see what came of them")
+    verbs = noun.add_subparsers(metavar="VERB", required=True)
+    add = _add_task_verb(verbs, "add", "add tasks and print their IDs", _add_tasks)
+    add.add_argument("text", nargs="*", metavar="TEXT", help="what to do; - reads one task from each line of standard input, as text or as a JSON object")  # fmt: skip
+    add.add_argument("--file", type=Path, metavar="FILE", help="add one task from each line of FILE")
+    add.add_argument("--agent", default="", metavar="A", help="the workspace's agent that does it")
+    add.add_argument("--model", "-m", default="", metavar="M", help="the model, as provider/model")
+    add.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the task may do without asking; see `ask --help`")  # fmt: skip
+    add.add_argument("--priority", type=int, default=0, metavar="P", help="tasks with a higher number go first (default: 0)")  # fmt: skip
+    add.add_argument("--after", action="append", default=[], metavar="T", help="wait until this task is done")
+    add.add_argument("--budget", type=float, default=0.0, metavar="DOLLARS", help="what it may cost")
+    add.add_argument("--deadline", default="", metavar="WHEN", help="when it fails if it isn't done: a time such as 2030-01-31T18:00, or from now, such as 90m, 8h or 2d")  # fmt: skip
+    add.add_argument("--key", default="", metavar="K", help="a task with the same key is added only once")
+    listed = _add_task_verb(verbs, "list", "list tasks, the newest first", _list_tasks)
+    listed.add_argument("--state", choices=[state.value for state in FleetTaskState], default="", help="only tasks in this state")  # fmt: skip
+    listed.add_argument("--most", type=int, default=100, metavar="N", help="at most N tasks (default: 100)")
+    for name, sentence, work in (
+        ("show", "show a task and what came of it", _show_tasks),
+        ("cancel", "cancel tasks; those that run stop at their next step", _change_tasks),
+        ("retry", "let tasks go on that failed, were cancelled or need you", _change_tasks),
+        ("wait", "wait until tasks have ended or need you", _wait_for_tasks),
+    ):
+        verb = _add_task_verb(verbs, name, sentence, work)
+        verb.add_argument("tasks", nargs="+", metavar="T", help="the task's ID, or its beginning")
+        if name == "retry":
+            verb.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the tasks may do from now on, besides what they were allowed")  # fmt: skip
+        verb.set_defaults(lasting=name == "wait")
+
+
+def _add_task_verb(verbs: Subparsers, name: str, sentence: str, work: TaskWork) -> argparse.ArgumentParser:
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    add_workspace_argument(one)
+    add_json_option(one)
+    one.set_defaults(run=_run_task_command, work=partial(_open_and_work, work), counts=False)
+    return one
+
+
+def _run_task_command(arguments: argparse.Namespace) -> int:
+    source, from_input = getattr(arguments, "file", None), getattr(arguments, "text", []) == ["-"]
+    return workspace_access.run_on_workspace(arguments, source=source, gather=from_input and source is None)
+
+
+async def _open_and_work(
+    work: TaskWork, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
+    from helix_desktop.store import fleet_task_files
+
+    async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
+        return await work(arguments, tasks, console)
+
+
+async def _add_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+    usual = {name: getattr(arguments, name) for name in _FIELDS - {"text"}}
+    if arguments.file or arguments.text == ["-"]:
+        if arguments.file and arguments.text:
+            raise InvalidInput("Specify the tasks as TEXT or as a file, not both.")
+        wanted = [_parse_task_line(line, number, usual) for number, line in await _read_numbered_lines(console)]
+    else:
+        wanted = [_build_new_task({**usual, "text": " ".join(arguments.text)})]
+    ids = await tasks.add_fleet_tasks(wanted)
+    await (workspace_access.print_json(console, ids) if arguments.json else console.print_line("\n".join(ids)))
+    return 0
+
+
+async def _read_numbered_lines(console: Console) -> list[tuple[int, str]]:
+    pieces = []
+    while piece := await console.read_input():
+        pieces.append(piece)
+    lines = enumerate(b"".join(pieces).decode("utf-8", "replace").splitlines(), 1)
+    return [(number, line) for number, line in lines if line.strip()]
+
+
+def _parse_task_line(line: str, number: int, usual: dict[str, Any]) -> NewFleetTask:
+    """A line of text, or a JSON object whose fields are named as the options are."""
+    if not line.lstrip().startswith("{"):
+        return _build_new_task({**usual, "text": line.strip()})
+    wrong = f"Line {number} is not a JSON object with the fields of a task."
+    try:
+        given = json.loads(line)
+        if unknown := given.keys() - _FIELDS:
+            wrong = f"Line {number}: a task has no field {min(unknown)}."
+        given = {**given, **{name: list(given[name]) for name in ("after", "allow") if name in given}}
+        new = _build_new_task({**usual, **given})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidInput(wrong, remedy="Nothing was added.") from error
+    if unknown:
+        raise InvalidInput(wrong, remedy="Nothing was added.")
+    return new
+
+
+def _build_new_task(given: dict[str, Any]) -> NewFleetTask:
+    text, budget = str(given["text"]).strip(), float(given["budget"])
+    if not text or budget < 0:
+        raise InvalidInput(
+            "A task needs a text." if not text else "A budget can't be negative.", remedy="Nothing was added."
+        )
+    order = FleetTaskOrder(text, str(given["agent"]), str(given["model"]), tuple(map(str, given["allow"])), budget)
+    seconds = _parse_deadline_seconds(str(given["deadline"]))
+    return NewFleetTask(order, str(given["key"]), int(given["priority"]), tuple(map(str, given["after"])), seconds)
+
+
+def _parse_deadline_seconds(text: str) -> float:
+    """How long from now on; 0 for no deadline."""
+    if not text:
+        return 0.0
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text):
+        return float(found[1]) * _UNITS[found[2]]
+    try:
+        left = (datetime.fromisoformat(text).astimezone() - datetime.now(UTC)).total_seconds()
+    except ValueError as error:
+        raise InvalidInput(f"{text} is not a time.", remedy="For example: 2030-01-31T18:00, 90m, 8h or 2d.") from error
+    if left <= 0:
+        raise InvalidInput(f"The deadline {text} has passed.", remedy="Nothing was added.")
+    return left
+
+
+async def _list_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+    found = await tasks.list_fleet_tasks(arguments.state, arguments.most)
+    if arguments.json:
+        await workspace_access.print_json(console, [task_as_json(task) for task in found])
+    elif not found:
+        await console.print_line("There are no tasks.")
+    for task in () if arguments.json else found:
+        text = escape_control_characters(" ".join(task.order.text.split()))[:60]
+        await console.print_line(f"{task.id}  {task.state.value:9}  {format_local_minute(task.added)}  {text}")
+    return 0
+
+
+def task_as_json(task: FleetTask) -> dict[str, Any]:
+    """For `--json`. The conversation has the task's id."""
+    return {
+        "id": task.id,
+        "state": task.state.value,
+        **asdict(task.result),
+        "conversation": task.id if task.claims else "",
+        "worker": task.worker,
+        "claims": task.claims,
+        "priority": task.priority,
+        "added": task.added,
+        "deadline_seconds": task.deadline_seconds,
+        **{("allow" if name == "allowed" else name): value for name, value in asdict(task.order).items()},
+    }
+
+
+async def _show_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+    found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
+    await _print_tasks(arguments, found, console)
+    return 0
+
+
+async def _print_tasks(arguments: argparse.Namespace, found: Sequence[FleetTask], console: Console) -> None:
+    if arguments.json:
+        await workspace_access.print_json(console, [task_as_json(task) for task in found])
+        return
+    for task in found:
+        by = f" (on {task.worker})" if task.worker else ""
+        await console.print_line(f"{task.id}  {task.state.value}{by}")
+        for words in filter(None, (task.result.why, task.result.answer)):
+            await console.print_line(escape_control_characters(words))
+
+
+async def _change_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+    """Cancels them, or lets them go on with what they may do from now on."""
+    code = 0
+    found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
+    for task in found:
+        allowed = tuple(dict.fromkeys((*task.order.allowed, *getattr(arguments, "allow", ()))))
+        retried = hasattr(arguments, "allow")
+        order = replace(task.order, allowed=allowed)
+        if not await (tasks.retry_fleet_task(task.id, order) if retried else tasks.cancel_fleet_task(task.id)):
+            await console.print_error(f"The task {task.id} is {task.state.value}, so nothing was changed.")
+            code = 1
+    await _print_tasks(arguments, [await tasks.find_fleet_task(task.id) for task in found], console)
+    return code
+
+
+async def _wait_for_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+    found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
+    while any(task.state not in {*ENDED, FleetTaskState.NEEDS_YOU} for task in found):
+        await asyncio.sleep(WAIT_SECONDS)
+        found = [await tasks.find_fleet_task(task.id) for task in found]
+    await _print_tasks(arguments, found, console)
+    return 0 if all(task.state is FleetTaskState.DONE for task in found) else 1

@@ -1,0 +1,126 @@
+"""`worker`: does the tasks of workspaces, without a window and without a keyring."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import signal
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from helix_desktop import program_folders
+from helix_desktop.commands import workspace_access
+from helix_desktop.console import Console, Terminal, escape_control_characters
+from helix_desktop.errors import HelixError, InvalidInput, SharedStoreUnreachable, StoreBusy
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskResult, FleetTaskState
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+    from helix_desktop.workbench import Workbench
+    from helix_desktop.workbench.fleet_worker import FleetWorker
+
+AGAIN = -1  # instead of an exit code: another program wants the workspace, or has closed it
+AGAIN_SECONDS = 1.0
+log = logging.getLogger(__name__)
+
+
+def add_worker_command(nouns: Subparsers) -> None:
+    worker = nouns.add_parser("worker", help="do the tasks that were added with `task add`")
+    worker.add_argument("--workspace", "-w", action="append", default=[], metavar="W", help="only this workspace's tasks; may be repeated (default: all workspaces)")  # fmt: skip
+    worker.add_argument("--at-once", type=int, default=4, metavar="N", help="how many tasks of a workspace run at once (default: 4)")  # fmt: skip
+    worker.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the tasks may do without asking; see `ask --help`. A task that needs more ends as needs-you")  # fmt: skip
+    worker.add_argument("--ignore-task-allow", action="store_true", help="tasks may do only what this worker's --allow and the workspace's rules allow")  # fmt: skip
+    worker.add_argument("--drain", action="store_true", help="end when no task waits any more")
+    worker.add_argument("--json", action="store_true", help="print a line of JSON for each task that ended")
+    worker.set_defaults(run=_run_worker_command, work=work_in_workspace, lasting=True)
+
+
+def _run_worker_command(arguments: argparse.Namespace) -> int:
+    if arguments.at_once < 1:
+        raise InvalidInput("A worker runs at least one task at once.")
+    arguments.places = program_folders.find_program_folders(arguments.home)
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
+    names = arguments.workspace or [one.id for one in workspaces.list_workspaces()]
+    known = dict.fromkeys(workspaces.find_known_workspace(name).id for name in names)
+    workspaces.tidy_unfinished()
+    arguments.workers, arguments.is_draining = list["FleetWorker"](), False
+    try:
+        return asyncio.run(_work_in_all(arguments, list(known)))
+    except asyncio.CancelledError:  # SIGTERM, while other programs had the workspaces open
+        return 0
+
+
+async def _work_in_all(arguments: argparse.Namespace, workspaces: list[str]) -> int:
+    """In each of them beside the others. SIGTERM drains."""
+    main = asyncio.current_task()
+
+    def drain() -> None:
+        arguments.is_draining = True
+        for worker in arguments.workers:
+            worker.drain()
+        if main is not None and not arguments.workers:
+            main.cancel()
+
+    if sys.platform != "win32":
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain)
+    with Terminal() as console:
+        codes = [_work_in_one(arguments, one, console) for one in workspaces]
+        return max(await asyncio.gather(*codes), default=0)
+
+
+async def _work_in_one(arguments: argparse.Namespace, workspace: str, console: Console) -> int:
+    """Here, or in the program that has the workspace open; when that ends, here."""
+    while not arguments.is_draining:
+        try:
+            code = await workspace_access.open_or_hand_over(arguments, workspace, console)
+        except HelixError as error:
+            if type(error) is not HelixError and not isinstance(error, StoreBusy | SharedStoreUnreachable):
+                raise
+            log.warning("the worker tries again: %s", error)
+            code = AGAIN
+        if code != AGAIN:
+            return code
+        await asyncio.sleep(AGAIN_SECONDS)
+    return 0
+
+
+async def work_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    """Do the tasks of one open workspace."""
+    from helix_desktop import workbench
+
+    if (bench := workbench.workbench_of(workspace)) is not None:
+        return await _do_tasks(arguments, bench, console)
+    async with workbench.open_single_workbench(workspace, arguments.places) as bench:
+        return await _do_tasks(arguments, bench, console)
+
+
+async def _do_tasks(arguments: argparse.Namespace, bench: Workbench, console: Console) -> int:
+    from helix_desktop.gateway import gateway_workspaces
+    from helix_desktop.store import fleet_task_files
+    from helix_desktop.workbench.fleet_worker import FleetWorker
+
+    async def report(task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> None:
+        told = {"id": task.id, "state": state.value, **asdict(result), "conversation": task.id, "workspace": bench.id}
+        short = f"{task.id}  {state.value}  {escape_control_characters(result.why)}".rstrip()
+        await console.print_line(json.dumps(told, ensure_ascii=False) if arguments.json else short)
+
+    async with fleet_task_files.open_fleet_task_list(bench.workspace) as task_list:
+        worker = FleetWorker(bench, task_list, at_once=arguments.at_once, allowed=arguments.allow, report=report)
+        worker.tasks_may_allow = not arguments.ignore_task_allow
+        await console.print_error(f"Doing the tasks of {bench.name}, {arguments.at_once} at once.")
+        own = getattr(arguments, "workers", None)
+        if own is None:  # for another process, beside the window or the worker that has the workspace open
+            await worker.work_until_drained(until_empty=arguments.drain)
+            return 0
+        own.append(worker)
+        forget = gateway_workspaces.set_release_handler(bench.id, lambda: worker.drain(0.0))
+        try:
+            await worker.work_until_drained(until_empty=arguments.drain)
+        finally:
+            forget()
+            own.remove(worker)
+    return AGAIN if worker.was_released and not arguments.is_draining else 0

@@ -1,0 +1,175 @@
+"""Names what changed between two requests in what had been sent before, and from where on: tools, system prompt, folds, edits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+from helix_desktop.engine.blocks import Block
+from helix_desktop.engine.facts import (
+    Cover,
+    DocumentEdited,
+    Excluded,
+    Fact,
+    Folded,
+    Forgotten,
+    Included,
+    Pinned,
+    Recorded,
+    Refolded,
+    Rewound,
+    RulesSet,
+    Span,
+    SystemSet,
+    ToolsOffered,
+    ToolSpec,
+    Unfolded,
+    Unpinned,
+)
+from helix_desktop.fast_dataclass import dataclass
+
+NAMED = 3  # tools that are named
+
+
+class CauseKind(StrEnum):
+    """Why tokens were sent as they were. The words are those of `cost --json`."""
+
+    READ = "read from the cache"
+    FIRST = "first time"
+    NEW = "new content"
+    FOLD = "fold"
+    TIME = "time ran out"
+    TOOLS = "tools changed"
+    SYSTEM = "system prompt changed"
+    ORDER = "another order"
+    MODEL = "model switched"
+    EDIT = "edit or rewind"
+    NOT_KEPT = "not kept by the provider"
+    RULES = "not cacheable"
+    BESIDE = "request beside the steps"
+    UNKNOWN = "unexplained"
+    REPLY = "reply"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """`detail`: which fold, how long, which bytes."""
+
+    kind: CauseKind
+    detail: str = ""
+
+    def describe_cause(self) -> str:
+        """As `cost` prints it."""
+        return f"{self.kind}: {self.detail}" if self.detail else self.kind.value
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePlace:
+    """A change, when it was made, and the first fact that is shown in another way; below 1: what stands in front of all messages."""
+
+    place: int
+    cause: Cause
+    time: float = 0.0
+
+    @property
+    def is_fold(self) -> bool:
+        return self.cause.kind is CauseKind.FOLD
+
+
+def find_changes(
+    facts: Sequence[Recorded],
+    head: Sequence[object],
+    head_now: Sequence[object],
+    after: int,
+    until: int,
+) -> list[ChangePlace]:
+    """What the facts behind `after` up to `until` changed. `head`, `head_now`: the tools offered before and now."""
+    found = list(_changed_tools(head, head_now))
+    covers = {one.fact.fold: one.fact for one in facts[:until] if isinstance(one.fact, Folded)}
+    batches: dict[str, str] = {}
+    for recorded in facts[after:until]:
+        fact = recorded.fact
+        if isinstance(fact, SystemSet | RulesSet):
+            found.append(ChangePlace(0, _changed_text(facts[: recorded.seq - 1], fact), recorded.time))
+        elif isinstance(fact, Folded):
+            name = batches.setdefault(fact.batch or fact.fold, fact.fold)
+            found.append(ChangePlace(_first_of(fact.cover), Cause(CauseKind.FOLD, name), recorded.time))
+        elif (edit := _place_of_edit(fact, covers)) is not None:
+            found.append(ChangePlace(edit[0], Cause(CauseKind.EDIT, edit[1]), recorded.time))
+    return found
+
+
+def first_fact_of(piece: Block | ToolsOffered) -> int:
+    """The first fact that a piece of a request shows; 0 for the tools and the system prompt."""
+    if isinstance(piece, ToolsOffered):
+        return -1
+    return 0 if piece.role == "system" else _first_of(piece.source)
+
+
+def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[ChangePlace]:
+    for one, other in zip(before, now, strict=False):
+        if isinstance(one, ToolsOffered) and isinstance(other, ToolsOffered) and one.tools != other.tools:
+            yield ChangePlace(-1, _describe_tools(one.tools, other.tools))
+
+
+def _describe_tools(before: tuple[ToolSpec, ...], now: tuple[ToolSpec, ...]) -> Cause:
+    """Which tools differ; the same ones with their keys or places in another order are another order."""
+    one, other = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
+    differ = [name for name in {**one, **other} if _sorted_tool(one.get(name)) != _sorted_tool(other.get(name))]
+    if not differ:
+        return Cause(CauseKind.ORDER, "of the tools")
+    signs = (("+" if name not in one else "−" if name not in other else "~") + name for name in differ[:NAMED])
+    more = f" and {len(differ) - NAMED} more" if len(differ) > NAMED else ""
+    return Cause(CauseKind.TOOLS, ", ".join(signs) + more)
+
+
+def _sorted_tool(tool: ToolSpec | None) -> object:
+    if tool is None:
+        return None
+    try:
+        return tool.description, json.dumps(json.loads(tool.schema), sort_keys=True)
+    except ValueError:
+        return tool.description, tool.schema
+
+
+def _changed_text(before: Sequence[Recorded], fact: SystemSet | RulesSet) -> Cause:
+    """Which bytes of the system prompt, or of a rules file, are others now."""
+    name = fact.path if isinstance(fact, RulesSet) else ""
+    old = next(
+        (
+            one.fact.text
+            for one in reversed(before)
+            if (isinstance(one.fact, SystemSet) and not name)
+            or (isinstance(one.fact, RulesSet) and one.fact.path == name)
+        ),
+        "",
+    )
+    start, end = _differing_bytes(old.encode("utf-8", "replace"), fact.text.encode("utf-8", "replace"))
+    return Cause(CauseKind.SYSTEM, f"{name} bytes {start:,} to {end:,}".strip())
+
+
+def _differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
+    """Where the first difference begins, and where in the new text the last one ends."""
+    start = next((at for at, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    tail = zip(reversed(old[start:]), reversed(new[start:]), strict=False)
+    same = next((at for at, (a, b) in enumerate(tail) if a != b), min(len(old), len(new)) - start)
+    return start, len(new) - same
+
+
+def _place_of_edit(fact: Fact, folds: dict[str, Folded]) -> tuple[int, str] | None:
+    """Where a person's change begins, and what it was."""
+    match fact:
+        case Rewound(to=to):
+            return max(0, to) + 1, f"to {to}"
+        case Excluded(ref=ref) | Included(ref=ref) | Pinned(ref=ref) | Unpinned(ref=ref):
+            return _first_of(ref), f"{type(fact).__name__.lower()} {_first_of(ref)}"
+        case Unfolded(fold=name) | Refolded(fold=name) | DocumentEdited(fold=name) if name in folds:
+            return _first_of(folds[name].cover), f"{type(fact).__name__.lower()} {name}"
+        case Forgotten():
+            return 1, "forgotten"
+    return None
+
+
+def _first_of(cover: Cover) -> int:
+    return max(1, cover.first if isinstance(cover, Span) else cover.seq)

@@ -1,0 +1,356 @@
+"""Explains what each request read from the provider's cache, what was written anew, why, and what each part cost.
+
+A pure function of the facts. Each request is laid beside the last one to the same model: up to where both are equal the provider
+could read it; what was sent before and comes behind the first difference had to be written again, for the reasons that
+`request_changes.py` names. Where several reasons would each have been enough, they share the tokens. What the provider reports
+is believed: sizes are fitted to it, and the tokens of a request's causes add up to its input exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field
+from itertools import accumulate
+
+from helix_desktop.engine import token_budget
+from helix_desktop.engine.blocks import Block, Role, View
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationStarted,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    Recorded,
+    Spent,
+    ToolsOffered,
+    Usage,
+)
+from helix_desktop.engine.history.request_settings import RequestSettings
+from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
+from helix_desktop.engine.request_changes import Cause, CauseKind, ChangePlace, find_changes, first_fact_of
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.fast_dataclass import dataclass
+
+CACHE_UNIT = 128  # tokens: providers without marks read whole units of these
+LEAST_CACHED = 4_096  # tokens: no provider needs more for a beginning to be cached
+SHORTEST_LIFE = 300.0  # seconds a cache lives where its provider does not say
+UNTIMED_REPLY = 60.0  # seconds a reply of a recording may have taken
+LOOK_BACK = 20  # blocks before a mark in which a provider looks for what it knows
+HIDDEN_HEAD = 0.2  # of a request: what is missing in a recording that has no system prompt and tools is at least this
+AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
+
+SentPiece = Block | ToolsOffered
+Segment = tuple[int, tuple[Cause, ...]]  # tokens, and what each would have been enough for
+Prices = Callable[[str], ModelSet | None]
+
+
+@dataclass(frozen=True, slots=True)
+class CauseCost:
+    """Part of a request: why it was sent as it was, its input tokens, and dollars."""
+
+    cause: Cause
+    tokens: int
+    cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCost:
+    """A request, by the number of the fact that answered or paid for it. `tokens`: its input, the sum of its causes."""
+
+    seq: int
+    time: float
+    model: str
+    tokens: int
+    cost: float
+    causes: tuple[CauseCost, ...]
+
+    def avoidable_causes(self) -> list[CauseCost]:
+        """What was written anew and need not have been, the dearest first."""
+        found = [one for one in self.causes if one.cause.kind in AVOIDABLE and one.tokens]
+        return sorted(found, key=lambda one: -one.cost)
+
+
+@dataclass(slots=True)
+class _AskedRequest:
+    """One request of a model: what was sent, when, and where in it each piece ends."""
+
+    recorded: Recorded
+    reply: ModelReplied
+    view: View
+    asked: float  # when, in seconds since 1970
+    pieces: Sequence[SentPiece]
+    life: float  # seconds its provider's cache lives
+    ends: list[int] = field(default_factory=list)  # behind each piece: billed tokens up to there
+    places: list[int] = field(default_factory=list)  # numbers of pieces behind which a request of this line ended
+
+    @property
+    def cached_tokens(self) -> int:
+        """What its provider said that it has of it; without such a report all of it."""
+        usage = self.reply.usage
+        return usage.cache_read + usage.cache_write if usage.cache_write else usage.input
+
+
+@dataclass(slots=True)
+class RequestCostReader:
+    """Takes requests in their order. `prices` finds a model's prices where no fact has them."""
+
+    facts: Sequence[Recorded]
+    prices: Prices
+    _last: dict[str, _AskedRequest] = field(default_factory=dict)  # by model
+    _lives: dict[str, float] = field(default_factory=dict)  # the longest pause after which a cache was still read
+    _seen: int = 0  # the newest fact that any request had in its view
+    _last_model: str = ""
+    _brought_until: int | None = None
+    _marks_prefixes: bool = False  # whether the provider reported tokens written, as those that need marks do
+
+    def read_reply(self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View) -> RequestCost:
+        """The causes of one step. `view`: what its request was made from."""
+        chosen = _model_of_reply(reply.model, state.record.settings_at(view.seq))
+        asked = recorded.time - reply.seconds
+        if not reply.seconds:  # a recording tells only when the reply was there
+            asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
+        life = max(float(chosen.cache_seconds if chosen else 0) or SHORTEST_LIFE, self._lives.get(reply.model, 0.0))
+        now = _AskedRequest(
+            recorded, reply, view, asked, [ToolsOffered(view.tools, view.tools_tokens), *view.blocks], life
+        )
+        before = self._last.get(reply.model)
+        same = _count_same_pieces(before.pieces, now.pieces) if before else 0
+        now.ends = _fit_sizes(now, before, same)
+        now.places = [*(place for place in (before.places if before else ()) if place <= same), len(now.pieces)]
+        self._marks_prefixes |= reply.usage.cache_write > 0
+        cost = self._price_request(recorded, reply.model, reply.usage, self._explain_request(now, before, same), chosen)
+        self._last[reply.model], self._last_model = now, reply.model
+        self._seen = max(self._seen, view.seq)
+        return cost
+
+    def read_spent(self, recorded: Recorded, spent: Spent, state: ConversationState) -> RequestCost:
+        """A request beside the steps: what it did not read is its own."""
+        usage, before = spent.usage, self._last.get(spent.model)
+        if before and usage.cache_read:
+            before.asked = max(before.asked, recorded.time)
+        beside = Cause(CauseKind.BESIDE, spent.purpose.value)
+        segments = [(usage.cache_read, (Cause(CauseKind.READ),)), (usage.input - usage.cache_read, (beside,))]
+        return self._price_request(recorded, spent.model, usage, segments, _model_of_reply(spent.model, state.settings))
+
+    # --- causes
+
+    def _explain_request(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> Iterator[Segment]:
+        """The request from its start to its end."""
+        usage = now.reply.usage
+        read = min(usage.cache_read, usage.input)
+        yield read, (Cause(CauseKind.READ),)
+        if not self._last:
+            yield usage.input - read, (Cause(CauseKind.FIRST),)
+            return
+        last = before or self._last[self._last_model]
+        pause = now.asked - last.asked
+        always: tuple[Cause, ...] = (Cause(CauseKind.TIME, describe_pause(pause)),) if pause > now.life else ()
+        if before is None:
+            always += (Cause(CauseKind.MODEL, f"from {self._last_model}"),)
+        elif now.view.effort != before.view.effort:
+            always += (Cause(CauseKind.MODEL, "how long it is to think"),)
+        known = self._count_readable(now, before, same)
+        if read < known:
+            yield known - read, always or self._why_unread(known - read, now, same, before)
+        elif read > 0 and pause > 0:
+            self._lives[now.reply.model] = max(self._lives.get(now.reply.model, 0.0), pause)
+        changes = self._changes_between(last, now, kept_until=last.asked + now.life)
+        yield from self._explain_rest(now, same, max(read, known), changes, always, _sent_before(last, same))
+
+    def _changes_between(self, last: _AskedRequest, now: _AskedRequest, *, kept_until: float) -> list[ChangePlace]:
+        """What changed in what was sent before. A fold that was made when the cache was gone already cost nothing."""
+        found = find_changes(self.facts, last.pieces[:1], now.pieces[:1], last.view.seq, now.view.seq)
+        found = [one for one in found if not one.is_fold or one.time <= kept_until or now.asked <= kept_until]
+        same = _count_same_pieces(last.pieces, now.pieces)
+        return sorted(_drop_without_effect(found, now.pieces, same), key=lambda one: one.place)
+
+    def _count_readable(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> int:
+        """Up to where the provider could read: the end of an earlier request in front of the first difference."""
+        if before is None or not same:
+            return 0
+        if same == len(before.pieces):
+            return min(before.cached_tokens, now.ends[same - 1])
+        place = max((place for place in now.places[:-1]), default=0)
+        return now.ends[place - 1] if place and not self._is_brought_in(now.view.seq) else 0
+
+    def _explain_rest(
+        self,
+        now: _AskedRequest,
+        same: int,
+        start: int,
+        changes: Sequence[ChangePlace],
+        always: tuple[Cause, ...],
+        again: frozenset[tuple[object, ...]],
+    ) -> Iterator[Segment]:
+        """What comes behind that: new, or written again because of what changed in front of it."""
+        shared = now.ends[same - 1] if same else 0
+        if start < shared:  # equal, and behind the last place that was marked
+            first = tuple(one.cause for one in changes if one.place == changes[0].place)
+            yield shared - start, always or first or (Cause(CauseKind.RULES, "behind the last mark"),)
+        active, waiting = always, list(changes)
+        for at in range(same, len(now.pieces)):
+            piece, place = now.pieces[at], first_fact_of(now.pieces[at])
+            while waiting and waiting[0].place <= place:
+                cause = waiting.pop(0).cause
+                active = active if cause in active else (*active, cause)
+            tokens = now.ends[at] - max(start, now.ends[at - 1] if at else 0)
+            if tokens > 0 and place > self._seen and not _is_head(piece) and _bytes_of(piece) not in again:
+                yield tokens, (Cause(CauseKind.NEW),)
+            elif tokens > 0:
+                yield tokens, active or (Cause(CauseKind.UNKNOWN),)
+
+    def _why_unread(
+        self, missing: int, now: _AskedRequest, same: int, before: _AskedRequest | None
+    ) -> tuple[Cause, ...]:
+        """Why the provider did not read what it had been sent, letter by letter, within its time."""
+        usage = before.reply.usage if before else Usage()
+        if missing <= CACHE_UNIT:
+            return (Cause(CauseKind.RULES, "less than a unit of the cache"),)
+        if not (usage.cache_read or usage.cache_write) and now.ends[same - 1] < LEAST_CACHED:
+            return (Cause(CauseKind.RULES, "too short"),)
+        if self._marks_prefixes and now.reply.stable is None and len(now.pieces) - same > LOOK_BACK:
+            return (Cause(CauseKind.RULES, "too far in front of a mark"),)
+        if self._is_brought_in(now.view.seq) and not now.view.tools:
+            return (Cause(CauseKind.UNKNOWN, "the recording lacks the system prompt and the tools"),)
+        return (Cause(CauseKind.NOT_KEPT),)
+
+    def _is_brought_in(self, seq: int) -> bool:
+        if self._brought_until is None:
+            found = (one.seq for one in self.facts if isinstance(one.fact, BroughtIn) and not one.fact.undone)
+            self._brought_until = max(found, default=0)
+        return seq <= self._brought_until
+
+    # --- money
+
+    def _price_request(
+        self, recorded: Recorded, model: str, usage: Usage, segments: Iterable[Segment], chosen: ModelSet | None
+    ) -> RequestCost:
+        """The dollars of each part by what the provider billed for it: read, written, or neither. The reply has no input tokens."""
+        chosen = chosen or self.prices(model)
+        rate, dollars = token_budget.relative_prices(chosen), token_budget.compute_cost(usage, chosen)
+        written = min(usage.input, usage.cache_read + usage.cache_write)
+        found: dict[Cause, list[float]] = {}
+        at = 0
+        for cause, tokens in _share_tokens(segments):
+            end = at + tokens
+            read = max(0, min(end, usage.cache_read) - at)
+            wrote = max(0, min(end, written) - max(at, usage.cache_read))
+            share = read * rate.read + wrote * rate.write + (tokens - read - wrote)
+            sums = found.setdefault(cause, [0, 0.0])
+            sums[0] += tokens
+            sums[1] += share
+            at = end
+        found[Cause(CauseKind.REPLY)] = [0, usage.output * rate.output]
+        whole = sum(share for _, share in found.values())
+        causes = tuple(
+            CauseCost(cause, int(tokens), dollars * share / whole if whole else 0.0)
+            for cause, (tokens, share) in found.items()
+            if tokens or share
+        )
+        return RequestCost(recorded.seq, recorded.time, model, usage.input, dollars, causes)
+
+
+def explain_requests(facts: Sequence[Recorded], prices: Prices) -> list[RequestCost]:
+    """Every request of a conversation that its provider reported, in order, but for those a fork copied."""
+    state, reader, views = ConversationState(), RequestCostReader(facts, prices), dict[int, View]()
+    wanted = {newest_fact_seen_by(one) for one in facts if isinstance(one.fact, ModelReplied)}
+    own = max((r.seq for r in facts if isinstance(r.fact, ConversationStarted) and r.fact.forked_from), default=0)
+    found: list[RequestCost] = []
+    for recorded in facts:
+        state.advance_state(recorded)
+        if recorded.seq in wanted:
+            views[recorded.seq] = state.take_view()
+        if isinstance(recorded.fact, ModelReplied) and recorded.fact.usage.input > 0:
+            view = views.get(newest_fact_seen_by(recorded)) or state.past_moment(0).take_view()
+            found.append(reader.read_reply(recorded, recorded.fact, state, view))
+        elif isinstance(recorded.fact, Spent) and recorded.fact.usage.input > 0:
+            found.append(reader.read_spent(recorded, recorded.fact, state))
+    return [one for one in found if one.seq > own]
+
+
+def explain_last_turn(state: ConversationState) -> list[RequestCost]:
+    """The steps of the last turn, without going through the whole conversation: only the request before them is read too."""
+    since = min(state.branch.turn.words, default=1) - 1
+    replies = [seq for seq in state.branch.steps if _reported(state, seq)]
+    first = next((at for at, seq in enumerate(replies) if seq > since), len(replies))
+    reader = RequestCostReader(state.facts, lambda _: None)
+    found = []
+    for seq in replies[max(0, first - 1) :]:
+        recorded = state.facts[seq - 1]
+        if isinstance(recorded.fact, ModelReplied):
+            view = state.past_moment(newest_fact_seen_by(recorded)).take_view()
+            found.append(reader.read_reply(recorded, recorded.fact, state, view))
+    return [one for one in found if one.seq > since]
+
+
+def describe_pause(seconds: float) -> str:
+    """How long a pause was, for people."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"
+
+
+def _reported(state: ConversationState, seq: int) -> bool:
+    fact = state.facts[seq - 1].fact
+    return isinstance(fact, ModelReplied) and fact.usage.input > 0
+
+
+def _model_of_reply(model: str, settings: RequestSettings) -> ModelSet | None:
+    """What is known of the model; providers may answer under another name than the one they were asked by."""
+    return next((one for _, one in settings.models if one.model == model), None) or settings.model_for_role(
+        ModelRole.MAIN
+    )
+
+
+def _fit_sizes(now: _AskedRequest, before: _AskedRequest | None, same: int) -> list[int]:
+    """Where each piece ends, in billed tokens: up to where the last request ended as it was billed, the rest in proportion."""
+    billed, known = now.reply.usage.input, list(before.ends[:same]) if before else []
+    counted = [piece.tokens for piece in now.pieces[len(known) :]]
+    if not known and not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD):
+        counted[0] = billed - sum(counted)  # a recording without its system prompt and tools
+    start, whole = known[-1] if known else 0, sum(counted)
+    if known and billed - start < whole // 3:  # the provider left out something that it had billed
+        start = max(0, billed - whole)
+        known = [min(end, start) for end in known]
+    known += [start + (billed - start) * so_far // max(1, whole) for so_far in accumulate(counted)]
+    return [*known[:-1], billed]
+
+
+def _is_head(piece: SentPiece) -> bool:
+    return isinstance(piece, ToolsOffered) or piece.role is Role.SYSTEM
+
+
+def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) -> int:
+    """How many pieces at the start a provider reads as the same bytes."""
+    pairs = zip(before, now, strict=False)
+    different = (at for at, (one, other) in enumerate(pairs) if one is not other and _bytes_of(one) != _bytes_of(other))
+    return next(different, min(len(before), len(now)))
+
+
+def _sent_before(last: _AskedRequest, same: int) -> frozenset[tuple[object, ...]]:
+    """What the last request had behind the first difference: an agent that edits its history sends it again as new messages."""
+    return frozenset(_bytes_of(piece) for piece in last.pieces[same:])
+
+
+def _bytes_of(piece: SentPiece) -> tuple[object, ...]:
+    if isinstance(piece, ToolsOffered):
+        return (piece.tools,)
+    return piece.role, piece.content, piece.call, piece.ok
+
+
+def _drop_without_effect(changes: Sequence[ChangePlace], pieces: Sequence[SentPiece], same: int) -> list[ChangePlace]:
+    """What would begin in front of the last equal piece changed nothing that was sent, as a pin of something that is shown anyway."""
+    last = first_fact_of(pieces[same - 1]) if same else -1
+    found = [one for one in changes if one.place >= last]
+    return found or list(changes)
+
+
+def _add_cause(causes: tuple[Cause, ...], more: Cause) -> tuple[Cause, ...]:
+    return causes if more in causes else (*causes, more)
+
+
+def _share_tokens(segments: Iterable[Segment]) -> Iterator[tuple[Cause, int]]:
+    """The tokens of each segment, divided evenly where several causes share it."""
+    for tokens, causes in segments:
+        for at, cause in enumerate(causes):
+            yield cause, tokens * (at + 1) // len(causes) - tokens * at // len(causes)

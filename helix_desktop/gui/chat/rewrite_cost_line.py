@@ -1,0 +1,87 @@
+"""Says in one line, below the transcript, what the last turn cost because context had to be written to the provider's cache again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+
+from helix_desktop.engine.request_changes import CauseKind
+from helix_desktop.engine.request_costs import CauseCost, RequestCost
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.centred_column import build_centred_column
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import SessionPort
+
+TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # of a turn: what costs less is not worth a line
+LEAST_DOLLARS = 0.001
+
+
+class RewriteCostLine(QWidget):
+    """Hidden where the last turn wrote nothing again that could have been avoided, or hardly anything."""
+
+    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._doing = doing
+        self._session: SessionPort | None = None
+        self._words = QLabel(self)
+        self._words.setProperty("look", "muted")
+        self._words.setWordWrap(True)
+        close = QPushButton(tr("Hide"), self)
+        close.setAutoDefault(False)
+        close.clicked.connect(self.hide)
+        line = QHBoxLayout(build_centred_column(self, theme))
+        line.setContentsMargins(0, 4, 0, 4)
+        line.addWidget(self._words, 1)
+        line.addWidget(close)
+        self.hide()
+
+    def explain_last_turn(self, session: SessionPort | None) -> None:
+        """Looks at the requests of the last turn in a thread, and shows the line where they cost more than they had to."""
+        self._session = session
+        if session is None or not session.conversation.state.branch.steps:
+            self.hide()
+            return
+        self._doing.run_in_background(
+            session.explain_last_turn(),
+            name="explain costs",
+            owner=self,
+            then=lambda found: self._show_costs(session, found),
+        )
+
+    def _show_costs(self, session: SessionPort, requests: Sequence[RequestCost]) -> None:
+        words = describe_avoidable_costs(requests)
+        if session is self._session:
+            self._words.setText(words)
+            self.setVisible(bool(words))
+
+
+def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
+    """What was written again in these requests and for how much; empty where it is not worth a line."""
+    causes = [one for request in requests for one in request.avoidable_causes()]
+    whole, again = sum(request.cost for request in requests), sum(one.cost for one in causes)
+    if again < LEAST_DOLLARS or again <= min(TOLD_DOLLARS, TOLD_SHARE * whole):
+        return ""
+    dearest = max(causes, key=lambda one: one.cost)
+    return tr(
+        "{tokens} tokens had to be sent to the provider's cache again, for {price}: {reason}.",
+        tokens=format_token_count(sum(one.tokens for one in causes)),
+        price=format_dollars(again),
+        reason=_describe_reason(dearest),
+    )
+
+
+def _describe_reason(one: CauseCost) -> str:
+    detail = one.cause.detail
+    words = {
+        CauseKind.TIME: tr("the cache had expired after a pause of {pause}", pause=detail),
+        CauseKind.TOOLS: tr("the tools have changed ({names})", names=detail),
+        CauseKind.SYSTEM: tr("the system prompt or the rules have changed ({names})", names=detail),
+        CauseKind.ORDER: tr("the same tools came in another order"),
+        CauseKind.MODEL: tr("another model was chosen, or how long it is to think"),
+        CauseKind.EDIT: tr("earlier messages were changed, or you went back"),
+    }
+    return words.get(one.cause.kind, tr("the provider did not keep it, although nothing had changed"))

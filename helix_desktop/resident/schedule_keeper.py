@@ -1,0 +1,69 @@
+"""Adds the tasks of schedules when they are due, and has them done: through commands in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from helix_desktop import tasks
+from helix_desktop.errors import HelixError
+from helix_desktop.processes.starter import DEVNULL, CommandAuthor, ProcessLaunch, open_process
+from helix_desktop.resident.schedules import WorkSchedule, read_schedules, write_schedules
+
+log = logging.getLogger(__name__)
+LOOK_SECONDS = 20.0  # between two looks: the clock may be set, and the computer may sleep
+
+
+class ScheduleKeeper:
+    """`folder`: where the schedules are. `command`: how this program is started."""
+
+    def __init__(self, folder: Path, command: Sequence[str]) -> None:
+        self._folder = folder
+        self._command = list(command)
+        self._changed = asyncio.Event()
+        self.schedules: list[WorkSchedule] = []
+
+    def reread_schedules(self) -> None:
+        """They were changed by a command."""
+        try:
+            self.schedules = read_schedules(self._folder)
+        except HelixError as error:
+            log.warning("%s", error)
+            self.schedules = []
+        self._changed.set()
+
+    async def keep_until_cancelled(self) -> None:
+        """Adds what is due, again and again."""
+        while True:
+            self._changed.clear()
+            for schedule in self.schedules:
+                await self._run_if_due(schedule)
+            soonest = min((one.next_due(time.time()) for one in self.schedules), default=float("inf")) - time.time()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(max(soonest, 0.1), LOOK_SECONDS)):
+                    await self._changed.wait()  # `wait_for` of Python 3.11 swallows a cancellation that comes with it
+
+    async def _run_if_due(self, schedule: WorkSchedule) -> None:
+        """A task is added first and its due time noted then: a crash between the two adds nothing twice, by its key."""
+        handled, due = schedule.take_due(time.time())
+        if handled is schedule:
+            return
+        if due and await self._run_command(schedule.task_command(due)):
+            log.warning("the task of the schedule %s could not be added", schedule.id)
+            return  # again at the next look
+        now = await asyncio.to_thread(read_schedules, self._folder)  # a command may have removed it meanwhile
+        self.schedules = [handled if one.id == schedule.id else one for one in now]
+        await asyncio.to_thread(write_schedules, self._folder, self.schedules)
+        if due:
+            await self._run_command(["worker", "--workspace", schedule.workspace, "--drain"], waits=False)
+
+    async def _run_command(self, arguments: Sequence[str], *, waits: bool = True) -> int:
+        launch = ProcessLaunch(CommandAuthor.PROGRAM, [*self._command, *arguments], os.sep, has_own_session=True)
+        process = await asyncio.to_thread(open_process, launch, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL)
+        ending = tasks.run_on_detached_thread(process.wait, name="wait for a command of a schedule")
+        return await ending if waits else 0

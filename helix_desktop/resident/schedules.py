@@ -1,0 +1,116 @@
+"""Schedules: when a task is added by itself, by the clock on the wall of a time zone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from helix_desktop import atomic_files
+from helix_desktop.errors import ConfigFileMistake, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+
+NAME = "schedules.json"
+WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_LATE_SECONDS = 300.0  # after which a due time counts as missed
+_LONGEST_WAIT_DAYS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class WorkSchedule:
+    """`options`: of `task add`, as words. `days`: of `WEEKDAYS`. `missed`: "once" also after a time when nothing ran, or "never".
+    `handled`: due times up to here were handled, in seconds since 1970.
+    """
+
+    id: str
+    workspace: str
+    text: str
+    at: str
+    zone: str
+    days: tuple[str, ...] = WEEKDAYS
+    missed: str = "once"
+    options: tuple[str, ...] = ()
+    handled: float = 0.0
+
+    def next_due(self, after: float) -> float:
+        """The first due time after a moment. A time that a change of the clocks leaves out is due when it would have been without
+        the change; one that comes twice is due the first time.
+        """
+        zone, (hour, minute) = find_time_zone(self.zone), parse_time_of_day(self.at)
+        day = datetime.fromtimestamp(after, zone).date() - timedelta(days=1)
+        for ahead in range(_LONGEST_WAIT_DAYS + 2):
+            date = day + timedelta(days=ahead)
+            due = datetime(date.year, date.month, date.day, hour, minute, tzinfo=zone).timestamp()
+            if due > after and WEEKDAYS[date.weekday()] in self.days:
+                return due
+        raise InvalidInput(f"The schedule {self.id} has no days.")
+
+    def take_due(self, now: float) -> tuple[WorkSchedule, float]:
+        """The schedule with what is due by now handled, and the due time that a task is to be added for; 0.0: none."""
+        due, newest = self.next_due(self.handled), 0.0
+        while due <= now:
+            newest, due = due, self.next_due(due)
+        is_wanted = newest and (self.missed == "once" or now - newest <= _LATE_SECONDS)
+        return (replace(self, handled=newest) if newest else self), (newest if is_wanted else 0.0)
+
+    def task_command(self, due: float) -> list[str]:
+        """The command line that adds its task. A due time adds one task, however often this runs."""
+        key = f"schedule {self.id} {datetime.fromtimestamp(due, UTC):%Y-%m-%dT%H:%MZ}"
+        return ["task", "add", "--workspace", self.workspace, "--key", key, *self.options, "--", self.text]
+
+
+def read_schedules(folder: Path) -> list[WorkSchedule]:
+    """Those of this user."""
+    try:
+        rows = json.loads((folder / NAME).read_text("utf-8"))
+        return [WorkSchedule(**{**row, "days": tuple(row["days"]), "options": tuple(row["options"])}) for row in rows]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigFileMistake(f"{folder / NAME} can't be read.", remedy="Fix or remove the file.") from error
+
+
+def write_schedules(folder: Path, schedules: Sequence[WorkSchedule]) -> None:
+    """All of them, in the place of what was there."""
+    text = json.dumps([asdict(one) for one in schedules], ensure_ascii=False, indent=1)
+    atomic_files.write_file_atomically(folder / NAME, text, private=True)
+
+
+def find_time_zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidInput(f"{name[:60]} is not a time zone.", remedy="For example: --zone Europe/Berlin.") from error
+
+
+def name_of_local_zone() -> str:
+    """The time zone of this computer."""
+    found = os.environ.get("TZ", "").lstrip(":") or os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
+    try:
+        return ZoneInfo(found).key
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise InvalidInput(
+            "This computer's time zone is not known.", remedy="Add --zone, such as Europe/Berlin."
+        ) from error
+
+
+def parse_time_of_day(text: str) -> tuple[int, int]:
+    """Hour and minute."""
+    found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)", text)
+    if found is None:
+        raise InvalidInput(f"{text[:40]} is not a time of day.", remedy="For example: 08:00.")
+    return int(found[1]), int(found[2])
+
+
+def parse_days(text: str) -> tuple[str, ...]:
+    """Days by their first three letters, "weekdays", or "every"."""
+    named = {"every": WEEKDAYS, "weekdays": WEEKDAYS[:5], "weekends": WEEKDAYS[5:]}.get(text)
+    days = named or tuple(part.strip().lower()[:3] for part in text.split(","))
+    if unknown := [day for day in days if day not in WEEKDAYS]:
+        raise InvalidInput(f"{unknown[0]!r} is not a day.", remedy=f"Use {', '.join(WEEKDAYS)}, weekdays or every.")
+    return days

@@ -1,0 +1,71 @@
+"""Where a workspace's list of tasks is: in the PostgreSQL store that the workspace is shared through, or in a file of its folder."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop.errors import NotFound, StoreFailed
+from helix_desktop.store import sqlite_database
+from helix_desktop.store.fleet_tasks import POSTGRES, SQLITE, FleetTaskList, Rows, Statement
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+
+if TYPE_CHECKING:
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+
+NAME = "tasks.sqlite3"
+_WHAT = "list of tasks"
+_SCHEMA = """
+CREATE TABLE tasks(position INTEGER PRIMARY KEY AUTOINCREMENT, space BLOB NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL,
+ priority INTEGER NOT NULL, added REAL NOT NULL, deadline REAL NOT NULL, worker TEXT NOT NULL, until REAL NOT NULL,
+ claims INTEGER NOT NULL, sealed BLOB NOT NULL, result BLOB NOT NULL, UNIQUE (space, id));
+CREATE INDEX tasks_waiting ON tasks(space, state, priority DESC, position);
+CREATE TABLE task_needs(space BLOB, task TEXT, needs TEXT, PRIMARY KEY (space, task, needs)) WITHOUT ROWID;
+"""
+
+
+class SqliteTaskTables:
+    """The tables in a file. Each call is one transaction, synced before it returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        self._connection = sqlite_database.connect_database(path, StoreFailed, _WHAT)
+        sqlite_database.prepare_schema(self._connection, _SCHEMA, application=0x48585431, version=1, what=_WHAT)
+
+    def run_statements(self, statements: Sequence[Statement]) -> list[Rows]:
+        with self._lock, sqlite_database.SqliteTransaction(self._connection, StoreFailed, _WHAT):
+            return [self._connection.execute(text, values).fetchall() for text, values in statements]
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+
+@asynccontextmanager
+async def open_fleet_task_list(workspace: StoredWorkspace) -> AsyncIterator[FleetTaskList]:
+    """The tasks of this workspace. SharedStoreUnreachable where they are in a store that does not answer."""
+    if workspace.link is None:
+        tables = await asyncio.to_thread(SqliteTaskTables, workspace.folder / NAME)
+
+        async def run_in_file(statements: Sequence[Statement]) -> list[Rows]:
+            return await asyncio.to_thread(tables.run_statements, statements)
+
+        try:
+            yield FleetTaskList(run_in_file, SQLITE)
+        finally:
+            await asyncio.to_thread(tables.close)
+        return
+    connected = await workspace.link.ensure_connected()
+    remote, engine = connected.remote, connected.remote.engine
+    if not isinstance(engine, PostgresRowStore):
+        raise NotFound("This store can't hold tasks.", remedy="To share tasks, use PostgreSQL.")
+    run = engine.run_transaction
+
+    async def run_in_store(statements: Sequence[Statement]) -> list[Rows]:
+        return await remote.run_in_thread(lambda: run(*statements)) if statements else []
+
+    yield FleetTaskList(run_in_store, POSTGRES, connected.seal.space, connected.seal)

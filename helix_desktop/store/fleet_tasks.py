@@ -1,0 +1,293 @@
+"""The list of a workspace's tasks: which worker has which, for how long, and what came of each.
+
+The list says only whose a task is. What was done for it stands in the journal, in the conversation with the task's id. A claim is
+a lease on the clock of the database, with a number that grows: a worker whose number is no longer the task's changes nothing.
+The same statements run in SQLite, for one computer, and in PostgreSQL, where what a task says is encrypted as all rows are.
+"""
+
+# ruff: noqa: S608 -- what is put together here are columns
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from helix_desktop.store.shared.row_encryption import RowCipher
+
+Statement = tuple[str, Sequence[Any]]
+Rows = list[tuple[Any, ...]]
+RunStatements = Callable[[Sequence[Statement]], Awaitable[list[Rows]]]
+TASKS_IN_CALL = 250  # tasks added in one transaction
+
+
+class FleetTaskState(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    NEEDS_YOU = "needs-you"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED = frozenset({FleetTaskState.DONE, FleetTaskState.FAILED, FleetTaskState.CANCELLED})
+
+
+@dataclass(frozen=True, slots=True)
+class FleetTaskOrder:
+    """What is to be done. `allowed`: what it may do without asking, besides what its worker allows. `budget`: dollars; 0: no limit."""
+
+    text: str
+    agent: str = ""
+    model: str = ""
+    allowed: tuple[str, ...] = ()
+    budget: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FleetTaskResult:
+    """What came of it: `why` it is in its state, in a sentence; the last answer; what it has cost in dollars. `asked`: what nobody
+    could allow.
+    """
+
+    why: str = ""
+    answer: str = ""
+    cost: float = 0.0
+    asked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewFleetTask:
+    """A task to be added. `key`: a task with the same key is added once. `deadline_seconds`: from now on; 0: none."""
+
+    order: FleetTaskOrder
+    key: str = ""
+    priority: int = 0
+    after: tuple[str, ...] = ()
+    deadline_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class FleetTask:
+    """A task as the list has it. `id` is also its conversation's. `claims`: how often it was claimed, the number of the newest lease."""
+
+    id: str
+    state: FleetTaskState
+    priority: int
+    added: float
+    worker: str
+    claims: int
+    deadline_seconds: float  # left; 0: there is none
+    order: FleetTaskOrder
+    result: FleetTaskResult = field(default_factory=FleetTaskResult)
+
+
+@dataclass(frozen=True, slots=True)
+class SqlDialect:
+    """Where the two databases differ. `prefix` of the tables, the clock in seconds since 1970, and how a claim skips what others claim."""
+
+    prefix: str
+    now: str
+    lock: str
+    mark: str
+
+    def build_statement(self, text: str, *values: Any) -> Statement:
+        text = text.replace("{t}", self.prefix).replace("{now}", self.now).replace("{lock}", self.lock)
+        return text.replace("%s", self.mark), values
+
+
+POSTGRES = SqlDialect("helix.", "extract(epoch FROM clock_timestamp())::float8", "FOR UPDATE SKIP LOCKED", "%s")
+SQLITE = SqlDialect("", "((julianday('now') - 2440587.5) * 86400.0)", "", "?")
+
+_ADD = (
+    "INSERT INTO {t}tasks(space, id, state, priority, added, deadline, worker, until, claims, sealed, result) VALUES"
+    " (%s, %s, 'waiting', %s, {now}, CASE WHEN %s > 0 THEN {now} + %s ELSE 0 END, '', 0, 0, %s, %s)"
+    " ON CONFLICT DO NOTHING RETURNING id"
+)
+_ADD_NEED = "INSERT INTO {t}task_needs(space, task, needs) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING task"
+_COLUMNS = "id, state, priority, added, worker, claims, CASE WHEN deadline > 0 THEN deadline - {now} ELSE 0 END, sealed, result"
+_OVERDUE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND until < {now} RETURNING id"
+_NEED_IN = (
+    "EXISTS (SELECT 1 FROM {t}task_needs AS n JOIN {t}tasks AS d ON d.space = n.space AND d.id = n.needs"
+    " WHERE n.space = w.space AND n.task = w.id AND d.state "
+)
+_CLAIM = (
+    "UPDATE {t}tasks SET state = 'running', worker = %s, until = {now} + %s, claims = claims + 1 WHERE space = %s AND id IN"
+    " (SELECT w.id FROM {t}tasks AS w WHERE w.space = %s AND w.state = 'waiting' AND (w.deadline = 0 OR w.deadline > {now})"
+    f" AND NOT {_NEED_IN} <> 'done') ORDER BY w.priority DESC, w.position LIMIT %s {{lock}}) RETURNING {_COLUMNS}"
+)
+_HOPELESS = (  # tasks that will never be done by themselves
+    "SELECT w.id, w.deadline > 0 AND w.deadline < {now} FROM {t}tasks AS w WHERE w.space = %s AND w.state = 'waiting'"
+    f" AND ((w.deadline > 0 AND w.deadline < {{now}}) OR {_NEED_IN} IN ('failed', 'cancelled'))) LIMIT 500"
+)
+_RELEASE = (
+    "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND worker NOT LIKE %s RETURNING id"
+)
+_RENEW = (
+    "UPDATE {t}tasks SET until = {now} + %s WHERE space = %s AND id = %s AND claims = %s AND worker = %s AND state = 'running'"
+    " RETURNING id"
+)
+_END = (
+    "UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0 WHERE space = %s AND id = %s AND claims = %s"
+    " AND state = 'running' RETURNING id"
+)
+_CANCEL = (
+    "UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0 WHERE space = %s AND id = %s"
+    " AND state IN ('waiting', 'running', 'needs-you') RETURNING id"
+)
+_RETRY = (
+    "UPDATE {t}tasks SET state = 'waiting', deadline = 0, sealed = %s WHERE space = %s AND id = %s"
+    " AND state IN ('needs-you', 'failed', 'cancelled') RETURNING id"
+)
+_LIST = (
+    f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND (%s = '' OR state = %s) ORDER BY position DESC LIMIT %s"
+)
+_FIND = f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND id >= %s AND id < %s ORDER BY id LIMIT 20"
+_COUNT = "SELECT state, worker, count(*) FROM {t}tasks WHERE space = %s GROUP BY state, worker"
+FAILED_BEFORE = FleetTaskResult("A task that this one waits for failed or was cancelled.")
+TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
+
+
+class FleetTaskList:
+    """The tasks of one workspace. `run_statements` runs statements as one transaction; `seal` encrypts what tasks say."""
+
+    def __init__(
+        self, run_statements: RunStatements, dialect: SqlDialect, space: bytes = b"", seal: RowCipher | None = None
+    ) -> None:
+        self._run_statements = run_statements
+        self._dialect = dialect
+        self._space = space
+        self._seal = seal
+
+    async def add_fleet_tasks(self, wanted: Sequence[NewFleetTask]) -> list[str]:
+        """The ids of these tasks, in their order. One whose key is known is not added again."""
+        ids = [self.task_id_of_key(one.key) if one.key else new_task_id() for one in wanted]
+        await self._check_needs(ids, wanted)
+        for at in range(0, len(wanted), TASKS_IN_CALL):
+            some = list(zip(ids, wanted, strict=True))[at : at + TASKS_IN_CALL]
+            await self._run_statements([each for task, one in some for each in self._statements_to_add(task, one)])
+        return ids
+
+    async def _check_needs(self, ids: Sequence[str], wanted: Sequence[NewFleetTask]) -> None:
+        for need in {need for one in wanted for need in one.after} - set(ids):
+            if (await self.find_fleet_task(need)).id != need:
+                raise InvalidInput(f"{need} is not the whole ID of a task.", remedy="Nothing was added.")
+
+    def _statements_to_add(self, task: str, one: NewFleetTask) -> list[Statement]:
+        sealed, nothing = self._encode("task", task, one.order), self._encode("task result", task, FleetTaskResult())
+        late = max(0.0, one.deadline_seconds)
+        needs = [self._statement(_ADD_NEED, self._space, task, need) for need in one.after]
+        return [*needs, self._statement(_ADD, self._space, task, one.priority, late, late, sealed, nothing)]
+
+    def task_id_of_key(self, key: str) -> str:
+        """The id of the task with this key: the same on every machine of the workspace, and telling nobody the key."""
+        named = self._seal.keyed_row_name("task key", key.encode()) if self._seal else key.encode()
+        return hashlib.sha256(b"task key\0" + named).hexdigest()[:20]
+
+    async def claim_fleet_tasks(self, worker: str, most: int, seconds: float) -> list[FleetTask]:
+        """Up to `most` tasks that nobody has, or whose worker has not renewed its lease: this worker's from now on, for so long."""
+        _, hopeless, rows = await self._run_statements(
+            [
+                self._statement(_OVERDUE, self._space),
+                self._statement(_HOPELESS, self._space),
+                self._statement(_CLAIM, worker, float(seconds), self._space, self._space, most),
+            ]
+        )
+        for task, is_late in hopeless:
+            end = (FleetTaskState.FAILED, TOO_LATE) if is_late else (FleetTaskState.CANCELLED, FAILED_BEFORE)
+            await self._end_unless_ended(task, *end)
+        return sorted(map(self._decode_row, rows), key=lambda task: (-task.priority, task.added))
+
+    async def release_tasks_of_others(self, process: str) -> None:
+        """Let tasks be claimed again that no worker of this process has. Only where no other process can have them."""
+        await self._run_statements([self._statement(_RELEASE, self._space, f"% {process}.%")])
+
+    async def renew_leases_of_tasks(self, tasks: Sequence[FleetTask], seconds: float) -> frozenset[str]:
+        """Those of these that are still this worker's, and stay so for so long."""
+        statements = [
+            self._statement(_RENEW, float(seconds), self._space, one.id, one.claims, one.worker) for one in tasks
+        ]
+        return frozenset(row[0] for rows in await self._run_statements(statements) for row in rows)
+
+    async def end_fleet_task(self, task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> bool:
+        """Note what came of a claimed task, or give it back as waiting. False where it was somebody else's by then."""
+        sealed = self._encode("task result", task.id, result)
+        (rows,) = await self._run_statements(
+            [self._statement(_END, state.value, sealed, self._space, task.id, task.claims)]
+        )
+        return bool(rows)
+
+    async def cancel_fleet_task(self, task: str) -> bool:
+        """False where it has ended already. A worker that has it stops at its next step."""
+        return await self._end_unless_ended(task, FleetTaskState.CANCELLED, FleetTaskResult("The task was cancelled."))
+
+    async def _end_unless_ended(self, task: str, state: FleetTaskState, result: FleetTaskResult) -> bool:
+        sealed = self._encode("task result", task, result)
+        (rows,) = await self._run_statements([self._statement(_CANCEL, state.value, sealed, self._space, task)])
+        return bool(rows)
+
+    async def retry_fleet_task(self, task: str, order: FleetTaskOrder) -> bool:
+        """Let it go on, with this order and without a deadline. False where it waits, runs or is done."""
+        sealed = self._encode("task", task, order)
+        (rows,) = await self._run_statements([self._statement(_RETRY, sealed, self._space, task)])
+        return bool(rows)
+
+    async def list_fleet_tasks(self, state: str = "", most: int = 100) -> list[FleetTask]:
+        """The newest first."""
+        (rows,) = await self._run_statements([self._statement(_LIST, self._space, state, state, most)])
+        return [self._decode_row(row) for row in rows]
+
+    async def find_fleet_task(self, beginning: str) -> FleetTask:
+        """The one task whose id begins so."""
+        if not re.fullmatch("[0-9a-f]{4,20}", beginning):
+            raise InvalidInput(f"{beginning[:40]} is not the ID of a task.", remedy="`task list` shows the IDs.")
+        (rows,) = await self._run_statements([self._statement(_FIND, self._space, beginning, beginning + "g")])
+        if not rows:
+            raise NotFound(f"There is no task {beginning} in this workspace.", remedy="`task list` shows the tasks.")
+        if len(rows) > 1:
+            raise AmbiguousName(f"Several tasks begin with {beginning}.", remedy="Specify more of the ID.")
+        return self._decode_row(rows[0])
+
+    async def count_fleet_tasks(self) -> tuple[dict[str, int], dict[str, int]]:
+        """How many tasks are in each state, and how many each worker has."""
+        (rows,) = await self._run_statements([self._statement(_COUNT, self._space)])
+        states = {state.value: sum(count for known, _, count in rows if known == state) for state in FleetTaskState}
+        return states, {worker: count for state, worker, count in rows if state == FleetTaskState.RUNNING}
+
+    def _statement(self, text: str, *values: Any) -> Statement:
+        return self._dialect.build_statement(text, *values)
+
+    def _encode(self, kind: str, task: str, value: FleetTaskOrder | FleetTaskResult) -> bytes:
+        content = json.dumps(asdict(value), ensure_ascii=False).encode("utf-8", "replace")
+        return (
+            self._seal.encrypt_row(self._seal.keyed_row_name(kind, task.encode()), content) if self._seal else content
+        )
+
+    def _decode(self, kind: str, task: str, content: bytes) -> dict[str, Any]:
+        if self._seal:
+            content = self._seal.decrypt_row(self._seal.keyed_row_name(kind, task.encode()), content)
+        decoded: dict[str, Any] = json.loads(content)
+        return decoded
+
+    def _decode_row(self, row: tuple[Any, ...]) -> FleetTask:
+        task, state, priority, added, worker, claims, left, sealed, result = row
+        what, came = self._decode("task", task, sealed), self._decode("task result", task, result)
+        order = FleetTaskOrder(**{**what, "allowed": tuple(what["allowed"])})
+        return FleetTask(
+            task, FleetTaskState(state), priority, added, worker, claims, left, order, FleetTaskResult(**came)
+        )
+
+
+def new_task_id() -> str:
+    """Sorts by time, and is unlike any other; as the ids of conversations are."""
+    return f"{int(time.time() * 1000):012x}{secrets.token_hex(4)}"

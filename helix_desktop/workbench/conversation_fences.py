@@ -1,0 +1,66 @@
+"""Fences around conversations that a worker has for a while: each step and each call asks first whether it still has them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from helix_desktop.engine.collaborators import TurnLimits
+from helix_desktop.engine.facts import ToolCall
+from helix_desktop.engine.ports import CallContext, CallOutcome
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.toolbox import CallHooks
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationFence:
+    """`ensure_may_act` returns when the worker may act, and raises StoreFailed when it never may again; `ensure_may_call` also
+    when others know of the calls that are about to run. `budget`: dollars for the conversation and its sub-agents; 0: no limit.
+    """
+
+    ensure_may_act: Callable[[], Awaitable[None]]
+    ensure_may_call: Callable[[], Awaitable[None]]
+    budget: float = 0.0
+
+
+class ConversationFences:
+    """By conversation; a sub-agent's is that of the conversation above it. Calls pass the fence, then `hooks`."""
+
+    def __init__(self, hooks: CallHooks, parent_of: Callable[[str], str]) -> None:
+        self._hooks = hooks
+        self._parent_of = parent_of
+        self._fences: dict[str, ConversationFence] = {}
+
+    def set_fence(self, conversation: str, fence: ConversationFence) -> None:
+        self._fences[conversation] = fence
+
+    def remove_fence(self, conversation: str, fence: ConversationFence) -> None:
+        """Unless another one has taken its place."""
+        if self._fences.get(conversation) is fence:
+            del self._fences[conversation]
+
+    def _find_fence(self, conversation: str) -> ConversationFence | None:
+        while self._fences and conversation:
+            if (fence := self._fences.get(conversation)) is not None:
+                return fence
+            conversation = self._parent_of(conversation)
+        return None
+
+    async def ensure_may_act(self, conversation: str) -> None:
+        """Before each step."""
+        if (fence := self._find_fence(conversation)) is not None:
+            await fence.ensure_may_act()
+
+    def limit_conversation_cost(self, conversation: str, limits: TurnLimits) -> TurnLimits:
+        """The limits of a turn, with what its task may cost."""
+        fence = self._fences.get(conversation)
+        return replace(limits, conversation_cost=fence.budget) if fence and fence.budget else limits
+
+    async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:
+        """Before each call."""
+        if (fence := self._find_fence(context.conversation)) is not None:
+            await fence.ensure_may_call()
+        await self._hooks.run_hooks_before_call(call, context)
+
+    async def run_hooks_after_call(self, call: ToolCall, context: CallContext, outcome: CallOutcome) -> None:
+        await self._hooks.run_hooks_after_call(call, context, outcome)

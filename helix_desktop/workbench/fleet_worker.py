@@ -1,0 +1,320 @@
+"""Does the tasks of a workspace: claims them, runs each as a turn of its conversation, and notes what came of it.
+
+A task's conversation has the task's id, on every machine. Who claims a task that another worker had begun fetches what that one sent,
+takes over the conversation's lease and resumes the turn from the journal. A task is done when its conversation says so under
+the head that all machines share; the list of tasks follows. Before each step and each call a worker makes sure that its
+lease still holds, and before each call that the others know of the call: so nobody repeats an effect without knowing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+import sys
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import field
+from functools import partial
+from typing import TypeVar
+
+from helix_desktop import tasks
+from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session import BUG, Session
+from helix_desktop.engine.session_events import Event, QuestionAsked
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
+from helix_desktop.workbench.conversation_fences import ConversationFence
+from helix_desktop.workbench.delegated_agents import result_of_agent
+from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.workbench.unattended_permissions import is_allowed_unattended, name_to_allow
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+TASK_LEASE_SECONDS = 30.0
+POLL_SECONDS = 0.7  # between two looks for tasks while one could be taken
+TURN_TRIES = 5
+AWAY_SECONDS = 1.0  # between two tries while the store does not answer
+DRAIN_SECONDS = 20.0  # that tasks under way have to end by themselves; then others resume them
+LONGEST_ANSWER = 20_000  # characters of the last answer that the list keeps
+PERMITTED = (
+    "[Nobody could be asked when you wanted to use {asked}, so that call was stopped before it did anything."
+    " The user has read this and lets you go on. Make the call again if you still need it.]"
+)
+_PROCESS = secrets.token_hex(3)  # in the names of this process's workers
+_numbers = itertools.count(1)
+Report = Callable[[FleetTask, FleetTaskState, FleetTaskResult], Awaitable[None]]
+
+
+def seconds_since_start_of_computer() -> float:
+    """Also counts the time that the computer sleeps, unlike a monotonic clock on Linux."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
+
+
+class LostFleetTask(StoreFailed):
+    """The task is somebody else's by now, or was cancelled."""
+
+
+@dataclass(slots=True)
+class ClaimedFleetTask:
+    """A task this worker has until `held_until`. `question`: what nobody here could allow; `is_lost`: it is not this worker's any more."""
+
+    task: FleetTask
+    held_until: float
+    deadline: float
+    question: PermissionQuestion | None = None
+    session: Session | None = None
+    is_lost: bool = False
+    gives_back: bool = False
+    _held_again: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def extend_lease(self, until: float) -> None:
+        self.held_until = until
+        self._held_again.set()
+
+    def stop_turn(self) -> None:
+        if self.session is not None:
+            self.session.stop_turn()
+
+    async def ensure_held(self) -> None:
+        """Waits while it is not known whether the lease holds. Raises LostFleetTask when it is lost."""
+        while seconds_since_start_of_computer() > self.held_until - TASK_LEASE_SECONDS / 6 and not self.is_lost:
+            self._held_again.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(AWAY_SECONDS):
+                    await self._held_again.wait()
+        if self.is_lost:
+            raise LostFleetTask("This task was cancelled, or another worker has taken it over.")
+
+
+class FleetWorker:
+    """Works on the tasks of one workspace until it is drained. `allowed`: what needs no permission here, as `ask --allow` names it."""
+
+    def __init__(
+        self, bench: Workbench, task_list: FleetTaskList, *, at_once: int, allowed: Collection[str], report: Report
+    ) -> None:
+        self._bench = bench
+        self._list = task_list
+        self._at_once = at_once
+        self._allowed = frozenset(allowed)
+        self.tasks_may_allow = True  # whether what a task allows counts: all who have the workspace's key add tasks
+        self._report = report
+        self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
+        self._claimed: dict[asyncio.Task[None], ClaimedFleetTask] = {}
+        self._owned = tasks.OwnedTasks("worker")
+        self._is_draining = asyncio.Event()
+        self._drain_seconds = DRAIN_SECONDS
+
+    def drain(self, seconds: float = DRAIN_SECONDS) -> None:
+        """Claim nothing more, and give what runs so long to end."""
+        self._drain_seconds = seconds
+        self._is_draining.set()
+
+    @property
+    def was_released(self) -> bool:
+        """Whether somebody else wants the workspace at once."""
+        return not self._drain_seconds
+
+    async def work_until_drained(self, *, until_empty: bool = False) -> None:
+        """`until_empty`: also ends when no task can be claimed and none runs."""
+        if self._bench.workspace.link is None:  # only this process can have the workspace open
+            await self._list.release_tasks_of_others(_PROCESS)
+        renewing = self._owned.spawn_task(self._renew_until_cancelled(), name="renew leases of tasks")
+        draining = self._owned.spawn_task(self._is_draining.wait(), name="drain")
+        try:
+            while not self._is_draining.is_set():
+                claimed = await self._claim_and_start()
+                if until_empty and not claimed and not self._claimed:
+                    return
+                patience = POLL_SECONDS if len(self._claimed) < self._at_once else None
+                await asyncio.wait({draining, *self._claimed}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if self._claimed:
+                await asyncio.wait(set(self._claimed), timeout=self._drain_seconds)
+        finally:
+            await self._give_back_tasks()
+            renewing.cancel()
+            await self._owned.aclose()
+
+    async def _give_back_tasks(self) -> None:
+        """What is still going on is stopped, sent, and waits for another worker."""
+        for claimed in self._claimed.values():
+            claimed.gives_back = True
+            claimed.stop_turn()
+        if self._claimed:
+            await asyncio.wait(set(self._claimed), timeout=DRAIN_SECONDS)
+
+    async def _claim_and_start(self) -> int:
+        room = self._at_once - len(self._claimed)
+        try:
+            if room <= 0 or await self._bench.sharing.has_too_many_unsent():
+                return 0
+            asked = seconds_since_start_of_computer()
+            found = await self._list.claim_fleet_tasks(self._name, room, TASK_LEASE_SECONDS)
+        except SharedStoreUnreachable as error:
+            log.info("no tasks can be claimed: %s", error.what)
+            await asyncio.sleep(AWAY_SECONDS)
+            return 1  # whether there are tasks is not known
+        for task in found:
+            deadline = asked + task.deadline_seconds if task.deadline_seconds else 0.0
+            claimed = ClaimedFleetTask(task, asked + TASK_LEASE_SECONDS, deadline)
+            running = self._owned.spawn_task(self._run_claimed_task(claimed), name=f"task {task.id}")
+            self._claimed[running] = claimed
+            running.add_done_callback(lambda ended: self._claimed.pop(ended, None))
+        return len(found)
+
+    async def _renew_until_cancelled(self) -> None:
+        while True:
+            await asyncio.sleep(TASK_LEASE_SECONDS / 6)
+            with suppress(HelixError):  # tasks pause until it can be done
+                await self._renew_leases()
+
+    async def _renew_leases(self) -> None:
+        claimed, asked = list(self._claimed.values()), seconds_since_start_of_computer()
+        held = await self._list.renew_leases_of_tasks([one.task for one in claimed], TASK_LEASE_SECONDS)
+        for one in claimed:
+            if one.task.id in held:
+                one.extend_lease(asked + TASK_LEASE_SECONDS)
+                if not one.deadline or asked < one.deadline:
+                    continue
+            else:
+                one.is_lost = True
+            one.stop_turn()
+
+    # --- one task
+
+    async def _run_claimed_task(self, claimed: ClaimedFleetTask) -> None:
+        task = claimed.task
+        fence = ConversationFence(claimed.ensure_held, partial(self._ensure_may_call, claimed), task.order.budget)
+        self._bench.fences.set_fence(task.id, fence)
+        try:
+            state, result = await self._work_on_task(claimed)
+            await self._until_store_answers(claimed, lambda: self._list.end_fleet_task(task, state, result))
+            log.info("task %s is %s", task.id, state.value)
+            await self._report(task, state, result)
+        except Exception as error:
+            if not isinstance(error, LostFleetTask):  # a bug: nobody is to try it for ever
+                await self._list.end_fleet_task(task, FleetTaskState.FAILED, FleetTaskResult(BUG))
+                raise
+            log.info("task %s went to another worker, or was cancelled", task.id)
+        finally:
+            self._bench.fences.remove_fence(task.id, fence)
+            await self._bench.sessions.close_sessions([task.id])
+
+    async def _work_on_task(self, claimed: ClaimedFleetTask) -> tuple[FleetTaskState, FleetTaskResult]:
+        try:
+            for _ in range(TURN_TRIES):
+                session = await self._until_store_answers(claimed, lambda: self._open_task_session(claimed.task))
+                claimed.session = session
+                if _is_done(session) or claimed.gives_back or await self._run_turn(claimed, session):
+                    break
+                log.info("the turn of task %s did not begin: %s", claimed.task.id, session.why)
+                await self._bench.sessions.close_sessions([session.id])  # with the message that waits in it
+                await asyncio.sleep(AWAY_SECONDS)
+            else:
+                return FleetTaskState.FAILED, FleetTaskResult(session.why)
+            await self._ensure_others_know(claimed)
+        except LostFleetTask:
+            raise
+        except HelixError as error:
+            return FleetTaskState.FAILED, FleetTaskResult(str(error))
+        return _state_and_result(claimed, session)
+
+    async def _open_task_session(self, task: FleetTask) -> Session:
+        """The conversation of this task as the machine that had it before left it."""
+        bench, sharing, order = self._bench, self._bench.sharing, task.order
+        sharing.branch_by_conversation.pop(task.id, None)
+        await sharing.fetch_facts_of_others()
+        if task.claims > 1:
+            await sharing.take_over_conversation(task.id)
+        if bench.conversation_row(task.id) is None:
+            if order.agent and bench.workforce.find_role_file(order.agent) is None:
+                raise NotFound(f"There is no agent {order.agent} in {bench.name}.")
+            session = await bench.start_conversation(role=order.agent, identity=task.id)
+        else:
+            session = await bench.open_session(task.id)
+        if order.model:
+            bench.use_conversation_model(task.id, order.model)
+        elif not bench.model_of_conversation(task.id):
+            raise InvalidInput(f"No model is chosen for {bench.name}.", remedy="Add the task with --model.")
+        return session
+
+    async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> bool:
+        """Whether it began: where another machine still has the conversation, or a hook refuses the message, it does not."""
+        before = session.conversation.state.last_seq
+        allowed = self._allowed | frozenset(claimed.task.order.allowed if self.tasks_may_allow else ())
+
+        def answer_question(event: Event) -> None:
+            if not isinstance(event, QuestionAsked):
+                return
+            if is_allowed_unattended(event.question, allowed):
+                session.answer_question(event.number, PermissionAnswer(allowed=True))
+            else:
+                claimed.question = event.question
+                session.stop_turn()
+
+        unsubscribe = session.subscribe_to_events(answer_question)
+        try:
+            if any(isinstance(one.fact, UserSaid) and not one.fact.by for one in session.all_facts):
+                if claimed.task.result.asked:
+                    session.send_on_behalf("task", PERMITTED.format(asked=claimed.task.result.asked))
+                else:
+                    session.resume_turn()
+            else:
+                session.send_message(
+                    await self._bench.expand_command_message(session, (Text(claimed.task.order.text),))
+                )
+            await session.wait_until_idle()
+        finally:
+            unsubscribe()
+        return any(isinstance(one.fact, TurnEnded) for one in session.all_facts[before:])
+
+    async def _ensure_may_call(self, claimed: ClaimedFleetTask) -> None:
+        """Others know of the call before it runs: who takes the task over after a crash tells the model that it may have had effects."""
+        await claimed.ensure_held()
+        await self._ensure_others_know(claimed)
+        await claimed.ensure_held()
+
+    async def _ensure_others_know(self, claimed: ClaimedFleetTask) -> None:
+        if not await self._until_store_answers(claimed, lambda: self._bench.sharing.confirm_sent(claimed.task.id)):
+            claimed.is_lost = True
+            raise LostFleetTask("Another machine wrote in the conversation of this task.")
+
+    async def _until_store_answers(self, claimed: ClaimedFleetTask, work: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            if claimed.is_lost:
+                raise LostFleetTask("This task was cancelled, or another worker has taken it over.")
+            try:
+                return await work()
+            except (SharedStoreUnreachable, ActionRefused) as error:  # or another machine is just letting go
+                log.info("task %s waits for the shared store: %s", claimed.task.id, error.what)
+                await asyncio.sleep(AWAY_SECONDS)
+
+
+def _ends_of_turns(session: Session) -> Sequence[TurnEnded]:
+    return [one.fact for one in session.all_facts if isinstance(one.fact, TurnEnded)]
+
+
+def _is_done(session: Session) -> bool:
+    ends = _ends_of_turns(session)
+    return bool(ends) and ends[-1].reason is TurnEnd.DONE and not session.conversation.state.branch.turn.running
+
+
+def _state_and_result(claimed: ClaimedFleetTask, session: Session) -> tuple[FleetTaskState, FleetTaskResult]:
+    ends, cost = _ends_of_turns(session), sum(one.usage.cost for one in session.conversation.state.spent)
+    if _is_done(session):
+        answer = result_of_agent(session).answer
+        return FleetTaskState.DONE, FleetTaskResult("", answer[:LONGEST_ANSWER], cost)
+    if claimed.question is not None:
+        asked = name_to_allow(claimed.question)
+        why = f"Nobody could be asked: {claimed.question.title}. To allow it, run `task retry {claimed.task.id} --allow {asked}`."
+        return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
+    if claimed.gives_back:
+        return FleetTaskState.WAITING, FleetTaskResult("The worker was stopped, and another one goes on.", cost=cost)
+    if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
+        return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
+    why = ends[-1].why or ends[-1].reason.value
+    return FleetTaskState.FAILED, FleetTaskResult(f"The turn ended early: {why}", cost=cost)

@@ -1,0 +1,202 @@
+"""`cost`: a connected agent's requests through a real gateway, billed by their bytes, and an imported history."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.store.journal_file import JournalFile
+from tests.commands.conftest import Helix
+from tests.gateway.running import TOOL, Agent, running
+from tests.peers.agent_provider import Asked, Calls, Provider
+from tests.peers.anthropic_billing import Cache
+
+Json = Any
+MARK = {"cache_control": {"type": "ephemeral"}}
+PLAIN = {"read from the cache", "first time", "new content", "reply", "not cacheable"}
+PRICE = {"input": 3.0, "read": 0.3, "write": 3.75, "output": 15.0}  # of claude-sonnet-4-5, dollars per million tokens
+
+
+class Client(Agent):
+    """Sends its tools and marks its prompt and its last message, as Claude Code does."""
+
+    tools: Sequence[Json] = tuple(
+        {"name": name, "description": f"It can {name}. " * 120, "input_schema": {"type": "object", "required": []}}
+        for name in (TOOL, "Read")
+    )
+    prompt = "You are an agent. " * 400
+    model = "claude-sonnet-4-5"
+
+    def body(self) -> dict[str, Json]:
+        system = [{"type": "text", "text": self.prompt, **MARK}]
+        for unit in self.units:
+            for block in unit["content"] if isinstance(unit["content"], list) else ():
+                block.pop("cache_control", None)
+        if isinstance(self.units[-1]["content"], str):
+            self.units[-1]["content"] = [{"type": "text", "text": self.units[-1]["content"]}]
+        self.units[-1]["content"][-1].update(MARK)
+        return {**super().body(), "system": system, "tools": list(self.tools), "model": self.model}
+
+    def go_on(self, steps: int) -> None:
+        for _ in range(steps):
+            found = self.ask()
+            self.results([(call, name, f"a line that {call} found\n" * 150) for call, name, _ in found])
+
+
+class Trial:
+    """The agent, its provider, and the clock that all of them see."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.caches: dict[str, Cache] = {}
+        self.paid: list[float] = []
+        self.later = 0.0
+        monkeypatch.setattr(
+            JournalFile.__init__, "__kwdefaults__", {**(JournalFile.__init__.__kwdefaults__ or {}), "now": self.now}
+        )
+
+    def now(self) -> float:
+        return time.time() + self.later
+
+    def bill(self, asked: Asked) -> dict[str, int]:
+        cache = self.caches.setdefault(asked.body["model"], Cache(life=300))
+        fresh, read, write = cache.bill(asked.body, self.now()).values()
+        self.paid.append(
+            (fresh * PRICE["input"] + read * PRICE["read"] + write * PRICE["write"] + 10 * PRICE["output"]) / 1e6
+        )
+        return {"input": fresh + read + write, "read": read, "write": write}
+
+    def pause(self, _: Client) -> None:
+        self.later += 700
+
+    def lose(self, _: Client) -> None:
+        self.caches.clear()
+
+    @staticmethod
+    def add_tool(client: Client) -> None:
+        client.tools = (*client.tools, {"name": "Write", "description": "It writes.", "input_schema": {}})
+
+    @staticmethod
+    def reorder(client: Client) -> None:
+        client.tools = client.tools[::-1]
+
+    @staticmethod
+    def prompt(client: Client) -> None:
+        client.prompt = client.prompt.replace("an agent", "our agent")
+
+    @staticmethod
+    def switch(client: Client) -> None:
+        client.model = "claude-opus-4-5"
+
+    @staticmethod
+    def edit(client: Client) -> None:
+        client.units[2]["content"][0]["content"] = "[Old output removed]"
+
+
+INJECTED: dict[str, Callable[[Trial, Client], None]] = {
+    "time ran out": Trial.pause,
+    "not kept by the provider": Trial.lose,
+    "tools changed": lambda _, client: Trial.add_tool(client),
+    "another order": lambda _, client: Trial.reorder(client),
+    "system prompt changed": lambda _, client: Trial.prompt(client),
+    "model switched": lambda _, client: Trial.switch(client),
+    "edit or rewind": lambda _, client: Trial.edit(client),
+}
+
+
+def explained(home: Path, helix: Helix) -> list[Json]:
+    [row] = json.loads(helix("--home", home, "conversation", "list", "-w", workspace_of(home, helix), "--json")[1])
+    code, out, _ = helix("--home", home, "cost", "-w", workspace_of(home, helix), "--conversation", row["id"], "--json")
+    assert code == 0
+    value = json.loads(out)
+    assert value.keys() == {"requests"}
+    found: list[Json] = value["requests"]
+    return found
+
+
+def workspace_of(home: Path, helix: Helix) -> str:
+    [row] = json.loads(helix("--home", home, "workspace", "list", "--json")[1])
+    return str(row["name"])
+
+
+def words(request: Json) -> set[str]:
+    return {one["cause"].partition(":")[0] for one in request["causes"]}
+
+
+def play(home: Path, trial: Trial, causes: Sequence[str]) -> None:
+    with (
+        Provider(lambda _: [Calls(TOOL, {"command": "look"})], usage=trial.bill) as provider,
+        running(home, provider.url) as url,
+    ):
+        client = Client("anthropic", url, session="s")
+        client.say("Go on until it is done.")
+        client.go_on(5)
+        for cause in causes:
+            INJECTED[cause](trial, client)
+        client.go_on(2)
+        assert provider.refused == []
+
+
+@pytest.mark.parametrize(
+    "causes",
+    [
+        *((one,) for one in INJECTED),
+        ("time ran out", "edit or rewind"),
+        ("tools changed", "time ran out"),
+        ("edit or rewind", "not kept by the provider"),
+        ("model switched", "system prompt changed"),
+    ],
+    ids="+".join,
+)
+def test_causes_in_a_connected_agent_s_requests_are_named(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch, causes: Sequence[str]
+) -> None:
+    trial = Trial(monkeypatch)
+    play(tmp_path, trial, causes)
+    requests = explained(tmp_path, helix)
+    assert len(requests) == len(trial.paid) == 7
+    for request, paid in zip(requests, trial.paid, strict=True):
+        assert request.keys() == {"seq", "tokens", "cost", "causes"}
+        assert all(one.keys() == {"cause", "tokens", "cost"} for one in request["causes"])
+        assert sum(one["tokens"] for one in request["causes"]) == request["tokens"]
+        assert sum(one["cost"] for one in request["causes"]) == pytest.approx(request["cost"])
+        if "model switched" not in causes:
+            assert request["cost"] == pytest.approx(paid, abs=1e-6)
+    assert words(requests[5]) - PLAIN == set(causes)
+    assert all(words(requests[at]) <= PLAIN for at in (0, 1, 2, 3, 4, 6))
+
+
+def test_what_comes_instead_behind_a_rewind_is_new_and_nobody_is_blamed(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(monkeypatch)
+    with (
+        Provider(lambda _: [Calls(TOOL, {"command": "look"})], usage=trial.bill) as provider,
+        running(tmp_path, provider.url) as url,
+    ):
+        client = Client("anthropic", url, session="s")
+        client.say("Go on until it is done.")
+        client.go_on(4)
+        del client.units[5:]
+        client.units[-1]["content"].append({"type": "text", "text": "No, look elsewhere."})
+        client.go_on(2)
+    assert all(words(request) <= PLAIN for request in explained(tmp_path, helix))
+
+
+def test_sums_by_day_agent_model_and_cause(tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial(monkeypatch)
+    play(tmp_path, trial, ["time ran out"])
+    name = workspace_of(tmp_path, helix)
+    sums = json.loads(helix("--home", tmp_path, "cost", "-w", name, "--json")[1])
+    assert [one["model"] for one in sums["models"]] == ["anthropic/claude-sonnet-4-5"]
+    for rows in sums.values():
+        assert sum(one["cost"] for one in rows) == pytest.approx(sum(trial.paid))
+        assert sum(one["tokens"] for one in rows) == sums["models"][0]["tokens"]
+    code, out, _ = helix("--home", tmp_path, "cost", "-w", name)
+    assert code == 0
+    assert "time ran out" in out
+    assert "By agent" in out

@@ -1,0 +1,139 @@
+"""`task`, `worker` and `fleet` as they are given in a terminal, on one computer without a server."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop import cli
+from tests.commands.conftest import Helix
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, helix: Helix) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    assert helix("workspace", "new", "Here", "--folder", folder)[0] == 0
+    assert helix("model", "set", "-w", "Here", "demo/demo")[0] == 0
+    return folder
+
+
+def add(helix: Helix, *words: str) -> str:
+    code, out, err = helix("task", "add", "-w", "Here", *words)
+    assert (code, err) == (0, "")
+    return out.strip()
+
+
+def work(helix: Helix, *words: str) -> list[dict[str, Any]]:
+    code, out, _ = helix("worker", "-w", "Here", "--drain", "--json", *words)
+    assert code == 0
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def show(helix: Helix, task: str) -> dict[str, Any]:
+    (found,) = json.loads(helix("task", "show", "-w", "Here", task, "--json")[1])
+    return dict(found)
+
+
+def test_a_task_is_done_in_the_conversation_with_its_id(workspace: Path, helix: Helix) -> None:
+    task = add(helix, "write a.txt: kept", "--allow", "edits")
+    assert show(helix, task)["state"] == "waiting"
+    (done,) = work(helix)
+    assert (done["id"], done["state"], done["conversation"]) == (task, "done", task)
+    assert (workspace / "a.txt").read_text().strip() == "kept"
+    (row,) = json.loads(helix("conversation", "list", "-w", "Here", "--json")[1])
+    assert row["id"] == task
+    assert helix("task", "wait", "-w", "Here", task)[0] == 0
+    assert work(helix) == []
+
+
+def test_a_permission_nobody_gave_is_asked_for_and_the_task_goes_on_when_it_is_given(
+    workspace: Path, helix: Helix
+) -> None:
+    task = add(helix, "write a.txt: kept")
+    (asked,) = work(helix)
+    assert asked["state"] == "needs-you"
+    assert f"task retry {task} --allow write_file" in asked["why"]
+    assert not (workspace / "a.txt").exists()
+    assert helix("task", "wait", "-w", "Here", task)[0] == 1
+    assert helix("task", "retry", "-w", "Here", task, "--allow", "write_file")[0] == 0
+    (done,) = work(helix)
+    assert (done["id"], done["state"]) == (task, "done")
+    facts = helix("ask", "-w", "Here", "-c", task, "--json", "hello")[1]
+    assert '"seq": 1,' not in facts  # the same conversation goes on
+
+
+def test_a_worker_may_ignore_what_a_task_allows(workspace: Path, helix: Helix) -> None:
+    add(helix, "write a.txt: kept", "--allow", "all")
+    (asked,) = work(helix, "--ignore-task-allow")
+    assert asked["state"] == "needs-you"
+    assert not (workspace / "a.txt").exists()
+
+
+def test_tasks_come_from_files_and_standard_input_and_a_wrong_line_adds_none(
+    workspace: Path, tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tasks"
+    file.write_text('say one\n\n{"text": "say two", "priority": 3, "key": "two", "allow": ["edits"]}\n')
+    ids = add(helix, "--file", str(file)).splitlines()
+    assert len(ids) == 2
+    assert [show(helix, task)["text"] for task in ids] == ["say one", "say two"]
+    assert (show(helix, ids[1])["priority"], show(helix, ids[1])["allow"]) == (3, ["edits"])
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(b"say %d" % n for n in range(1000)))))
+    assert len(add(helix, "-").splitlines()) == 1000
+    for wrong, said in (
+        ('{"text": 1, "texts": 2}', "no field texts"),
+        ("{not json", "not a JSON object"),
+        ('{"text": "a", "budget": "b"}', "not a JSON object"),
+    ):
+        file.write_text(f"good\n{wrong}\n")
+        code, _, err = helix("task", "add", "-w", "Here", "--file", file)
+        assert code == 2
+        assert "Line 2" in err
+        assert said in err
+    states = json.loads(helix("fleet", "status", "-w", "Here", "--json")[1])["tasks"]
+    assert states["waiting"] == 1002
+
+
+def test_the_order_is_by_need_and_what_cannot_be_done_is_said(workspace: Path, helix: Helix) -> None:
+    first = add(helix, "say first")
+    second = add(helix, "say second", "--after", first)
+    third = add(helix, "say third", "--after", second, "--priority", "9", "--model", "none/such")
+    fourth = add(helix, "say fourth", "--after", third)
+    assert [one["id"] for one in work(helix)] == [first, second, third]
+    assert show(helix, third)["state"] == "failed"
+    assert show(helix, fourth)["state"] == "cancelled"
+    code, _, err = helix("task", "cancel", "-w", "Here", first)
+    assert code == 1
+    assert "is done" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("add", "-w", "Here", " "), "needs a text"),
+        (("add", "-w", "Here", "x", "--deadline", "soon"), "is not a time"),
+        (("add", "-w", "Here", "x", "--deadline", "2001-01-01"), "has passed"),
+        (("add", "-w", "Here", "x", "--after", "abcdef"), "no task abcdef"),
+        (("show", "-w", "Here", "nonsense!"), "is not the ID"),
+    ],
+)
+def test_wrong_use_is_a_sentence(workspace: Path, helix: Helix, words: tuple[str, ...], said: str) -> None:
+    code, out, err = helix("task", *words)
+    assert code in (1, 2)
+    assert said in err
+    assert (out, "Traceback" in err) == ("", False)
+    assert json.loads(helix("task", "list", "-w", "Here", "--json")[1]) == []
+
+
+def test_nothing_of_the_engine_of_tasks_is_loaded_before_a_task_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if "fleet_task_files" in name or "fleet_worker" in name]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(SystemExit):
+        cli.main(["task", "--help"])
+    assert not [name for name in sys.modules if "fleet_task_files" in name or "fleet_worker" in name]

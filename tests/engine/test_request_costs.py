@@ -1,0 +1,272 @@
+"""Why a request cost what it did: causes injected one by one and in pairs, with a provider that bills as Anthropic's does."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from helix_desktop.engine.blocks import Delta, Reply, Request
+from helix_desktop.engine.facts import (
+    Folded,
+    FoldKind,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    PartRef,
+    RulesSet,
+    Stop,
+    SystemSet,
+    Text,
+    ToolCall,
+    ToolReturned,
+    ToolSpec,
+    Usage,
+)
+from helix_desktop.engine.request_changes import CauseKind
+from helix_desktop.engine.request_costs import RequestCost, explain_requests
+from helix_desktop.providers.anthropic_messages import AnthropicMessages
+from helix_desktop.providers.protocol_dialect import ModelAbilities
+from tests.engine.agent import ScriptedTools, SteppedClock, World, world
+from tests.peers.anthropic_billing import Cache
+
+LIFE = 300.0
+MODEL = ModelSet(ModelRole.MAIN, "one", 1_000_000, 0, 3.0, 15.0, 0.3, 3.75, cache_seconds=int(LIFE))
+PLAIN = {CauseKind.READ, CauseKind.NEW, CauseKind.REPLY, CauseKind.RULES}
+HERE = AnthropicMessages("http://127.0.0.1:1", "peer")
+
+
+@dataclass
+class BillingModel:
+    """Answers by a script and bills by the bytes of the request, each model with a cache of its own."""
+
+    clock: SteppedClock
+    script: list[Reply] = field(default_factory=list)
+    caches: dict[str, Cache] = field(default_factory=dict)
+    paid: list[float] = field(default_factory=list)
+    model_name: str = "one"
+
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
+        body: Any = HERE.compile_request(request, ModelAbilities()).body
+        cache = self.caches.setdefault(self.model_name, Cache(life=LIFE))
+        billed = cache.bill(body, self.clock.time)
+        fresh, read, write = billed.values()
+        usage = Usage(fresh + read + write, read, write, 200)
+        self.paid.append((fresh * 3.0 + read * 0.3 + write * 3.75 + 200 * 15.0) / 1e6)
+        reply = self.script.pop(0) if self.script else Reply((Text("done"),), Stop.END)
+        yield replace(reply, usage=usage, model=self.model_name)
+
+
+class ChangingTools(ScriptedTools):
+    specs = tuple(
+        ToolSpec(name, f"The tool {name}. " * 60, '{"type": "object", "required": []}') for name in ("look", "run")
+    )
+
+    def offered_specs(self) -> tuple[ToolSpec, ...]:
+        return self.specs
+
+
+@dataclass
+class Trial:
+    """An agent that has read five long files, and what can happen to it."""
+
+    made: World
+    model: BillingModel
+    clock: SteppedClock
+
+    @classmethod
+    async def start(cls) -> Trial:
+        clock = SteppedClock()
+        model = BillingModel(clock)
+        made = await world(model=model, preset="none")
+        made.tools.__class__ = ChangingTools
+        made.session._crew = replace(made.session._crew, clock=clock)
+        made.journal._now = clock.current_time
+        made.setup = replace(made.setup, models=(MODEL,), system=SystemSet("You are tested. " * 300, 900))
+        trial = cls(made, model, clock)
+        await trial.turn(steps=5)
+        return trial
+
+    async def turn(self, steps: int = 1) -> None:
+        async def look(call: ToolCall, _: object) -> str:
+            return f"line of {call.id} and {self.clock.time}\n" * 200
+
+        self.made.tools.runs["look"] = look
+        for step in range(steps):
+            call = ToolCall(f"c{len(self.made.facts)}-{step}", "look", "{}")
+            self.model.script.append(Reply((Text("I look."), call), Stop.CALLS))
+        self.clock.time += 20
+        self.made.session.send_message((Text("go on"),))
+        await self.made.session.wait_until_idle()
+
+    async def explain(self) -> list[RequestCost]:
+        await self.turn()
+        return explain_requests(self.made.session.all_facts, lambda _: None)
+
+    # --- what happens
+
+    async def fold(self) -> None:
+        facts = self.made.session.all_facts
+        seq = [one.seq for one in facts if isinstance(one.fact, ToolReturned)][2]
+        before = facts[seq - 1].fact.tokens  # type: ignore[union-attr]
+        cover = PartRef(seq)
+        await self.made.session.conversation.append_facts(
+            Folded("marker-1", FoldKind.MARKER, cover, "[CACHED]", 1, before)
+        )
+
+    async def time(self) -> None:
+        self.clock.time += 700
+
+    async def tools(self) -> None:
+        ChangingTools.specs = (*ChangingTools.specs, ToolSpec("write", "The tool write.", "{}"))
+
+    async def schema(self) -> None:
+        first, *rest = ChangingTools.specs
+        ChangingTools.specs = (replace(first, description=f"{first.description} It is fast."), *rest)
+
+    async def system(self) -> None:
+        self.made.setup = replace(self.made.setup, system=SystemSet("You are tested again. " * 300, 1_200))
+
+    async def rules(self) -> None:
+        self.made.setup = replace(self.made.setup, rules=(RulesSet("AGENTS.md", "Be brief.", 2),))
+
+    async def order(self) -> None:
+        ChangingTools.specs = ChangingTools.specs[::-1]
+
+    async def keys(self) -> None:
+        first, *rest = ChangingTools.specs
+        ChangingTools.specs = (replace(first, schema='{"required": [], "type": "object"}'), *rest)
+
+    async def switch(self) -> None:
+        self.model.model_name = "two"
+        self.made.setup = replace(self.made.setup, models=(replace(MODEL, model="two"),))
+
+    async def edit(self) -> None:
+        replies = [one.seq for one in self.made.session.all_facts if isinstance(one.fact, ModelReplied)]
+        await self.made.session.exclude_part(PartRef(replies[1], 0))
+
+    async def thinking(self) -> None:
+        self.made.setup = replace(self.made.setup, models=(replace(MODEL, effort="high"),))
+        self.model.caches.clear()  # as providers do when thinking is changed
+
+    async def loss(self) -> None:
+        self.model.caches.clear()
+
+
+INJECTED: dict[str, tuple[Callable[[Trial], Awaitable[None]], CauseKind]] = {
+    "fold": (Trial.fold, CauseKind.FOLD),
+    "time": (Trial.time, CauseKind.TIME),
+    "tools": (Trial.tools, CauseKind.TOOLS),
+    "schema": (Trial.schema, CauseKind.TOOLS),
+    "system": (Trial.system, CauseKind.SYSTEM),
+    "rules": (Trial.rules, CauseKind.SYSTEM),
+    "order": (Trial.order, CauseKind.ORDER),
+    "keys": (Trial.keys, CauseKind.ORDER),
+    "switch": (Trial.switch, CauseKind.MODEL),
+    "edit": (Trial.edit, CauseKind.EDIT),
+    "thinking": (Trial.thinking, CauseKind.MODEL),
+    "loss": (Trial.loss, CauseKind.NOT_KEPT),
+}
+HEAD = {"tools", "schema", "order", "keys", "system", "rules"}
+
+
+@pytest.fixture(autouse=True)
+def _same_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChangingTools, "specs", ChangingTools.specs)
+
+
+def named(request: RequestCost) -> set[CauseKind]:
+    return {one.cause.kind for one in request.causes}
+
+
+def check_sums(trial: Trial, requests: list[RequestCost]) -> None:
+    assert len(requests) == len(trial.model.paid)
+    for request, paid in zip(requests, trial.model.paid, strict=True):
+        assert sum(one.tokens for one in request.causes) == request.tokens
+        assert request.cost == pytest.approx(paid, abs=1e-9)
+        assert sum(one.cost for one in request.causes) == pytest.approx(paid, abs=1e-9)
+
+
+def can_be_seen(one: str, both: set[str]) -> bool:
+    """Whether a cause leaves anything that tells of it beside the other: what was lost anyway was not read by anybody."""
+    other = (both - {one}).pop()
+    if one == "loss":
+        return other in {"fold", "edit"}
+    return not (both <= HEAD and {"tools", "schema", "order", "keys"} >= both)
+
+
+@pytest.mark.parametrize("name", INJECTED)
+async def test_one_cause_is_named_and_nothing_else_is_blamed(name: str) -> None:
+    trial = await Trial.start()
+    inject, kind = INJECTED[name]
+    await inject(trial)
+    requests = await trial.explain()
+    check_sums(trial, requests)
+    first, *usual = requests[:-2]
+    assert named(first) <= {CauseKind.FIRST, CauseKind.REPLY}
+    assert set().union(*map(named, usual)) <= PLAIN
+    assert kind in named(requests[-2])
+    assert named(requests[-2]) <= {*PLAIN, kind}
+    assert named(requests[-1]) <= PLAIN  # the next step reads what that one wrote
+    last = await trial.made.session.explain_last_turn()
+    assert [named(one) for one in last] == [named(one) for one in requests[-2:]]
+
+
+async def test_two_causes_at_once_are_both_named() -> None:
+    right = wrong = missed = 0
+    for one, other in itertools.combinations(INJECTED, 2):
+        both = {one, other}
+        if both == {"switch", "thinking"}:
+            continue
+        ChangingTools.specs = ChangingTools.specs[:2]
+        kept = ChangingTools.specs
+        trial = await Trial.start()
+        for name in (one, other):
+            await INJECTED[name][0](trial)
+        requests = await trial.explain()
+        ChangingTools.specs = kept
+        check_sums(trial, requests)
+        found = named(requests[-2]) - PLAIN
+        wanted = {INJECTED[name][1] for name in both if can_be_seen(name, both)}
+        allowed = {INJECTED[name][1] for name in both}
+        wrong += len(found - allowed)
+        if wanted <= found:
+            right += 1
+        else:
+            missed += 1
+    assert wrong == 0
+    assert right >= 0.95 * (right + missed)
+
+
+async def test_which_fold_how_long_and_which_bytes_are_told() -> None:
+    for inject, words in (
+        (Trial.fold, "fold: marker-1"),
+        (Trial.time, "time ran out: 12 min"),
+        (Trial.tools, "tools changed: +write"),
+        (Trial.system, "system prompt changed: bytes 14 to"),
+        (Trial.switch, "model switched: from one"),
+    ):
+        trial = await Trial.start()
+        await inject(trial)
+        request = (await trial.explain())[-2]
+        assert any(one.cause.describe_cause().startswith(words) for one in request.causes), words
+
+
+async def test_a_fold_that_is_made_when_the_cache_is_cold_is_not_blamed() -> None:
+    trial = await Trial.start()
+    await trial.time()
+    await trial.fold()
+    assert CauseKind.FOLD not in named((await trial.explain())[-2])
+
+
+async def test_what_could_have_been_avoided_comes_dearest_first() -> None:
+    trial = await Trial.start()
+    await trial.system()
+    found = (await trial.explain())[-2].avoidable_causes()
+    assert [one.cause.kind for one in found] == [CauseKind.SYSTEM]
+    assert found[0].cost > 0.01
+    await asyncio.sleep(0)

@@ -1,0 +1,52 @@
+"""The line that says what a turn paid for writing context again."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.facts import ModelReplied, Stop, SystemSet, Text, Usage, UserSaid
+from helix_desktop.engine.request_changes import Cause, CauseKind
+from helix_desktop.engine.request_costs import CauseCost, RequestCost
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.chat.rewrite_cost_line import describe_avoidable_costs
+from helix_desktop.gui.main_window import MainWindow
+from tests.gui.fake_desk import FakeSession
+
+
+def request(cost: float, *causes: CauseCost) -> RequestCost:
+    return RequestCost(9, 0.0, "m", sum(one.tokens for one in causes), cost, causes)
+
+
+def again(dollars: float, kind: CauseKind = CauseKind.TIME, detail: str = "12 min") -> CauseCost:
+    return CauseCost(Cause(kind, detail), 80_000, dollars)
+
+
+def test_only_what_costs_over_ten_cents_or_a_tenth_of_the_turn_is_told() -> None:
+    assert describe_avoidable_costs([request(1.0, again(0.09))]) == ""
+    assert "$0.110" in describe_avoidable_costs([request(9.0, again(0.11))])
+    assert "12 min" in describe_avoidable_costs([request(0.5, again(0.06))])
+    assert describe_avoidable_costs([request(0.5, again(0.06, CauseKind.FOLD, "marker-1"))]) == ""
+    assert describe_avoidable_costs([request(0.0)]) == ""
+
+
+def test_every_avoidable_cause_is_told_in_words_of_its_own() -> None:
+    told = {describe_avoidable_costs([request(1.0, again(0.5, kind))]) for kind in CauseKind}
+    assert len(told - {""}) == 7
+
+
+def test_the_window_shows_it_when_the_turn_has_ended(window: MainWindow, session: FakeSession) -> None:
+    line = window.chat.rewrite_cost
+    model = session.conversation.state.branch.message_at(session.conversation.state.branch.steps[-1]).fact
+    assert isinstance(model, ModelReplied)
+    session.append(UserSaid((Text("Go on.", 3),)))
+    session.append(
+        ModelReplied((Text("So.", 2),), model.model, Stop.END, Usage(100_000, 0, 100_000, 50, 0, 0.4), seconds=1.0),
+        SystemSet("Another prompt.", 4),
+        UserSaid((Text("And on.", 3),)),
+        ModelReplied((Text("Yes.", 2),), model.model, Stop.END, Usage(100_100, 0, 100_100, 50, 0, 0.4), seconds=1.0),
+    )
+    session.set_running(ConversationActivity.IDLE)
+    window.bridge.emit_waiting_events()
+    assert line.isVisible()
+    assert "the system prompt or the rules have changed" in line._words.text()
+    assert "$0.399" in line._words.text()
+    window.show_session_or_new(None)
+    assert not line.isVisible()

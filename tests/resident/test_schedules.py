@@ -1,0 +1,109 @@
+"""Schedules: when they are due, over a year with both changes of the clocks, and what an outage does."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from helix_desktop.errors import ConfigFileMistake, InvalidInput
+from helix_desktop.resident import schedules
+from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
+
+YEAR = datetime(2027, 1, 1, tzinfo=UTC)
+DAYS = 366
+
+
+def schedule(zone: str, at: str, **more: object) -> WorkSchedule:
+    return WorkSchedule("1", "W", "look", at, zone, handled=YEAR.timestamp(), **more)  # type: ignore[arg-type]
+
+
+@cache
+def due_by_looking_at_all_times(zone: ZoneInfo, at: str, days: tuple[str, ...]) -> list[datetime]:
+    """The first moment of each day with this time on the wall; where there is none, by the offset of the hours before."""
+    found: dict[object, datetime] = {}
+    for minute in range(0, DAYS * 1440, 5):
+        now = YEAR + timedelta(minutes=minute)
+        local = now.astimezone(zone)
+        if f"{local:%H:%M}" == at:
+            found.setdefault(local.date(), now)
+    dates = {(YEAR + timedelta(days=day)).astimezone(zone).date() for day in range(1, DAYS - 1)}
+    for date in dates - found.keys():
+        hours, minutes = map(int, at.split(":"))
+        offset = datetime(date.year, date.month, date.day, tzinfo=zone).utcoffset()
+        assert offset is not None
+        found[date] = datetime(date.year, date.month, date.day, hours, minutes, tzinfo=UTC) - offset
+    return sorted(due for due in found.values() if WEEKDAYS[due.astimezone(zone).weekday()] in days and due > YEAR)
+
+
+@pytest.mark.parametrize(
+    ("zone", "at", "days"),
+    [
+        ("Europe/Berlin", "02:30", WEEKDAYS),  # is left out in March and comes twice in October
+        ("America/New_York", "08:00", WEEKDAYS[:5]),
+        ("Australia/Lord_Howe", "02:15", WEEKDAYS),  # whose clocks change by half an hour
+    ],
+)
+def test_each_due_time_of_a_year_is_right(zone: str, at: str, days: tuple[str, ...]) -> None:
+    wanted = due_by_looking_at_all_times(ZoneInfo(zone), at, days)
+    one, found = schedule(zone, at, days=days), list[datetime]()
+    moment = YEAR.timestamp()
+    while (moment := one.next_due(moment)) < (YEAR + timedelta(days=DAYS - 2)).timestamp():
+        found.append(datetime.fromtimestamp(moment, UTC))
+    assert found == [due for due in wanted if due < YEAR + timedelta(days=DAYS - 2)]
+
+
+@pytest.mark.parametrize("missed", ["once", "never"])
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe"])
+def test_a_year_with_outages_adds_each_due_time_once_and_a_missed_one_as_was_chosen(zone: str, missed: str) -> None:
+    chance = random.Random(f"{zone} {missed}")
+    one, added, now = schedule(zone, "02:30", missed=missed), list[float](), YEAR.timestamp()
+    last_look = now
+    every = due_by_looking_at_all_times(ZoneInfo(zone), "02:30", WEEKDAYS)
+    while now < (YEAR + timedelta(days=DAYS - 2)).timestamp():
+        now += chance.choice((20, 20, 3600 * chance.random() * 60 if chance.random() < 0.02 else 20))
+        between = [due.timestamp() for due in every if last_look < due.timestamp() <= now]
+        one, due = one.take_due(now)
+        wanted = between[-1:] if missed == "once" or (between and now - between[-1] <= 300) else []
+        assert ([due] if due else []) == wanted
+        added += wanted
+        last_look = now
+        if not between:  # on to the next due time, or to the next outage
+            now = max(now, min(one.next_due(now) - 60, now + 86_400))
+    assert len(added) == len(set(added)) > 100
+
+
+def test_a_due_time_is_one_task_however_often_it_is_added() -> None:
+    one = schedule("Europe/Berlin", "08:00", options=("--allow", "edits"))
+    due = one.next_due(YEAR.timestamp())
+    assert one.task_command(due) == one.task_command(due)
+    assert one.task_command(due) != one.task_command(one.next_due(due))
+    assert one.task_command(due)[-4:] == ["--allow", "edits", "--", "look"]
+
+
+def test_schedules_are_kept_in_a_private_file(tmp_path: Path) -> None:
+    kept = [schedule("Europe/Berlin", "08:00", options=("--model", "a/b"))]
+    assert schedules.read_schedules(tmp_path) == []
+    schedules.write_schedules(tmp_path, kept)
+    assert schedules.read_schedules(tmp_path) == kept
+    (tmp_path / schedules.NAME).write_text(json.dumps([{"id": 1}]))
+    with pytest.raises(ConfigFileMistake):
+        schedules.read_schedules(tmp_path)
+
+
+def test_what_is_no_time_is_said() -> None:
+    for wrong in ("8", "24:00", "08:60", "noon"):
+        with pytest.raises(InvalidInput):
+            schedules.parse_time_of_day(wrong)
+    for wrong in ("Nowhere/Land", "../etc/passwd", ""):
+        with pytest.raises(InvalidInput):
+            schedules.find_time_zone(wrong)
+    with pytest.raises(InvalidInput):
+        schedules.parse_days("mon,someday")
+    assert schedules.parse_days("weekdays") == WEEKDAYS[:5]
+    assert schedules.parse_days("Mon, thu") == ("mon", "thu")

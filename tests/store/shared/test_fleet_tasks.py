@@ -1,0 +1,164 @@
+"""One list of tasks in a file, in PostgreSQL, and behind PgBouncer in transaction mode: the same answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
+from helix_desktop.store.fleet_task_files import SqliteTaskTables
+from helix_desktop.store.fleet_tasks import (
+    POSTGRES,
+    SQLITE,
+    FleetTaskList,
+    FleetTaskOrder,
+    FleetTaskResult,
+    FleetTaskState,
+    NewFleetTask,
+    Rows,
+    Statement,
+)
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.row_encryption import RowCipher
+
+SECRET = "the words of the task"
+
+
+@pytest.fixture(params=["file", "postgres", "pgbouncer"])
+async def tasks(request: pytest.FixtureRequest, seal: RowCipher, tmp_path: Path) -> AsyncIterator[FleetTaskList]:
+    if request.param == "file":
+        tables = SqliteTaskTables(tmp_path / "tasks.sqlite3")
+
+        async def in_file(statements: Sequence[Statement]) -> list[Rows]:
+            return await asyncio.to_thread(tables.run_statements, statements)
+
+        yield FleetTaskList(in_file, SQLITE)
+        tables.close()
+        return
+    peer = "pooler" if request.param == "pgbouncer" else "server"
+    engine = PostgresRowStore(request.getfixturevalue(peer).url, seal.space)
+
+    async def in_store(statements: Sequence[Statement]) -> list[Rows]:
+        return await asyncio.to_thread(lambda: engine.run_transaction(*statements))
+
+    yield FleetTaskList(in_store, POSTGRES, seal.space, seal)
+    engine.close()
+
+
+def order(text: str = SECRET) -> FleetTaskOrder:
+    return FleetTaskOrder(text, allowed=("edits",), budget=0.5)
+
+
+async def test_many_workers_claim_each_task_once(tasks: FleetTaskList) -> None:
+    ids = await tasks.add_fleet_tasks([NewFleetTask(order(f"task {n}")) for n in range(300)])
+    claimed = await asyncio.gather(*(tasks.claim_fleet_tasks(f"worker {n % 7}", 10, 30) for n in range(40)))
+    found = [task.id for some in claimed for task in some]
+    assert len(found) == len(set(found))
+    while more := await tasks.claim_fleet_tasks("the last", 50, 30):
+        found += [task.id for task in more]
+    assert sorted(found) == sorted(ids)
+
+
+async def test_a_claim_has_the_order_and_goes_by_priority_then_age(tasks: FleetTaskList) -> None:
+    usual, first, second = await tasks.add_fleet_tasks(
+        [
+            NewFleetTask(order("usual")),
+            NewFleetTask(order("first"), priority=5),
+            NewFleetTask(order("second"), priority=5),
+        ]
+    )
+    claimed = [(await tasks.claim_fleet_tasks("me", 1, 30))[0] for _ in range(3)]
+    assert [task.id for task in claimed] == [first, second, usual]
+    assert claimed[0].order == order("first")
+    assert (claimed[0].state, claimed[0].worker, claimed[0].claims) == (FleetTaskState.RUNNING, "me", 1)
+
+
+async def test_a_lease_that_ended_goes_to_another_and_the_first_changes_nothing_any_more(tasks: FleetTaskList) -> None:
+    await tasks.add_fleet_tasks([NewFleetTask(order())])
+    (mine,) = await tasks.claim_fleet_tasks("slow", 1, -1)
+    (taken,) = await tasks.claim_fleet_tasks("next", 1, 30)
+    assert (taken.id, taken.claims) == (mine.id, 2)
+    assert await tasks.renew_leases_of_tasks([mine], 30) == frozenset()
+    assert not await tasks.end_fleet_task(mine, FleetTaskState.DONE, FleetTaskResult())
+    assert await tasks.renew_leases_of_tasks([taken], 30) == {taken.id}
+    assert await tasks.end_fleet_task(taken, FleetTaskState.DONE, FleetTaskResult(answer="42", cost=0.25))
+    assert not await tasks.end_fleet_task(taken, FleetTaskState.FAILED, FleetTaskResult())
+    done = await tasks.find_fleet_task(mine.id)
+    assert (done.state, done.result) == (FleetTaskState.DONE, FleetTaskResult(answer="42", cost=0.25))
+    assert await tasks.claim_fleet_tasks("next", 1, 30) == []
+
+
+async def test_a_key_adds_a_task_once(tasks: FleetTaskList) -> None:
+    one, again = [(await tasks.add_fleet_tasks([NewFleetTask(order(), key="monday")]))[0] for _ in range(2)]
+    assert one == again
+    assert [task.id for task in await tasks.list_fleet_tasks()] == [one]
+
+
+async def test_a_task_waits_for_others_and_is_cancelled_when_one_fails(tasks: FleetTaskList) -> None:
+    (need,) = await tasks.add_fleet_tasks([NewFleetTask(order("need"))])
+    after, last = await tasks.add_fleet_tasks(
+        [
+            NewFleetTask(order("after"), key="a", after=(need,)),
+            NewFleetTask(order("last"), after=(tasks.task_id_of_key("a"),)),
+        ]
+    )
+    (claimed,) = await tasks.claim_fleet_tasks("me", 5, 30)
+    assert claimed.id == need
+    await tasks.end_fleet_task(claimed, FleetTaskState.DONE, FleetTaskResult())
+    (claimed,) = await tasks.claim_fleet_tasks("me", 5, 30)
+    assert claimed.id == after
+    await tasks.end_fleet_task(claimed, FleetTaskState.FAILED, FleetTaskResult("It broke."))
+    assert await tasks.claim_fleet_tasks("me", 5, 30) == []
+    given_up = await tasks.find_fleet_task(last)
+    assert given_up.state is FleetTaskState.CANCELLED
+    assert "waits for failed" in given_up.result.why
+    with pytest.raises(NotFound):
+        await tasks.add_fleet_tasks([NewFleetTask(order(), after=("0" * 20,))])
+
+
+async def test_a_deadline_that_passed_fails_the_task(tasks: FleetTaskList) -> None:
+    soon, late = await tasks.add_fleet_tasks(
+        [NewFleetTask(order(), deadline_seconds=1e-6), NewFleetTask(order(), deadline_seconds=3600)]
+    )
+    await asyncio.sleep(0.01)  # the database's clock goes on
+    (claimed,) = await tasks.claim_fleet_tasks("me", 5, 30)
+    assert claimed.id == late
+    assert 3000 < claimed.deadline_seconds <= 3600
+    assert (await tasks.find_fleet_task(soon)).state is FleetTaskState.FAILED
+
+
+async def test_what_was_cancelled_is_lost_to_its_worker_and_can_be_tried_again(tasks: FleetTaskList) -> None:
+    await tasks.add_fleet_tasks([NewFleetTask(order())])
+    (mine,) = await tasks.claim_fleet_tasks("me", 1, 30)
+    assert await tasks.cancel_fleet_task(mine.id)
+    assert not await tasks.cancel_fleet_task(mine.id)
+    assert await tasks.renew_leases_of_tasks([mine], 30) == frozenset()
+    assert await tasks.retry_fleet_task(mine.id, order("with more"))
+    assert not await tasks.retry_fleet_task(mine.id, order())
+    (again,) = await tasks.claim_fleet_tasks("me", 1, 30)
+    assert (again.id, again.claims, again.order.text) == (mine.id, 2, "with more")
+
+
+async def test_lists_and_counts_and_names(tasks: FleetTaskList) -> None:
+    ids = await tasks.add_fleet_tasks([NewFleetTask(order(str(n))) for n in range(3)])
+    await tasks.claim_fleet_tasks("me", 1, 30)
+    assert [task.id for task in await tasks.list_fleet_tasks()] == ids[::-1]
+    assert [task.order.text for task in await tasks.list_fleet_tasks("running")] == ["0"]
+    states, workers = await tasks.count_fleet_tasks()
+    assert (states["waiting"], states["running"], states["done"], workers) == (2, 1, 0, {"me": 1})
+    with pytest.raises(AmbiguousName):
+        await tasks.find_fleet_task(ids[0][:4])
+    with pytest.raises(InvalidInput):
+        await tasks.find_fleet_task("no id; DROP")
+
+
+async def test_the_database_is_told_nothing_that_a_task_says(tasks: FleetTaskList) -> None:
+    await tasks.add_fleet_tasks([NewFleetTask(order(), key="secret key")])
+    (rows,) = await tasks._run_statements([tasks._statement("SELECT * FROM {t}tasks WHERE space = %s", tasks._space)])
+    if tasks._seal is not None:
+        assert SECRET not in repr(rows)
+        assert "secret key" not in repr(rows)
+        assert "edits" not in repr(rows)

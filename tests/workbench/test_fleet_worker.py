@@ -1,0 +1,151 @@
+"""A worker on an open workbench: what it may not do any more, what it may spend, and what it leaves to others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import StoreFailed
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.store.fleet_task_files import open_fleet_task_list
+from helix_desktop.store.fleet_tasks import (
+    FleetTask,
+    FleetTaskList,
+    FleetTaskOrder,
+    FleetTaskResult,
+    FleetTaskState,
+    NewFleetTask,
+)
+from helix_desktop.workbench import Workbench, fleet_worker
+from helix_desktop.workbench.fleet_worker import ClaimedFleetTask, FleetWorker
+from tests.peers.chat_server import ChatServer, reply
+from tests.peers.peer import Answer, Scripted
+from tests.workbench.conftest import Desks
+from tests.workbench.test_limits import DEAR
+from tests.workbench.test_project_in_use import trusting
+
+CALL = reply(calls=[("write_file", {"path": "made.txt", "content": "made"})])
+
+
+@asynccontextmanager
+async def place(
+    desks: Desks, folder: Path, *script: Scripted
+) -> AsyncIterator[tuple[Workbench, FleetTaskList, ChatServer]]:
+    with ChatServer(script) as server:
+        desk = desks()
+        desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
+        desk.configured.correct_model("peer", "scripted", DEAR)
+        bench = await desk.create_workspace("Tasks", folder)
+        await bench.choose_model_for_role("peer/scripted")
+        async with open_fleet_task_list(bench.workspace) as tasks:
+            yield bench, tasks, server
+
+
+async def nobody(_task: FleetTask, _state: FleetTaskState, _result: FleetTaskResult) -> None:
+    return
+
+
+def worker_of(bench: Workbench, tasks: FleetTaskList) -> FleetWorker:
+    return FleetWorker(bench, tasks, at_once=2, allowed=["edits"], report=nobody)
+
+
+async def test_a_budget_lets_a_task_go_beyond_it_by_one_request_at_most(desks: Desks, folder: Path) -> None:
+    script = [reply(calls=[("read_file", {"path": "README.md"})]) for _ in range(9)]
+    async with place(desks, folder, *script) as (bench, tasks, server):
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("spend", budget=0.7))])
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        ended = await tasks.find_fleet_task(task)
+        requests = len(server.bodies)
+        assert ended.state is FleetTaskState.FAILED
+        assert "This conversation has cost" in ended.result.why
+        assert requests == 2
+        assert 0.7 <= ended.result.cost < 0.7 + ended.result.cost / requests
+        await tasks.retry_fleet_task(task, ended.order)  # what was spent before counts as well
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        assert len(server.bodies) == requests
+
+
+async def test_a_task_that_was_cancelled_runs_no_tool_any_more(desks: Desks, folder: Path) -> None:
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    cancelled = asyncio.Event()
+
+    def answer(_seen: object) -> Answer:
+        loop.call_soon_threadsafe(asked.set)
+        asyncio.run_coroutine_threadsafe(cancelled.wait(), loop).result(30)
+        return CALL
+
+    async with place(desks, folder, answer, reply("done")) as (bench, tasks, _):
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
+        worker = worker_of(bench, tasks)
+        working = asyncio.ensure_future(worker.work_until_drained(until_empty=True))  # noqa: TID251
+        await asyncio.wait_for(asked.wait(), 30)
+        await tasks.cancel_fleet_task(task)
+        await worker._renew_leases()
+        cancelled.set()
+        await asyncio.wait_for(working, 60)
+        assert not (folder / "made.txt").exists()
+        assert (await tasks.find_fleet_task(task)).state is FleetTaskState.CANCELLED
+
+
+async def test_whether_a_lease_holds_is_known_or_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(fleet_worker, "seconds_since_start_of_computer", lambda: now)
+    task = FleetTask("0" * 20, FleetTaskState.RUNNING, 0, 0.0, "me", 1, 0.0, FleetTaskOrder("x"))
+    claimed = ClaimedFleetTask(task, now + 30, 0.0)
+    await claimed.ensure_held()
+    now += 29  # asleep for so long: nobody knows
+    waiting = asyncio.ensure_future(claimed.ensure_held())  # noqa: TID251
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    claimed.extend_lease(now + 30)
+    await asyncio.wait_for(waiting, 5)
+    claimed.is_lost = True
+    with pytest.raises(StoreFailed):
+        await claimed.ensure_held()
+
+
+async def test_a_drained_worker_gives_back_what_runs_and_the_next_one_goes_on(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_worker, "DRAIN_SECONDS", 5.0)
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+
+    def answer(_seen: object) -> Answer:
+        loop.call_soon_threadsafe(asked.set)
+        return CALL.silent_after(1, 20)
+
+    async with place(desks, folder, answer, CALL, reply("It is made.")) as (bench, tasks, _):
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
+        first = worker_of(bench, tasks)
+        working = asyncio.ensure_future(first.work_until_drained())  # noqa: TID251
+        await asyncio.wait_for(asked.wait(), 30)
+        first.drain(0.0)
+        await asyncio.wait_for(working, 30)
+        given_back = await tasks.find_fleet_task(task)
+        assert (given_back.state, given_back.claims) == (FleetTaskState.WAITING, 1)
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        done = await tasks.find_fleet_task(task)
+        assert (done.state, done.result.answer) == (FleetTaskState.DONE, "It is made.")
+        assert (folder / "made.txt").read_text() == "made"
+        assert [row.id for row in bench.list_conversations()] == [task]
+
+
+async def test_an_agent_works_with_the_tools_its_file_names(desks: Desks, folder: Path) -> None:
+    agents = folder / ".claude" / "agents"
+    agents.mkdir(parents=True)
+    (agents / "reader.md").write_text("---\nname: reader\ndescription: reads\ntools: Read\n---\nOnly read.\n")
+    async with place(desks, folder, reply("read")) as (bench, tasks, server):
+        await trusting(bench)
+        known, unknown = await tasks.add_fleet_tasks(
+            [NewFleetTask(FleetTaskOrder("look", agent="reader")), NewFleetTask(FleetTaskOrder("look", agent="nobody"))]
+        )
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        assert "There is no agent nobody" in (await tasks.find_fleet_task(unknown)).result.why
+        assert (await tasks.find_fleet_task(known)).state is FleetTaskState.DONE
+        offered = {tool["function"]["name"] for tool in server.bodies[0]["tools"]}
+        assert "read_file" in offered
+        assert not offered & {"write_file", "edit_file", "run_command"}
