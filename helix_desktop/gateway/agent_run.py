@@ -15,7 +15,7 @@ from typing import Any
 
 from helix_desktop.errors import NotFound
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
-from helix_desktop.gateway.known_agents import KnownAgent
+from helix_desktop.gateway.known_agents import AgentStart, KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import STATUS
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, open_process, own_program_command
@@ -56,7 +56,7 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
     for files with the address in them.
     """
     with tempfile.TemporaryDirectory(prefix="wrap-", dir=private) as scratch:
-        launch = agent.launch(urls, arguments, os.environ, Path(scratch) / "agent")
+        launch = agent.launch(AgentStart(urls, arguments, os.environ, Path(scratch) / "agent"))
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
             signal.signal(wanted, _leave_signal_to_agent)  # the agent, which has the terminal, gets them too
         try:

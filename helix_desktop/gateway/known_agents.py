@@ -31,15 +31,23 @@ class AgentLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentStart:
+    """What a launch is made of: the gateway's address for each upstream, the user's arguments and environment, and a private folder."""
+
+    urls: Mapping[AgentUpstream, str]
+    arguments: Sequence[str]
+    environ: Mapping[str, str]
+    scratch: Path
+
+
+@dataclass(frozen=True, slots=True)
 class KnownAgent:
-    """`program`: its command; `file`: the configuration `install` changes; `change`: its content with the address in it;
-    `launch`: takes the gateway's address for each upstream.
-    """
+    """`program`: its command; `file`: the configuration `install` changes; `change`: its content with the address in it."""
 
     name: str
     title: str
     program: str
-    launch: Callable[[Mapping[AgentUpstream, str], Sequence[str], Mapping[str, str], Path], AgentLaunch]
+    launch: Callable[[AgentStart], AgentLaunch]
     file: Callable[[Path, Mapping[str, str]], Path]
     change: Callable[[str, str], str]
 
@@ -54,69 +62,58 @@ def find_known_agent(name: str) -> KnownAgent:
 # --- for one run -------------------------------------------------------------------------------------------------------
 
 
-def _launch_claude(
-    urls: Mapping[AgentUpstream, str], arguments: Sequence[str], environ: Mapping[str, str], scratch: Path
-) -> AgentLaunch:
-    ((upstream, url),) = urls.items()
+def _launch_claude(start: AgentStart) -> AgentLaunch:
+    ((upstream, url),) = start.urls.items()
     more: tuple[str, ...] = ()
     if upstream.is_from_file:  # its settings files overrule the environment, and this file overrules them
-        scratch.mkdir(parents=True, exist_ok=True)
-        (scratch / "settings.json").write_text(_format_json_settings({"env": {"ANTHROPIC_BASE_URL": url}}), "utf-8")
-        more = ("--settings", str(scratch / "settings.json"))
-    environment = {"ANTHROPIC_BASE_URL": url, TOOL_SEARCH: environ.get(TOOL_SEARCH, "true")}
-    return AgentLaunch(("claude", *more, *arguments), environment)
+        start.scratch.mkdir(parents=True, exist_ok=True)
+        (start.scratch / "settings.json").write_text(
+            _format_json_settings({"env": {"ANTHROPIC_BASE_URL": url}}), "utf-8"
+        )
+        more = ("--settings", str(start.scratch / "settings.json"))
+    environment = {"ANTHROPIC_BASE_URL": url, TOOL_SEARCH: start.environ.get(TOOL_SEARCH, "true")}
+    return AgentLaunch(("claude", *more, *start.arguments), environment)
 
 
-def _launch_codex(
-    urls: Mapping[AgentUpstream, str], arguments: Sequence[str], environ: Mapping[str, str], scratch: Path
-) -> AgentLaunch:
+def _launch_codex(start: AgentStart) -> AgentLaunch:
     """Every user of the machine can read a command line, so the token goes by a header from the environment. A provider of the
     user's own keeps all but its address.
     """
-    del scratch
-    ((upstream, url),) = urls.items()
+    ((upstream, url),) = start.urls.items()
     base, _, token = url.partition("/t/")
     if upstream.provider:
         table = f"model_providers.{upstream.provider}"
         header = f'{table}.env_http_headers.{TOKEN_HEADER}="{CODEX_TOKEN}"'
-        command = ("codex", "-c", f'{table}.base_url="{base}"', "-c", header, *arguments)
+        command = ("codex", "-c", f'{table}.base_url="{base}"', "-c", header, *start.arguments)
         return AgentLaunch(command, {CODEX_TOKEN: token})
-    key = 'env_key="OPENAI_API_KEY"' if environ.get("OPENAI_API_KEY") else "requires_openai_auth=true"
+    key = 'env_key="OPENAI_API_KEY"' if start.environ.get("OPENAI_API_KEY") else "requires_openai_auth=true"
     headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
     provider = f'{{name="Helix",base_url="{base}/v1",wire_api="responses",{key},{headers}}}'
-    command = ("codex", "-c", 'model_provider="helix"', "-c", f"model_providers.helix={provider}", *arguments)
+    command = ("codex", "-c", 'model_provider="helix"', "-c", f"model_providers.helix={provider}", *start.arguments)
     return AgentLaunch(command, {CODEX_TOKEN: token})
 
 
-def _launch_opencode(
-    urls: Mapping[AgentUpstream, str], arguments: Sequence[str], environ: Mapping[str, str], scratch: Path
-) -> AgentLaunch:
-    del scratch
-    given = parse_commented_json(environ.get("OPENCODE_CONFIG_CONTENT", ""), "OPENCODE_CONFIG_CONTENT")
-    settings = json.dumps(_set_provider_addresses(given, urls))
-    return AgentLaunch(("opencode", *arguments), {"OPENCODE_CONFIG_CONTENT": settings})
+def _launch_opencode(start: AgentStart) -> AgentLaunch:
+    given = parse_commented_json(start.environ.get("OPENCODE_CONFIG_CONTENT", ""), "OPENCODE_CONFIG_CONTENT")
+    settings = json.dumps(_set_provider_addresses(given, start.urls))
+    return AgentLaunch(("opencode", *start.arguments), {"OPENCODE_CONFIG_CONTENT": settings})
 
 
-def _launch_gemini(
-    urls: Mapping[AgentUpstream, str], arguments: Sequence[str], environ: Mapping[str, str], scratch: Path
-) -> AgentLaunch:
-    del environ, scratch
-    return AgentLaunch(("gemini", *arguments), {"GOOGLE_GEMINI_BASE_URL": next(iter(urls.values()))})
+def _launch_gemini(start: AgentStart) -> AgentLaunch:
+    return AgentLaunch(("gemini", *start.arguments), {"GOOGLE_GEMINI_BASE_URL": next(iter(start.urls.values()))})
 
 
-def _launch_pi(
-    urls: Mapping[AgentUpstream, str], arguments: Sequence[str], environ: Mapping[str, str], scratch: Path
-) -> AgentLaunch:
+def _launch_pi(start: AgentStart) -> AgentLaunch:
     """It reads its models from a folder: one of its own for this run, in which all else is linked."""
-    folder = Path(environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
-    scratch.mkdir(parents=True, exist_ok=True)
+    folder = Path(start.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
+    start.scratch.mkdir(parents=True, exist_ok=True)
     for each in folder.iterdir() if folder.is_dir() else ():
         if each.name != "models.json":
-            (scratch / each.name).symlink_to(each)
+            (start.scratch / each.name).symlink_to(each)
     models = folder / "models.json"
     settings = parse_commented_json(models.read_text("utf-8") if models.exists() else "", "models.json")
-    (scratch / "models.json").write_text(_format_json_settings(_set_pi_addresses(settings, urls)), "utf-8")
-    return AgentLaunch(("pi", *arguments), {"PI_CODING_AGENT_DIR": str(scratch)})
+    (start.scratch / "models.json").write_text(_format_json_settings(_set_pi_addresses(settings, start.urls)), "utf-8")
+    return AgentLaunch(("pi", *start.arguments), {"PI_CODING_AGENT_DIR": str(start.scratch)})
 
 
 # --- in its configuration --------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pytest
 
 from helix_desktop.gateway import agent_run, provider_clients
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
-from helix_desktop.gateway.known_agents import KNOWN_AGENTS
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
 URL = "http://127.0.0.1:4356/t/a-token"
@@ -26,7 +26,7 @@ time.sleep(600)
 
 @pytest.mark.parametrize("name", KNOWN_AGENTS)
 def test_no_command_line_shows_the_token(tmp_path: Path, name: str) -> None:
-    launch = KNOWN_AGENTS[name].launch({AgentUpstream(): URL}, ["-p", "x"], {}, tmp_path / "agent")
+    launch = KNOWN_AGENTS[name].launch(AgentStart({AgentUpstream(): URL}, ["-p", "x"], {}, tmp_path / "agent"))
     assert "a-token" not in " ".join(launch.command)
     files = " ".join(file.read_text("utf-8") for file in tmp_path.rglob("*.json"))
     assert "a-token" in json.dumps(dict(launch.environment)) + files

@@ -11,7 +11,7 @@ import pytest
 from helix_desktop.errors import ActionRefused, ConfigFileMistake
 from helix_desktop.gateway import agent_settings, agent_upstreams
 from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
-from helix_desktop.gateway.known_agents import KNOWN_AGENTS
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart
 
 COMPANY = "https://llm.company.example/anthropic"
 
@@ -95,7 +95,9 @@ def test_codex_providers_and_profiles(here: Path) -> None:
 
 def test_a_codex_provider_of_the_users_own_keeps_all_but_its_address(tmp_path: Path) -> None:
     url = "http://127.0.0.1:4356/t/a-token"
-    launch = KNOWN_AGENTS["codex"].launch({AgentUpstream("azure", "https://x"): url}, ["exec"], {}, tmp_path)
+    launch = KNOWN_AGENTS["codex"].launch(
+        AgentStart({AgentUpstream("azure", "https://x"): url}, ["exec"], {}, tmp_path)
+    )
     told = " ".join(launch.command)
     assert 'model_providers.azure.base_url="http://127.0.0.1:4356"' in told
     assert "a-token" not in told
@@ -124,13 +126,13 @@ def test_opencode_with_comments_and_providers_of_its_own(here: Path) -> None:
 
 def test_each_opencode_and_pi_provider_has_its_own_address_of_the_gateway(tmp_path: Path) -> None:
     urls = {AgentUpstream(): "http://g/t/1", AgentUpstream("corp", "https://corp/v1"): "http://g/t/2"}
-    launch = KNOWN_AGENTS["opencode"].launch(urls, [], {}, tmp_path)
+    launch = KNOWN_AGENTS["opencode"].launch(AgentStart(urls, [], {}, tmp_path))
     told: Any = json.loads(launch.environment["OPENCODE_CONFIG_CONTENT"])["provider"]
     assert told["corp"]["options"]["baseURL"] == "http://g/t/2"
     assert told["anthropic"]["options"]["baseURL"] == "http://g/t/1/v1"
     write(tmp_path / "pi" / "models.json", '{"providers": {"corp": {"baseUrl": "https://corp/v1", "api": "x"}} /* */}')
     environ = {"PI_CODING_AGENT_DIR": str(tmp_path / "pi")}
-    KNOWN_AGENTS["pi"].launch(urls, [], environ, tmp_path / "scratch")
+    KNOWN_AGENTS["pi"].launch(AgentStart(urls, [], environ, tmp_path / "scratch"))
     told = json.loads((tmp_path / "scratch" / "models.json").read_text("utf-8"))["providers"]
     assert told["corp"] == {"baseUrl": "http://g/t/2", "api": "x"}
     assert told["openai"]["baseUrl"] == "http://g/t/1/v1"
