@@ -106,16 +106,14 @@ class ReplyRelay:
                 response = await self._continue_at_provider(pieces)
                 if isinstance(response, ProviderRefusal):
                     return response
-                answer = await self._relay_reply(response, streams=streams)
-                if answer is not None or self.call_filter.shown_count > shown_before:
-                    return answer
+                return await self._relay_reply(response, streams=streams)
             except httpx.TransportError as error:
                 if wait_seconds is None or self.call_filter.shown_count > shown_before:
                     raise
                 log.info("a reply behind a recall broke off and is asked for again: %s", type(error).__name__)
             self.call_filter.begin_reply_again()
-            await asyncio.sleep(wait_seconds or 0.0)
-        return None
+            await asyncio.sleep(wait_seconds)
+        raise AssertionError("the last try returns or raises")
 
     async def _continue_at_provider(self, pieces: BodyPieces) -> httpx.Response | ProviderRefusal:
         """The reply to the request behind a recall. The agent does not know of it, so it is asked again here, as the provider says."""
