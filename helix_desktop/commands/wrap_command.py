@@ -59,7 +59,7 @@ def add_wrap_command(nouns: Subparsers) -> None:
 
 def run_wrap_command(arguments: argparse.Namespace) -> int:
     from helix_desktop import running_instance
-    from helix_desktop.gateway import agent_run, agent_upstreams, known_agents
+    from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, known_agents
     from helix_desktop.resident import resident_client
 
     agent = known_agents.find_known_agent(arguments.agent)
@@ -68,7 +68,8 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
     if arguments.install or arguments.uninstall:
         return _change_agent_configuration(arguments, agent, where)
     surroundings = agent_upstreams.AgentSurroundings(os.environ, Path.home(), Path.cwd(), given)
-    upstreams = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
+    found = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
+    upstreams = agent_settings.pass_over_installed_address(found, where.config)
     if arguments.upstream:
         upstreams = [replace(one, address=arguments.upstream, source="--upstream") for one in upstreams]
     _print_notices(arguments, agent.title, surroundings, upstreams)

@@ -9,14 +9,20 @@ import binascii
 import difflib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop import atomic_files
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.agent_upstreams import USUAL_PROVIDERS, AgentSurroundings, find_agent_upstreams
+from helix_desktop.gateway.agent_upstreams import (
+    USUAL_PROVIDERS,
+    AgentSurroundings,
+    AgentUpstream,
+    find_agent_upstreams,
+)
 from helix_desktop.gateway.gateway_socket import agent_address
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS, KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration, new_token
@@ -147,6 +153,17 @@ def installed_registrations(config: Path) -> dict[GatewayRegistration, int]:
                 upstream = known.get("upstream", "")
                 found[GatewayRegistration(known["token"], upstream, agent=note.stem)] = int(known["port"])
     return found
+
+
+def pass_over_installed_address(upstreams: Sequence[AgentUpstream], config: Path) -> list[AgentUpstream]:
+    """Where the agent's settings have this gateway's address, a run of its own goes where that address leads."""
+    usual, *others = upstreams
+    for registration in installed_registrations(config):
+        mark = f"/t/{registration.token}"
+        if mark in usual.address:
+            usual = replace(usual, provider="", address=registration.upstream)
+        others = [one for one in others if mark not in one.address]
+    return [usual, *others]
 
 
 def _read_settings_or_none(file: Path) -> bytes | None:

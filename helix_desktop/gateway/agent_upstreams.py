@@ -218,7 +218,9 @@ def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     names = ("config.json", "opencode.json", "opencode.jsonc")
     files = [config / name for name in names]
     files += [Path(given)] if (given := where.environ.get("OPENCODE_CONFIG")) else []
-    files += [folder / name for folder in reversed((where.folder, *where.folder.parents)) for name in names[1:]]
+    above = (where.folder, *where.folder.parents)
+    inside = next((at for at, each in enumerate(above) if (each / ".git").exists()), len(above))
+    files += [folder / name for folder in reversed(above[: inside + 1]) for name in names[1:]]
     found: dict[str, AgentUpstream] = {}
     for file in files:
         for name, provider in _object(_read_json_settings(file).get("provider")).items():

@@ -179,3 +179,19 @@ def test_what_was_connected_leaves_no_empty_folder(here: Path) -> None:
         agent_settings.plan_address_removal(KNOWN_AGENTS["gemini"], here / "config"), here / "config"
     )
     assert not (here / ".gemini").exists()
+
+
+@pytest.mark.parametrize("agent", KNOWN_AGENTS)
+def test_a_run_of_an_agent_that_is_connected_does_not_go_through_the_gateway_twice(agent: str, here: Path) -> None:
+    change = agent_settings.plan_address_install(KNOWN_AGENTS[agent], 4356, here, {})
+    agent_settings.install_address(change, here / "config")
+    upstreams = agent_upstreams.find_agent_upstreams(agent, AgentSurroundings({}, here, here / "work"))
+    assert "127.0.0.1:4356" in "".join(one.address for one in upstreams)
+    passed = agent_settings.pass_over_installed_address(upstreams, here / "config")
+    assert [(one.provider, one.address) for one in passed] == [("", "")]
+
+
+def test_opencode_reads_no_project_file_above_the_repository(here: Path) -> None:
+    (here / "work" / ".git").mkdir()
+    write(here / "opencode.json", {"provider": {"corp": {"options": {"baseURL": "http://nobody/v1"}}}})
+    assert found("opencode", here) == [("", "")]
