@@ -166,7 +166,7 @@ def _is_folder_trusted(where: AgentSurroundings) -> bool:
 def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "config.toml"
     profile = _option_value(where.arguments, "-p", "--profile")
-    layers = [(file, _read_toml(file))]
+    layers: list[tuple[Path, Mapping[str, Any]]] = [(file, _read_toml(file))]
     layers.append(
         (file, _object(_object(layers[0][1].get("profiles")).get(profile or layers[0][1].get("profile", ""))))
     )

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.benchmarks.gateway_clients import BEGINS, GOES_ON, KEY, PACKAGES, Work, installed
 from tests.faults.store_report import report
@@ -57,9 +58,9 @@ class Stage:
     def script(self, asked: Asked) -> list[Block] | int:
         if self.work.done >= self.steps // 2:
             self.halfway.set()
-        return list(self.work.script(asked))  # type: ignore[arg-type]
+        return list(self.work.script(asked))
 
-    def start(self, *options: str, goes_on: bool = False, **own: str) -> subprocess.Popen[str]:
+    def start(self, *options: str, goes_on: bool = False, own: Mapping[str, str] = MappingProxyType({})) -> subprocess.Popen[str]:
         """`wrap` as a user types it."""
         program = installed(Path(os.environ.get("HELIX_CLIENTS", "/tmp/helix-clients")), self.agent)
         begins = BEGINS[self.agent] if self.agent != "gemini" else ["--yolo", "--skip-trust", "-p", "do the work"]
@@ -120,14 +121,13 @@ def plain(stage: Stage) -> None:
 
 def in_the_shell(stage: Stage) -> None:
     version = "/v1" if stage.agent == "codex" else ""
-    stage.finish(stage.start(**{VARIABLES[stage.agent]: stage.provider.url + version}))
+    stage.finish(stage.start(own={VARIABLES[stage.agent]: stage.provider.url + version}))
 
 
 def in_settings(stage: Stage) -> None:
     stage.write_settings(stage.provider.url)
     stage.finish(
-        stage.start(**{VARIABLES.get(stage.agent, "X"): stage.elsewhere.url} if stage.agent == "claude" else {})
-    )
+        stage.start(own={VARIABLES[stage.agent]: stage.elsewhere.url} if stage.agent == "claude" else {})
     if any(asked.protocol and asked.headers.get("x-company") != "yes" for asked in stage.provider.asked):
         stage.wrong.append("the company's header is missing")
 
@@ -135,7 +135,7 @@ def in_settings(stage: Stage) -> None:
 def behind_a_proxy(stage: Stage) -> None:
     """The provider is the proxy: a request for another host comes to it whole."""
     proxies = dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"), stage.provider.url)
-    stage.finish(stage.start("--upstream", "http://llm.company.example", **proxies))
+    stage.finish(stage.start("--upstream", "http://llm.company.example", own=proxies))
     if not all(asked.path.startswith("http://llm.company.example/") for asked in stage.provider.asked):
         stage.wrong.append("a request did not go through the proxy")
 
@@ -154,7 +154,7 @@ def two_at_once(stage: Stage) -> None:
     other.begin(2)
     with Provider(other.script, usage=other.usage) as second:
         first = stage.start("--upstream", second.url)
-        mine = stage.start("--upstream", stage.provider.url, HOME=str(stage.home / "second"))
+        mine = stage.start("--upstream", stage.provider.url, own={"HOME": str(stage.home / "second")})
         stage.finish(first)
         stage.finish(mine)
         if not second.asked:
