@@ -60,7 +60,9 @@ class Stage:
             self.halfway.set()
         return list(self.work.script(asked))
 
-    def start(self, *options: str, goes_on: bool = False, own: Mapping[str, str] = MappingProxyType({})) -> subprocess.Popen[str]:
+    def start(
+        self, *options: str, goes_on: bool = False, own: Mapping[str, str] = MappingProxyType({})
+    ) -> subprocess.Popen[str]:
         """`wrap` as a user types it."""
         program = installed(Path(os.environ.get("HELIX_CLIENTS", "/tmp/helix-clients")), self.agent)
         begins = BEGINS[self.agent] if self.agent != "gemini" else ["--yolo", "--skip-trust", "-p", "do the work"]
@@ -126,8 +128,7 @@ def in_the_shell(stage: Stage) -> None:
 
 def in_settings(stage: Stage) -> None:
     stage.write_settings(stage.provider.url)
-    stage.finish(
-        stage.start(own={VARIABLES[stage.agent]: stage.elsewhere.url} if stage.agent == "claude" else {})
+    stage.finish(stage.start(own={VARIABLES[stage.agent]: stage.elsewhere.url} if stage.agent == "claude" else {}))
     if any(asked.protocol and asked.headers.get("x-company") != "yes" for asked in stage.provider.asked):
         stage.wrong.append("the company's header is missing")
 
