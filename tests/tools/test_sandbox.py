@@ -72,7 +72,7 @@ async def ran(
 
 async def test_java_finds_its_limits(box: Sandbox) -> None:
     """By the names of control groups outside: in a namespace of its own it fails, and with it Gradle's builds."""
-    assert await ran(box, "readlink /proc/self/ns/cgroup") == f"{os.readlink('/proc/self/ns/cgroup')}\n"
+    assert await ran(box, "readlink /proc/self/ns/cgroup") == f"{Path('/proc/self/ns/cgroup').readlink()}\n"
 
 
 async def test_commands_write_in_the_roots_and_in_their_own_tmp(box: Sandbox) -> None:
