@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
@@ -13,9 +15,12 @@ from helix_desktop.commands import add_json_option
 from helix_desktop.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from helix_desktop.commands import Subparsers
+    from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
+
+OWN_OPTIONS = ("--workspace", "--upstream", "--fold-plans", "--install", "--uninstall", "--yes", "--dry-run")
 
 
 def add_wrap_command(nouns: Subparsers) -> None:
@@ -40,6 +45,9 @@ def add_wrap_command(nouns: Subparsers) -> None:
     wrap.add_argument(
         "--fold-plans", action="store_true", help="fold even if the agent is signed in with a subscription"
     )
+    wrap.add_argument(
+        "--dry-run", action="store_true", help="show where the agent's requests would go and why, and start nothing"
+    )
     wrap.add_argument("--install", action="store_true", help="add the gateway's address to the agent's configuration")
     wrap.add_argument(
         "--uninstall", action="store_true", help="restore the agent's original configuration, byte for byte"
@@ -51,34 +59,78 @@ def add_wrap_command(nouns: Subparsers) -> None:
 
 def run_wrap_command(arguments: argparse.Namespace) -> int:
     from helix_desktop import running_instance
-    from helix_desktop.gateway import agent_run, known_agents
+    from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, known_agents
     from helix_desktop.resident import resident_client
 
     agent = known_agents.find_known_agent(arguments.agent)
     where = program_folders.find_program_folders(arguments.home)
+    given = _arguments_for_agent(arguments)
     if arguments.install or arguments.uninstall:
         return _change_agent_configuration(arguments, agent, where)
-    given = arguments.arguments[1:] if arguments.arguments[:1] == ["--"] else arguments.arguments
-    own = agent_run.registration_for_run(agent)
-    registration = replace(
-        own,
-        upstream=arguments.upstream or own.upstream,
-        folds_plans=arguments.fold_plans,
-        workspace=_workspace_id_for_agent(where, arguments.workspace),
-    )
-    with resident_client.HeldRegistration(where, agent_run.command_of_this_program(where), registration) as held:
-        code = agent_run.run_agent(agent, given, held.first_address, running_instance.check_private_folder(where.run))
-        done = (agent_run.fetch_gateway_status(held.first_address) or {}).get("figures", [])
+    surroundings = agent_upstreams.AgentSurroundings(os.environ, Path.home(), Path.cwd(), given)
+    found = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
+    upstreams = agent_settings.pass_over_installed_address(found, where.config)
+    if arguments.upstream:
+        upstreams = [replace(one, address=arguments.upstream, source="--upstream") for one in upstreams]
+    _print_notices(arguments, agent.title, surroundings, upstreams)
+    if arguments.dry_run:
+        print("\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams))
+        return 0
+    workspace = _workspace_id_for_agent(where, arguments.workspace)
+    registrations = [
+        replace(agent_run.registration_for_run(agent.name, one), folds_plans=arguments.fold_plans, workspace=workspace)
+        for one in upstreams
+    ]
+    with resident_client.HeldRegistration(where, agent_run.command_of_this_program(where), *registrations) as held:
+        urls = dict(zip(upstreams, held.addresses, strict=True))
+        code = agent_run.run_agent(agent, given, urls, running_instance.check_private_folder(where.run))
+        told = [agent_run.fetch_gateway_status(url) or {} for url in held.addresses]
+        done = list({one["conversation"]: one for each in told for one in each.get("figures", [])}.values())
     print(json.dumps(done) if arguments.json else agent_run.format_run_summary(done), file=sys.stderr)
     return code
+
+
+def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
+    """What is behind `--`, and without it all behind the agent's name but options of ours, which somebody may have meant for us."""
+    given: list[str] = arguments.arguments
+    words: list[str] = arguments.argv  # where argparse may have taken `--` away, it still stands here
+    before = given[: max(0, len(given) - len(words) + words.index("--"))] if "--" in words else given
+    if arguments.install or arguments.uninstall:
+        arguments.yes = arguments.yes or "--yes" in before
+        before = [one for one in before if one != "--yes"]
+        if before:
+            raise InvalidInput(f"{before[0]} can't be used with --install or --uninstall.")
+        return []
+    if mistaken := next((one for one in before if one.partition("=")[0] in OWN_OPTIONS), ""):
+        raise InvalidInput(
+            f"{mistaken} stands behind the agent's name. Nothing was started.",
+            remedy="Put wrap's own options before the agent's name, and the agent's options behind --.",
+        )
+    return given[1:] if given[:1] == ["--"] else given
+
+
+def _print_notices(
+    arguments: argparse.Namespace,
+    title: str,
+    surroundings: AgentSurroundings,
+    upstreams: Sequence[AgentUpstream],
+) -> None:
+    """What the user should know before the agent starts."""
+    from helix_desktop.gateway import agent_upstreams
+
+    told = [f"{title}, {one.describe_route()}." for one in upstreams if one.address and not arguments.dry_run]
+    if passing := agent_upstreams.list_passing_providers(arguments.agent, surroundings, upstreams):
+        told.append(f"requests to {', '.join(passing)} do not go through the gateway and are not recorded.")
+    if not arguments.fold_plans and agent_upstreams.uses_subscription_by_settings(arguments.agent, surroundings):
+        told.append(f"recording, not folding: {title} is signed in with a subscription. To fold, use --fold-plans.")
+    for sentence in told:
+        print(f"Helix Desktop: {sentence}", file=sys.stderr)
 
 
 def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -> str:
     """The ID of the workspace the agent's conversations go to: the one that is named, or that of this folder, which is made where
     there is none. Empty, for Connected agents, where the folder is nobody's project.
     """
-    from pathlib import Path
-
     from helix_desktop.gateway import project_workspace
     from helix_desktop.store.all_workspaces import AllWorkspaces
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.errors import NotFound
-from helix_desktop.gateway.known_agents import KnownAgent
+from helix_desktop.gateway.agent_upstreams import AgentUpstream
+from helix_desktop.gateway.known_agents import AgentStart, KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import STATUS
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, open_process, own_program_command
@@ -40,25 +41,22 @@ def command_of_this_program(where: ProgramFolders) -> list[str]:
     return own_program_command("--home", str(where.data)) if is_own_home else own_program_command()
 
 
-def registration_for_run(agent: KnownAgent, environ: Mapping[str, str] = os.environ) -> GatewayRegistration:
-    """What an agent that is started here is to the gateway: its folder, and its own way to its provider."""
+def registration_for_run(
+    agent: str, upstream: AgentUpstream, environ: Mapping[str, str] = os.environ
+) -> GatewayRegistration:
+    """What an agent that is started here is to the gateway: its folder, and its own way to a provider."""
     proxies = {name.lower(): value for name, value in environ.items() if name.lower() in PROXY_VARIABLES and value}
     return GatewayRegistration(
-        "",
-        agent.upstream_from_environment(environ),
-        agent=agent.name,
-        folder=str(Path.cwd()),
-        proxies=proxies,
-        since=time.time(),
+        "", upstream.address, agent=agent, folder=str(Path.cwd()), proxies=proxies, since=time.time()
     )
 
 
-def run_agent(agent: KnownAgent, arguments: Sequence[str], url: str, private: Path) -> int:
+def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUpstream, str], private: Path) -> int:
     """The agent to its end, with the terminal and the signals its own. Its exit code. `private`: a folder of this user's alone,
     for files with the address in them.
     """
     with tempfile.TemporaryDirectory(prefix="wrap-", dir=private) as scratch:
-        launch = agent.launch(url, arguments, os.environ, Path(scratch) / "agent")
+        launch = agent.launch(AgentStart(urls, arguments, os.environ, Path(scratch) / "agent"))
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
             signal.signal(wanted, _leave_signal_to_agent)  # the agent, which has the terminal, gets them too
         try:
@@ -84,12 +82,14 @@ def _leave_signal_to_agent(_number: int, _frame: object) -> None:
 
 
 def format_run_summary(figures: Sequence[dict[str, Any]]) -> str:
-    """What one run came to, in a line."""
+    """What one run came to, in a line. Where nothing was saved or no price is known, nothing is said of it."""
     if not figures:
         return "Helix Desktop: no request reached the gateway."
     sent, without = (sum(int(one[name]) for one in figures) for name in ("sent", "without"))
     recalls = sum(int(one["recalls"]) for one in figures)
+    if without <= sent:
+        return f"Helix Desktop: {sum(int(one['requests']) for one in figures)} requests recorded, nothing was saved."
     paid, paid_without = (sum(float(one[name]) for one in figures) for name in ("paid", "paid_without"))
-    money = f", ${paid:.2f} instead of ${paid_without:.2f}" if paid else ""
-    share = f" ({1 - sent / without:.0%} saved)" if without else ""
-    return f"Helix Desktop: {sent:,} tokens sent instead of {without:,}{share}{money}; {recalls} recalls."
+    is_priced = all(float(one["paid"]) for one in figures) and paid < paid_without
+    money = f", ${paid:.2f} instead of ${paid_without:.2f}" if is_priced else ""
+    return f"Helix Desktop: {sent:,} tokens sent instead of {without:,} ({1 - sent / without:.0%} saved){money}; {recalls} recalls."

@@ -9,13 +9,20 @@ import binascii
 import difflib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop import atomic_files
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.agent_upstreams import (
+    USUAL_PROVIDERS,
+    AgentSurroundings,
+    AgentUpstream,
+    find_agent_upstreams,
+)
 from helix_desktop.gateway.gateway_socket import agent_address
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS, KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration, new_token
@@ -46,7 +53,16 @@ def plan_address_install(
     agent: KnownAgent, port: int, home: Path, environ: Mapping[str, str] = os.environ
 ) -> AgentSettingsChange:
     """What `install_address` would change. `port`: the one the resident holds. The address has a token of its own."""
-    file, registration = agent.file(home, environ), GatewayRegistration(new_token(), agent=agent.name)
+    usual, *others = find_agent_upstreams(agent.name, AgentSurroundings(environ, home, home))
+    if kept := next(
+        (one for one in (usual, *others) if one.provider and (one is usual or one.provider in USUAL_PROVIDERS)), None
+    ):
+        raise ActionRefused(
+            f"{agent.title} has an address of its own for {kept.provider} ({kept.source}), which would be lost.",
+            remedy="Use wrap for each run: it goes on to that address.",
+        )
+    registration = GatewayRegistration(new_token(), usual.address, agent=agent.name)
+    file = agent.file(home, environ)
     before = _read_settings_or_none(file)
     after = agent.change((before or b"").decode("utf-8"), agent_address(port, registration.token)).encode()
     return AgentSettingsChange(agent.name, file, before, after, registration, port)
@@ -65,7 +81,9 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
     kept = None if change.before is None else base64.b64encode(change.before).decode()
     after = base64.b64encode(change.after or b"").decode()
     token = change.registration.token if change.registration else ""
+    upstream = change.registration.upstream if change.registration else ""
     known = {"file": str(change.file), "before": kept, "after": after, "token": token, "port": change.port}
+    known |= {"upstream": upstream} if upstream else {}
     atomic_files.write_file_atomically(note, json.dumps(known), private=True)
     atomic_files.write_file_atomically(change.file, (change.after or b"").decode())
 
@@ -94,6 +112,8 @@ def remove_address(change: AgentSettingsChange, config: Path) -> None:
     """Put back what was there."""
     if change.after is None:
         change.file.unlink(missing_ok=True)
+        with suppress(OSError):  # where others have files in it, it stays
+            change.file.parent.rmdir()
     else:
         atomic_files.write_file_atomically(change.file, change.after.decode("utf-8"))
     with suppress(OSError):
@@ -130,8 +150,20 @@ def installed_registrations(config: Path) -> dict[GatewayRegistration, int]:
         with suppress(OSError, ValueError, TypeError, KeyError):
             known = json.loads(note.read_text("utf-8"))
             if known.get("token"):
-                found[GatewayRegistration(known["token"], agent=note.stem)] = int(known["port"])
+                upstream = known.get("upstream", "")
+                found[GatewayRegistration(known["token"], upstream, agent=note.stem)] = int(known["port"])
     return found
+
+
+def pass_over_installed_address(upstreams: Sequence[AgentUpstream], config: Path) -> list[AgentUpstream]:
+    """Where the agent's settings have this gateway's address, a run of its own goes where that address leads."""
+    usual, *others = upstreams
+    for registration in installed_registrations(config):
+        mark = f"/t/{registration.token}"
+        if mark in usual.address:
+            usual = replace(usual, provider="", address=registration.upstream)
+        others = [one for one in others if mark not in one.address]
+    return [usual, *others]
 
 
 def _read_settings_or_none(file: Path) -> bytes | None:

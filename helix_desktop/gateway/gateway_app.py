@@ -189,9 +189,10 @@ class GatewayApp:
             )
             return
         except httpx.HTTPError as error:
+            if begun:  # without an end the connection is cut, as the provider cut its own
+                log.warning("the provider's reply broke off: %s", type(error).__name__)
+                return
             log.info("the provider was not reached: %s", type(error).__name__)
-            if begun:
-                raise  # the connection is cut, as the provider cut its own
             await _send_own_answer(send, 502, f"The provider could not be reached: {type(error).__name__}.")
             return
         await send({"type": "http.response.body", "body": b"", "more_body": False})

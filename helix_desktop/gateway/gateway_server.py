@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import signal
 import socket
 import threading
@@ -94,6 +95,7 @@ async def serve_gateway(
         http="httptools",
         ws="none",
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_not_about_cut_reply)
     server = uvicorn.Server(config)
     _running[asyncio.current_task()] = server
     if registration_lines is not None:
@@ -125,6 +127,11 @@ def _stop_in_order_on_signals(server: uvicorn.Server) -> None:
 
     for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
         signal.signal(number, stop)
+
+
+def _is_not_about_cut_reply(record: logging.LogRecord) -> bool:
+    """The gateway has said in a line of its own why a reply was cut."""
+    return not record.getMessage().startswith("ASGI callable returned without completing")
 
 
 def parse_registrations(line: bytes) -> list[GatewayRegistration]:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
+import sys
 
 from helix_desktop.errors import InvalidInput
 
 GATEWAY_PORT = 4356
 BACKLOG = 256
+CAN_RESERVE_PORTS = sys.platform == "linux"
 
 
 def listen_on_loopback(port: int) -> socket.socket:
-    """A socket of this machine alone; 0: on any port. WrongUse where the port is taken."""
+    """A socket of this machine alone; 0: on any port. InvalidInput where somebody listens at the port."""
     # named as TCP: asyncio sends small pieces at once only where the socket says so
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
+        if CAN_RESERVE_PORTS:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         found.bind(("127.0.0.1", port))
+        if port and CAN_RESERVE_PORTS:
+            _check_nobody_listens(port)
         found.listen(BACKLOG)
     except OSError as error:
         found.close()
@@ -25,6 +33,33 @@ def listen_on_loopback(port: int) -> socket.socket:
             remedy="Choose another port with --port, or 0 for any free port.",
         ) from error
     return found
+
+
+def reserve_port(port: int) -> socket.socket | None:
+    """Keeps the port for this user for as long as the socket is open, also when the process that listens there is killed: an
+    agent that has the address would send its key to whoever takes it. It does not listen itself, so no connection comes here.
+    Linux lets further sockets bind to such a port only for the same user. None elsewhere, or where the port is another's.
+    """
+    if not CAN_RESERVE_PORTS:
+        return None
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    try:
+        found.bind(("127.0.0.1", port))
+    except OSError:
+        found.close()
+        return None
+    return found
+
+
+def _check_nobody_listens(port: int) -> None:
+    """OSError where a process of this user listens there already: the kernel lets both have the port. Another user's socket, or
+    another program's, has been refused before.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        if probe.connect_ex(("127.0.0.1", port)) == 0:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
 def agent_address(port: int, token: str) -> str:

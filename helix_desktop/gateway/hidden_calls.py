@@ -36,13 +36,17 @@ class HiddenCallFilter(ABC):
         """The reply so far came to nothing but hidden calls; the next one goes on in its place."""
         self.replies_before += 1
         self.output_tokens_before += output
+        self.begin_reply_again()
+
+    def begin_reply_again(self) -> None:
+        """The reply broke off before the agent saw anything of it; it comes once more."""
         self.hidden_count = self.visible_count = 0
         self._held_events = []
 
     @property
     def has_only_hidden_calls(self) -> bool:
         """Whether the reply only has hidden calls, so that the gateway continues it."""
-        return self.hidden_count > 0 and self.visible_count == 0 and not self.is_last_reply
+        return self.hidden_count > 0 and self.visible_count == 0
 
     def count_and_check_hidden(self, name: str) -> bool:
         """Whether the client does not see a call of this tool. To be asked once for every call of a reply."""
@@ -69,8 +73,8 @@ class AnthropicCallFilter(HiddenCallFilter):
         self._numbers: dict[int, int | None] = {}
         self._holding: int | None = None
 
-    def begin_next_reply(self, output: int) -> None:
-        super().begin_next_reply(output)
+    def begin_reply_again(self) -> None:
+        super().begin_reply_again()
         self._numbers, self._holding = {}, None
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
@@ -136,10 +140,7 @@ class AnthropicCallFilter(HiddenCallFilter):
             return out + raw
         usage = object_or_empty(event.get("usage"))
         told = {**usage, "output_tokens": number_field(usage, "output_tokens") + self.output_tokens_before}
-        delta = dict(object_or_empty(event.get("delta")))
-        if self.hidden_count and not self.visible_count:
-            delta["stop_reason"] = "end_turn"
-        return out + encode_event({**event, "delta": delta, "usage": told}, "message_delta")
+        return out + encode_event({**event, "usage": told}, "message_delta")
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         content: list[Json] = []
@@ -158,8 +159,6 @@ class AnthropicCallFilter(HiddenCallFilter):
         usage["output_tokens"] = sum(
             number_field(object_or_empty(value.get("usage")), "output_tokens") for value in values
         )
-        if self.hidden_count and not self.visible_count:
-            last = {**last, "stop_reason": "end_turn"}
         return {**last, "id": values[0].get("id", last.get("id")), "content": content, "usage": usage}
 
 
@@ -172,8 +171,8 @@ class ChatCallFilter(HiddenCallFilter):
         self._calls = 0
         self._id: Json = None
 
-    def begin_next_reply(self, output: int) -> None:
-        super().begin_next_reply(output)
+    def begin_reply_again(self) -> None:
+        super().begin_reply_again()
         self._numbers = {}
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
@@ -201,8 +200,6 @@ class ChatCallFilter(HiddenCallFilter):
         self.shown_count += bool(delta.get("content") or kept.get("tool_calls"))
         if (finish and self.has_only_hidden_calls) or not (kept or finish):
             return out
-        if ends and self.hidden_count and not self.visible_count:
-            choice, changed = {**choice, "finish_reason": "stop"}, True
         if not changed and not self.replies_before:
             return out + self._add_earlier_usage(raw, value)
         return out + self._add_earlier_usage(b"", {**value, "id": self._id, "choices": [{**choice, "delta": kept}]})
@@ -292,8 +289,8 @@ class ResponsesCallFilter(HiddenCallFilter):
         self._first: Mapping[str, Json] = {}
         self._rewriting = False
 
-    def begin_next_reply(self, output: int) -> None:
-        super().begin_next_reply(output)
+    def begin_reply_again(self) -> None:
+        super().begin_reply_again()
         self._numbers, self._holding = {}, None
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
@@ -402,8 +399,8 @@ class GeminiCallFilter(HiddenCallFilter):
         super().__init__(hold=hold)
         self._signed = False
 
-    def begin_next_reply(self, output: int) -> None:
-        super().begin_next_reply(output)
+    def begin_reply_again(self) -> None:
+        super().begin_reply_again()
         self._signed = False
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import tomlkit
 
@@ -17,6 +16,7 @@ from helix_desktop.errors import ConfigFileMistake, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity
 from helix_desktop.gateway.access_check import TOKEN_HEADER
+from helix_desktop.gateway.agent_upstreams import AgentUpstream, parse_commented_json
 
 CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- a name: of the variable Codex reads the token from
 TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Claude Code sends every MCP schema to a foreign address, unless this is set
@@ -31,23 +31,25 @@ class AgentLaunch:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentStart:
+    """What a launch is made of: the gateway's address for each upstream, the user's arguments and environment, and a private folder."""
+
+    urls: Mapping[AgentUpstream, str]
+    arguments: Sequence[str]
+    environ: Mapping[str, str]
+    scratch: Path
+
+
+@dataclass(frozen=True, slots=True)
 class KnownAgent:
-    """`program`: its command; `file`: the configuration `install` changes; `change`: its content with the address in it;
-    `address_variable`: of the environment, names an address of the user's own.
-    """
+    """`program`: its command; `file`: the configuration `install` changes; `change`: its content with the address in it."""
 
     name: str
     title: str
     program: str
-    launch: Callable[[str, Sequence[str], Mapping[str, str], Path], AgentLaunch]
+    launch: Callable[[AgentStart], AgentLaunch]
     file: Callable[[Path, Mapping[str, str]], Path]
     change: Callable[[str, str], str]
-    address_variable: str = ""
-
-    def upstream_from_environment(self, environ: Mapping[str, str]) -> str:
-        """The address the user gave the agent in the environment: its requests go there behind the gateway."""
-        given = environ.get(self.address_variable, "") if self.address_variable else ""
-        return given if urlsplit(given).scheme in ("http", "https") else ""
 
 
 def find_known_agent(name: str) -> KnownAgent:
@@ -60,48 +62,58 @@ def find_known_agent(name: str) -> KnownAgent:
 # --- for one run -------------------------------------------------------------------------------------------------------
 
 
-def _launch_claude(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> AgentLaunch:
-    del scratch
-    return AgentLaunch(
-        ("claude", *arguments), {"ANTHROPIC_BASE_URL": url, TOOL_SEARCH: environ.get(TOOL_SEARCH, "true")}
-    )
+def _launch_claude(start: AgentStart) -> AgentLaunch:
+    ((upstream, url),) = start.urls.items()
+    more: tuple[str, ...] = ()
+    if upstream.is_from_file:  # its settings files overrule the environment, and this file overrules them
+        start.scratch.mkdir(parents=True, exist_ok=True)
+        (start.scratch / "settings.json").write_text(
+            _format_json_settings({"env": {"ANTHROPIC_BASE_URL": url}}), "utf-8"
+        )
+        more = ("--settings", str(start.scratch / "settings.json"))
+    environment = {"ANTHROPIC_BASE_URL": url, TOOL_SEARCH: start.environ.get(TOOL_SEARCH, "true")}
+    return AgentLaunch(("claude", *more, *start.arguments), environment)
 
 
-def _launch_codex(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> AgentLaunch:
-    """Every user of the machine can read a command line, so the token goes by a header from the environment."""
-    del scratch
+def _launch_codex(start: AgentStart) -> AgentLaunch:
+    """Every user of the machine can read a command line, so the token goes by a header from the environment. A provider of the
+    user's own keeps all but its address.
+    """
+    ((upstream, url),) = start.urls.items()
     base, _, token = url.partition("/t/")
-    key = 'env_key="OPENAI_API_KEY"' if environ.get("OPENAI_API_KEY") else "requires_openai_auth=true"
+    if upstream.provider:
+        table = f"model_providers.{upstream.provider}"
+        header = f'{table}.env_http_headers.{TOKEN_HEADER}="{CODEX_TOKEN}"'
+        command = ("codex", "-c", f'{table}.base_url="{base}"', "-c", header, *start.arguments)
+        return AgentLaunch(command, {CODEX_TOKEN: token})
+    key = 'env_key="OPENAI_API_KEY"' if start.environ.get("OPENAI_API_KEY") else "requires_openai_auth=true"
     headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
     provider = f'{{name="Helix",base_url="{base}/v1",wire_api="responses",{key},{headers}}}'
-    command = ("codex", "-c", 'model_provider="helix"', "-c", f"model_providers.helix={provider}", *arguments)
+    command = ("codex", "-c", 'model_provider="helix"', "-c", f"model_providers.helix={provider}", *start.arguments)
     return AgentLaunch(command, {CODEX_TOKEN: token})
 
 
-def _launch_opencode(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> AgentLaunch:
-    del scratch
-    given = _parse_json_settings(environ.get("OPENCODE_CONFIG_CONTENT", "") or "{}", "OPENCODE_CONFIG_CONTENT")
-    return AgentLaunch(
-        ("opencode", *arguments), {"OPENCODE_CONFIG_CONTENT": json.dumps(_set_provider_addresses(given, url))}
-    )
+def _launch_opencode(start: AgentStart) -> AgentLaunch:
+    given = parse_commented_json(start.environ.get("OPENCODE_CONFIG_CONTENT", ""), "OPENCODE_CONFIG_CONTENT")
+    settings = json.dumps(_set_provider_addresses(given, start.urls))
+    return AgentLaunch(("opencode", *start.arguments), {"OPENCODE_CONFIG_CONTENT": settings})
 
 
-def _launch_gemini(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> AgentLaunch:
-    del environ, scratch
-    return AgentLaunch(("gemini", *arguments), {"GOOGLE_GEMINI_BASE_URL": url})
+def _launch_gemini(start: AgentStart) -> AgentLaunch:
+    return AgentLaunch(("gemini", *start.arguments), {"GOOGLE_GEMINI_BASE_URL": next(iter(start.urls.values()))})
 
 
-def _launch_pi(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> AgentLaunch:
+def _launch_pi(start: AgentStart) -> AgentLaunch:
     """It reads its models from a folder: one of its own for this run, in which all else is linked."""
-    folder = Path(environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
-    scratch.mkdir(parents=True, exist_ok=True)
+    folder = Path(start.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
+    start.scratch.mkdir(parents=True, exist_ok=True)
     for each in folder.iterdir() if folder.is_dir() else ():
         if each.name != "models.json":
-            (scratch / each.name).symlink_to(each)
+            (start.scratch / each.name).symlink_to(each)
     models = folder / "models.json"
-    text = models.read_text("utf-8") if models.exists() else "{}"
-    (scratch / "models.json").write_text(_change_pi_models(text, url), "utf-8")
-    return AgentLaunch(("pi", *arguments), {"PI_CODING_AGENT_DIR": str(scratch)})
+    settings = parse_commented_json(models.read_text("utf-8") if models.exists() else "", "models.json")
+    (start.scratch / "models.json").write_text(_format_json_settings(_set_pi_addresses(settings, start.urls)), "utf-8")
+    return AgentLaunch(("pi", *start.arguments), {"PI_CODING_AGENT_DIR": str(start.scratch)})
 
 
 # --- in its configuration --------------------------------------------------------------------------------------------
@@ -124,19 +136,26 @@ def _change_codex_settings(text: str, url: str) -> str:
 
 
 def _change_opencode_settings(text: str, url: str) -> str:
-    return _format_json_settings(_set_provider_addresses(_parse_json_settings(text or "{}", "opencode.json"), url))
+    settings = _parse_json_settings(text or "{}", "opencode.json")
+    return _format_json_settings(_set_provider_addresses(settings, {AgentUpstream(): url}))
 
 
-def _set_provider_addresses(whole: dict[str, Any], url: str) -> dict[str, Any]:
+def _set_provider_addresses(whole: dict[str, Any], urls: Mapping[AgentUpstream, str]) -> dict[str, Any]:
     """Sets the gateway's address for every provider in opencode's settings, keeping the user's
     other options.
     """
-    bases = {"anthropic": f"{url}/v1", "openai": f"{url}/v1", "google": f"{url}/v1beta"}
     providers = dict(whole.get("provider", {}))
-    for name, base in bases.items():
+    for name, base in _base_addresses(urls, {"anthropic": "/v1", "openai": "/v1", "google": "/v1beta"}).items():
         given = dict(providers.get(name, {}))
         providers[name] = {**given, "options": {**given.get("options", {}), "baseURL": base}}
     return {**whole, "provider": providers}
+
+
+def _base_addresses(urls: Mapping[AgentUpstream, str], versions: Mapping[str, str]) -> dict[str, str]:
+    """The address of each provider. One with an address of its own gets no version: its own address has it."""
+    usual = next((url for upstream, url in urls.items() if not upstream.provider), "")
+    named = {upstream.provider: url for upstream, url in urls.items() if upstream.provider}
+    return {**{name: usual + version for name, version in versions.items()}, **named}
 
 
 def _change_gemini_settings(text: str, url: str) -> str:
@@ -145,11 +164,15 @@ def _change_gemini_settings(text: str, url: str) -> str:
 
 
 def _change_pi_models(text: str, url: str) -> str:
-    whole = _parse_json_settings(text or "{}", "models.json")
+    settings = _parse_json_settings(text or "{}", "models.json")
+    return _format_json_settings(_set_pi_addresses(settings, {AgentUpstream(): url}))
+
+
+def _set_pi_addresses(whole: dict[str, Any], urls: Mapping[AgentUpstream, str]) -> dict[str, Any]:
     providers = dict(whole.get("providers", {}))
-    for name, base in (("anthropic", url), ("openai", f"{url}/v1"), ("google", f"{url}/v1beta")):
+    for name, base in _base_addresses(urls, {"anthropic": "", "openai": "/v1", "google": "/v1beta"}).items():
         providers[name] = {**providers.get(name, {}), "baseUrl": base}
-    return _format_json_settings({**whole, "providers": providers})
+    return {**whole, "providers": providers}
 
 
 def _parse_json_settings(text: str, what: str) -> dict[str, Any]:
@@ -173,10 +196,10 @@ def _xdg_config_folder(home: Path, environ: Mapping[str, str]) -> Path:
 KNOWN_AGENTS: Mapping[str, KnownAgent] = {
     agent.name: agent
     for agent in (
-        KnownAgent("claude", agent_identity.CLAUDE, "claude", _launch_claude, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _change_claude_settings, "ANTHROPIC_BASE_URL"),
-        KnownAgent("codex", agent_identity.CODEX, "codex", _launch_codex, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _change_codex_settings, "OPENAI_BASE_URL"),
+        KnownAgent("claude", agent_identity.CLAUDE, "claude", _launch_claude, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _change_claude_settings),
+        KnownAgent("codex", agent_identity.CODEX, "codex", _launch_codex, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _change_codex_settings),
         KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _launch_opencode, lambda home, env: _xdg_config_folder(home, env) / "opencode" / "opencode.json", _change_opencode_settings),
-        KnownAgent("gemini", agent_identity.GEMINI, "gemini", _launch_gemini, lambda home, _: home / ".gemini" / ".env", _change_gemini_settings, "GOOGLE_GEMINI_BASE_URL"),
+        KnownAgent("gemini", agent_identity.GEMINI, "gemini", _launch_gemini, lambda home, _: home / ".gemini" / ".env", _change_gemini_settings),
         KnownAgent("pi", agent_identity.PI, "pi", _launch_pi, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", _change_pi_models),
     )
 }  # fmt: skip

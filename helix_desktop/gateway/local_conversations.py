@@ -299,11 +299,16 @@ class LocalAgentConversations:
     # --- a reply comes
 
     async def answer_hidden_calls(
-        self, ticket: Ticket, replied: Replied, calls: Sequence[Piece]
+        self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[tuple[str, str, str, bool]]:
-        """A reply with calls of ours is recorded, and they are answered: id, name, text and whether it went well."""
+        """A reply with calls of ours is recorded, and they are answered: id, name, text and whether it went well. `refusal`: what
+        all of them are told instead.
+        """
         track = self._line_of_ticket(ticket)
-        answered = [(call.id, call.name, *await self._run_recall_call(call, track)) for call in calls]
+        answered = [
+            (call.id, call.name, *((refusal, False) if refusal else await self._run_recall_call(call, track)))
+            for call in calls
+        ]
         if track is not None and ticket.live:
             async with track.hold_when_recorded():
                 if self._is_still_at_ticket(track, ticket):

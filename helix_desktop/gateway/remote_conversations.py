@@ -126,10 +126,10 @@ class RemoteAgentConversations:
         return replace(arrival, chain=chain, tools=tools), known, same
 
     async def answer_hidden_calls(
-        self, ticket: Ticket, replied: Replied, calls: Sequence[Piece]
+        self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[tuple[str, str, str, bool]]:
         """See Room."""
-        return list(await self._call_other_process("hidden", ticket, replied, tuple(calls)))
+        return list(await self._call_other_process("hidden", ticket, replied, tuple(calls), *filter(None, [refusal])))
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
         """See Room."""

@@ -42,6 +42,8 @@ from helix_desktop.wire.wire_message import Json, Piece, PieceKind, Wired, WireR
 log = logging.getLogger(__name__)
 
 MOST_RECALL_REPLIES = 12  # The most replies in a row that only recall.
+MOST_REFUSED_REPLIES = 4  # After those, as many more are told that nothing more is recalled.
+RECALL_REFUSED = "[Nothing more is recalled in this step. Go on with what you have: answer, or call another tool.]"
 RETRIED_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 529))
 RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # The waits if the provider suggests none.
 LONGEST_HINT_SECONDS = 60.0  # If the provider suggests a longer wait, the agent decides.
@@ -67,12 +69,8 @@ class ReplyRelay:
     async def relay_until_answered(self, response: httpx.Response) -> None:
         """Relays replies until the agent has a complete message."""
         streams = "event-stream" in response.headers.get("content-type", "")
-        for number in range(MOST_RECALL_REPLIES + 1):
-            self.call_filter.is_last_reply = number == MOST_RECALL_REPLIES
-            try:
-                answer = await (self._relay_stream(response) if streams else self._relay_whole_reply(response))
-            finally:
-                await response.aclose()
+        answer = await self._relay_reply(response, streams=streams)
+        for _ in range(MOST_RECALL_REPLIES + MOST_REFUSED_REPLIES):
             if answer is None or not self.call_filter.has_only_hidden_calls:
                 return
             try:
@@ -81,18 +79,41 @@ class ReplyRelay:
                 )
             except Exception:
                 log.exception("a reply could not go on behind a recall")
-                error = {"type": "helix_gateway", "message": "The reply broke off. Nothing was lost; send it again."}
-                failed = httpx.Response(502, json={"type": "error", "error": error})
-                await self._send_failed_continuation(
-                    ProviderRefusal(failed, failed.content, failed.content), streams=streams
-                )
+                refusal = _refusal_to_retry("The reply broke off. Nothing was lost; send it again.")
+                await self._send_failed_continuation(refusal, streams=streams)
                 return
             self.call_filter.begin_next_reply(answer.usage.output)
-            continued = await self._continue_at_provider(pieces)
+            continued = await self._relay_continuation(pieces, streams=streams)
             if isinstance(continued, ProviderRefusal):
                 await self._send_failed_continuation(continued, streams=streams)
                 return
-            response = continued
+            answer = continued
+        log.warning("a model did nothing but recall; its agent was told to ask again")
+        refusal = _refusal_to_retry("The model did nothing but recall. Nothing was lost; send it again.")
+        await self._send_failed_continuation(refusal, streams=streams)
+
+    async def _relay_reply(self, response: httpx.Response, *, streams: bool) -> WireReply | None:
+        try:
+            return await (self._relay_stream(response) if streams else self._relay_whole_reply(response))
+        finally:
+            await response.aclose()
+
+    async def _relay_continuation(self, pieces: BodyPieces, *, streams: bool) -> WireReply | ProviderRefusal | None:
+        """The reply behind a recall. If it breaks off before the agent has seen any of it, it is asked for again."""
+        shown_before = self.call_filter.shown_count
+        for wait_seconds in (*RETRY_WAITS_SECONDS, None):
+            try:
+                response = await self._continue_at_provider(pieces)
+                if isinstance(response, ProviderRefusal):
+                    return response
+                return await self._relay_reply(response, streams=streams)
+            except httpx.TransportError as error:
+                if wait_seconds is None or self.call_filter.shown_count > shown_before:
+                    raise
+                log.info("a reply behind a recall broke off and is asked for again: %s", type(error).__name__)
+            self.call_filter.begin_reply_again()
+            await asyncio.sleep(wait_seconds)
+        raise AssertionError("the last try returns or raises")
 
     async def _continue_at_provider(self, pieces: BodyPieces) -> httpx.Response | ProviderRefusal:
         """The reply to the request behind a recall. The agent does not know of it, so it is asked again here, as the provider says."""
@@ -260,7 +281,8 @@ class ReplyRelay:
         try:
             if ours:
                 self._hidden_before = True
-                self._recall_results = await self.conversations.answer_hidden_calls(self.ticket, replied, ours)
+                refusal = RECALL_REFUSED if self.call_filter.replies_before >= MOST_RECALL_REPLIES else ""
+                self._recall_results = await self.conversations.answer_hidden_calls(self.ticket, replied, ours, refusal)
                 if not self.call_filter.has_only_hidden_calls:
                     await self.conversations.record_agent_reply(self.ticket, None, self._key_of_shown_message(answer))
             else:
@@ -296,6 +318,13 @@ class ReplyRelay:
             await self.sending.send(b"event: error\ndata: " + refusal.text.replace(b"\n", b" ") + b"\n\n")
         else:
             await self.sending.send_refusal(refusal)
+
+
+def _refusal_to_retry(sentence: str) -> ProviderRefusal:
+    """A failure of our own, in a form after which every agent asks again."""
+    error = {"type": "overloaded_error", "message": sentence}
+    failed = httpx.Response(529, json={"type": "error", "error": error})
+    return ProviderRefusal(failed, failed.content, failed.content)
 
 
 def _messages_without_instructions(wire: Any, body: Mapping[str, Json]) -> list[Wired]:

@@ -20,6 +20,7 @@ DEFAULT_WINDOW = 128_000
 
 # "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest": the same model for our purpose.
 _DATE = re.compile(r"([-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview(-\d\d-\d{2,4})?)|:[a-z0-9-]+)+$")
+_CODEX = re.compile(r"-codex(-max)?$")  # OpenAI sells these at the price of the model they are made from
 
 
 def without_edition_date(model: str) -> str:
@@ -105,7 +106,8 @@ class ShippedModels:
         if exact:
             return exact
         plain = without_edition_date(bare)
-        return object_at(self.models, plain) or object_at(self.models, plain.replace(".", "-"))
+        found = object_at(self.models, plain) or object_at(self.models, plain.replace(".", "-"))
+        return found or object_at(self.models, _CODEX.sub("", plain))
 
 
 @cache

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -13,9 +14,11 @@ from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from helix_desktop import running_instance, tasks
 from helix_desktop.errors import HelixError
+from helix_desktop.gateway.gateway_socket import reserve_port
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.processes.starter import DEVNULL, PIPE, ChildProcess, CommandAuthor, ProcessLaunch, open_process
 from helix_desktop.program_folders import ProgramFolders
@@ -63,6 +66,7 @@ class HeldRegistration(CollectingConsole):
         self._holding: asyncio.Task[None] | None = None
         self._ended = threading.Event()
         self.addresses: list[str] = []
+        self._reserved_ports: dict[int, socket.socket | None] = {}
 
     def __enter__(self) -> Self:
         tasks.start_thread(self._run_event_loop, name="hold a registration", daemon=True)
@@ -83,6 +87,7 @@ class HeldRegistration(CollectingConsole):
         with contextlib.suppress(RuntimeError):  # It may have ended by itself.
             self._loop.call_soon_threadsafe(cancel_holding)
         self._ended.wait(5)
+        self._release_ports()
 
     def _run_event_loop(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -118,7 +123,18 @@ class HeldRegistration(CollectingConsole):
         told = json.loads(text)
         self._registrations = tuple(map(_with_token, self._registrations, told["tokens"]))
         self.addresses = told["addresses"]
+        self._reserve_ports()
         self._known.set()
+
+    def _reserve_ports(self) -> None:
+        """For as long as the agents with these addresses may run, though the resident is killed."""
+        for port in {urlsplit(address).port or 0 for address in self.addresses} - self._reserved_ports.keys():
+            self._reserved_ports[port] = reserve_port(port)
+
+    def _release_ports(self) -> None:
+        for held in self._reserved_ports.values():
+            if held is not None:
+                held.close()
 
     async def _connect_or_start(self) -> running_instance.FrameConnection | None:
         return await connect_to_resident(self._where, self._command)

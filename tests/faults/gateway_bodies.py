@@ -1,8 +1,10 @@
-"""Hostile bodies at the gateway: every compression, nested, damaged, cut and huge.
+"""Hostile bodies at the gateway, as requests and as replies of a provider: every compression, nested, damaged, cut, huge, deep.
 
 python -m tests.faults.gateway_bodies [--bodies 1000] [--seed 1]
 
-Each is refused with a sentence or goes on as it came, and the gateway takes no more memory than for bodies that are allowed.
+Each request is refused with a sentence or goes on as it came, each reply reaches the agent as it came or ends with a sentence. Beside
+them another client asks all the time: how late its answers are is measured. What memory the gateway takes at its peak is limited,
+and it is given back.
 """
 
 from __future__ import annotations
@@ -10,22 +12,27 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gzip
+import json
 import random
 import sys
 import tempfile
+import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import httpx
 import zstandard
 
-from helix_desktop import program_folders
+from helix_desktop import program_folders, tasks
 from helix_desktop.resident import resident_client
 from tests.faults.store_report import report
-from tests.gateway.running import wrapped
+from tests.gateway.running import PROTOCOLS, Agent, wrapped
+from tests.peers.agent_provider import Asked, Block, Provider, Raw, Says
 
 PACKERS: Mapping[str, Callable[[bytes], bytes]] = {
     "gzip": lambda content: gzip.compress(content, 6),
@@ -33,17 +40,27 @@ PACKERS: Mapping[str, Callable[[bytes], bytes]] = {
     "zstd": zstandard.compress,
 }
 SLOWEST_SECONDS = 60.0
+LATEST_SECONDS = 5.0  # for the other client
 MOST_MEMORY_MB = 1_000.0  # at the peak: a body of 64 MB is held a few times while it is read
+MOST_KEPT_MB = 500.0  # some seconds after the last
+FILLINGS = (b" ", b"[", b"0,", b'{"messages":[', b"[],", b'{"a":', b"data: {}\n\n", b"data: [[]]\n", b"\n")
+SIZES = (0, 1_000, 1 << 20, 30 << 20, 60 << 20, 70 << 20, 300 << 20)
+
+
+@lru_cache(maxsize=400)
+def packed_content(filling: bytes, size: int, names: tuple[str, ...]) -> bytes:
+    """So much of it, compressed in these ways one after another."""
+    content = filling * (size // len(filling))
+    for name in names:
+        content = PACKERS[name](content)
+    return content
 
 
 def hostile(chance: random.Random) -> tuple[str, bytes]:
     """The value of Content-Encoding, and a body."""
-    size = chance.choice([0, 1_000, 1 << 20, 60 << 20, 70 << 20, 500 << 20])
-    content = chance.choice([b" ", b"[", b"0,", b'{"messages":['])
-    packed = content * (size // len(content))
-    names = chance.choices(sorted(PACKERS), k=chance.randint(1, 3))
-    for name in names:
-        packed = PACKERS[name](packed)
+    names = chance.choices(sorted(PACKERS), k=chance.choice([0, 1, 1, 2, 3]))
+    size = chance.choice(SIZES if names else SIZES[:5])
+    packed = packed_content(chance.choice(FILLINGS), size, tuple(names))
     if chance.random() < 0.2:
         packed = packed[: chance.randrange(len(packed) + 1)]
     if chance.random() < 0.2 and packed:
@@ -52,34 +69,114 @@ def hostile(chance: random.Random) -> tuple[str, bytes]:
     return ", ".join(chance.choice([names, names, names[::-1], [*names, "br"]])), packed
 
 
-def peak_memory_mb(pid: int) -> float:
-    """The most a process has had so far."""
+class HostileReplies:
+    """The provider's script: an honest reply, or the one that is set, for requests that carry the mark."""
+
+    def __init__(self) -> None:
+        self.reply: Raw | None = None
+
+    def __call__(self, asked: Asked) -> Raw | list[Block]:
+        return self.reply if self.reply is not None and "x-hostile" in asked.headers else [Says("fine")]
+
+
+def hostile_reply(chance: random.Random) -> Raw:
+    encoding, content = hostile(chance)
+    chunk = chance.choice((0, 0, 1_000, 100_000)) if len(content) > 200_000 else chance.choice((0, 1, 7, 1_000))
+    media = chance.choice(("application/json", "text/event-stream"))
+    return Raw(content, encoding, chance.choice((200, 200, 200, 400, 413, 500)), media, chunk)
+
+
+def memory_mb(pid: int, name: str) -> float:
+    """`VmHWM`: the most a process has had so far; `VmRSS`: what it has now."""
     lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
+
+
+@contextmanager
+def measured_client(url: str) -> Iterator[list[float]]:
+    """Another agent that asks all the time: the seconds it waited for each answer."""
+    waits: list[float] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        with httpx.Client(timeout=300) as client:
+            while not ended.wait(0.02):
+                began = time.monotonic()
+                client.get(f"{url}/v1/models").raise_for_status()
+                waits.append(time.monotonic() - began)
+
+    thread = tasks.start_thread(ask, name="other client", daemon=True)
+    try:
+        yield waits
+    finally:
+        ended.set()
+        thread.join(300)
+
+
+def send_hostile_request(url: str, chance: random.Random, found: Counter[str]) -> None:
+    encoding, content = hostile(chance)
+    headers = {"content-encoding": encoding} if encoding else {}
+    reply = httpx.post(f"{url}/v1/messages", content=content, headers=headers, timeout=300)
+    found["requests refused" if reply.status_code == 413 else "requests passed on"] += 1
+    if reply.status_code not in (200, 400, 413, 502):  # the provider ends the connection where it reads no JSON
+        found[f"LOST {encoding}, {len(content)} bytes: {reply.status_code} {reply.text[:80]}"] += 1
+    if reply.status_code == 413 and "64 MB" not in reply.text:
+        found["LOST a refusal says no reason"] += 1
+
+
+def receive_hostile_reply(url: str, chance: random.Random, replies: HostileReplies, found: Counter[str]) -> None:
+    """An agent asks, and gets the reply as it came, or one that says why it was ended."""
+    sent = replies.reply = hostile_reply(chance)
+    agent = Agent(chance.choice(PROTOCOLS), url, streams=sent.media_type != "application/json")
+    agent.say("hello")
+    came = bytearray()
+    headers = {"x-api-key": "k", "x-hostile": "1"}
+    with httpx.stream("POST", url + agent.path, json=agent.body(), headers=headers, timeout=300) as reply:
+        for piece in reply.iter_raw():
+            came += piece
+    same, told = came == sent.content, b"Send it again" in came[-400:]
+    decoded = "content-encoding" not in reply.headers and bool(sent.encoding)
+    found["replies as they came" if same else "replies ended with a sentence" if told else "replies read"] += 1
+    if reply.status_code != sent.status or not (same or told or decoded):
+        found[f"LOST reply {json.dumps([sent.encoding, sent.status, sent.media_type, sent.chunk_bytes])}"] += 1
 
 
 def trials(bodies: int, seed: int, found: Counter[str]) -> None:
-    """So many bodies. Nobody listens where they would go: what is passed on is answered with 502, and what is refused with 413."""
-    chance, slowest = random.Random(seed), 0.0
-    with tempfile.TemporaryDirectory() as home, wrapped(Path(home), "http://127.0.0.1:9") as held:
-        for _ in range(bodies):
-            encoding, content = hostile(chance)
-            headers = {"content-encoding": encoding}
-            began = time.monotonic()
-            reply = httpx.post(f"{held.first_address}/v1/messages", content=content, headers=headers, timeout=300)
-            slowest = max(slowest, time.monotonic() - began)
-            found["refused" if reply.status_code == 413 else "passed on"] += 1
-            if reply.status_code not in (413, 502):
-                found[f"LOST {encoding}, {len(content)} bytes: {reply.status_code} {reply.text[:80]}"] += 1
-            if reply.status_code == 413 and "64 MB" not in reply.text:
-                found["LOST a refusal says no reason"] += 1
-        told = (
-            asyncio.run(resident_client.ask_resident(program_folders.find_program_folders(Path(home)), "status")) or {}
-        )
-        memory = peak_memory_mb(told["gateway"])
-    found[f"bodies, {slowest:.1f} s slowest, {memory:.0f} MB at the peak"] += bodies
-    if slowest > SLOWEST_SECONDS or memory > MOST_MEMORY_MB:
-        found["LOST too slow, or too much memory"] += 1
+    """So many bodies, half of them requests and half replies."""
+    chance, replies, slowest = random.Random(seed), HostileReplies(), 0.0
+    with (
+        tempfile.TemporaryDirectory() as home,
+        Provider(replies, strict=False) as provider,
+        wrapped(Path(home), provider.url) as held,
+    ):
+        provider.asked = _Forgetting()
+        folders = program_folders.find_program_folders(Path(home))
+        pid = (asyncio.run(resident_client.ask_resident(folders, "status")) or {})["gateway"]
+        with measured_client(held.first_address) as waits:
+            for number in range(bodies):
+                began = time.monotonic()
+                if number % 2:
+                    receive_hostile_reply(held.first_address, chance, replies, found)
+                else:
+                    send_hostile_request(held.first_address, chance, found)
+                slowest = max(slowest, time.monotonic() - began)
+        peak, kept = memory_mb(pid, "VmHWM"), memory_mb(pid, "VmRSS")
+        if (asyncio.run(resident_client.ask_resident(folders, "status")) or {})["gateway"] != pid:
+            found["LOST the gateway ended"] += 1
+    late = sorted(waits)
+    found[
+        f"bodies: slowest {slowest:.1f} s; {peak:.0f} MB at the peak, {kept:.0f} MB kept; the other client waited "
+        f"{late[len(late) // 2]:.3f} s as the median, {late[-len(late) // 100 - 1]:.2f} s in one of a hundred, {late[-1]:.2f} s at most"
+    ] += bodies
+    if slowest > SLOWEST_SECONDS or peak > MOST_MEMORY_MB or kept > MOST_KEPT_MB or late[-1] > LATEST_SECONDS:
+        found["LOST too slow, too late, or too much memory"] += 1
+
+
+class _Forgetting(list[Asked]):
+    """The provider's requests, of which only the last is kept: they are large."""
+
+    def append(self, asked: Asked) -> None:
+        self[:] = [asked]
 
 
 def main() -> int:

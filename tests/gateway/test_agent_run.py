@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.gateway import agent_run, provider_clients
-from helix_desktop.gateway.known_agents import KNOWN_AGENTS
+from helix_desktop.gateway.agent_upstreams import AgentUpstream
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
 URL = "http://127.0.0.1:4356/t/a-token"
@@ -25,22 +26,17 @@ time.sleep(600)
 
 @pytest.mark.parametrize("name", KNOWN_AGENTS)
 def test_no_command_line_shows_the_token(tmp_path: Path, name: str) -> None:
-    launch = KNOWN_AGENTS[name].launch(URL, ["-p", "x"], {}, tmp_path / "agent")
+    launch = KNOWN_AGENTS[name].launch(AgentStart({AgentUpstream(): URL}, ["-p", "x"], {}, tmp_path / "agent"))
     assert "a-token" not in " ".join(launch.command)
     files = " ".join(file.read_text("utf-8") for file in tmp_path.rglob("*.json"))
     assert "a-token" in json.dumps(dict(launch.environment)) + files
 
 
-@pytest.mark.parametrize(
-    ("name", "variable"),
-    [("claude", "ANTHROPIC_BASE_URL"), ("codex", "OPENAI_BASE_URL"), ("gemini", "GOOGLE_GEMINI_BASE_URL")],
-)
-def test_an_address_of_the_users_own_is_where_the_requests_go(name: str, variable: str) -> None:
-    environ = {variable: "https://llm.company.example/v1", "HTTPS_PROXY": "http://proxy:3128", "no_proxy": "intern"}
-    registration = agent_run.registration_for_run(KNOWN_AGENTS[name], environ)
-    assert registration.upstream == "https://llm.company.example/v1"
+def test_a_registration_has_the_proxies_of_its_agent() -> None:
+    environ = {"HTTPS_PROXY": "http://proxy:3128", "no_proxy": "intern"}
+    registration = agent_run.registration_for_run("claude", AgentUpstream("", "https://llm.example/v1"), environ)
+    assert registration.upstream == "https://llm.example/v1"
     assert registration.proxies == {"https_proxy": "http://proxy:3128", "no_proxy": "intern"}
-    assert agent_run.registration_for_run(KNOWN_AGENTS[name], {}).upstream == ""
 
 
 async def test_each_registration_goes_through_its_own_proxy() -> None:
@@ -74,3 +70,11 @@ def test_a_wrap_that_is_told_to_end_ends_the_agent_and_leaves_nothing_behind(
         assert wrap.wait(30) == 128 + number
     wait_until(lambda: all(map(is_gone, (told["pid"], others["pid"], others["gateway"]))))
     assert [file.name for file in (tmp_path / "home" / "run").iterdir() if file.suffix != ".lock"] == []
+
+
+def test_the_closing_line_says_nothing_it_does_not_know() -> None:
+    one = {"requests": 3, "sent": 900, "without": 900, "recalls": 0, "paid": 0.18, "paid_without": 0.24}
+    assert agent_run.format_run_summary([one]) == "Helix Desktop: 3 requests recorded, nothing was saved."
+    saved = {**one, "without": 1800}
+    assert "(50% saved), $0.18 instead of $0.24" in agent_run.format_run_summary([saved])
+    assert "$" not in agent_run.format_run_summary([saved, {**saved, "paid": 0.0}])  # one has no price

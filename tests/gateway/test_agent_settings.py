@@ -15,7 +15,7 @@ BEFORE = {
     "codex": b'# mine\nmodel = "gpt-5"\n\n[model_providers.own]\nname = "own"\n',
     "opencode": b'{"provider": {"own": {}}}',
     "gemini": b"GEMINI_API_KEY=k\n",
-    "pi": b'{"providers": {"own": {"baseUrl": "x"}}}',
+    "pi": b'{"providers": {"own": {"baseUrl": "https://own.example/v1"}}}',
 }
 
 

@@ -147,17 +147,58 @@ def test_a_session_with_hidden_recalls_goes_on_after_a_restart_and_without_the_g
 
 
 @all_protocols
-@streamed
-def test_a_model_that_recalls_in_a_loop_is_ended(tmp_path: Path, protocol: str, streams: bool) -> None:
+@both
+def test_the_last_recall_is_refused_in_its_result_and_the_model_goes_on(
+    tmp_path: Path, protocol: str, streams: bool
+) -> None:
     def script(asked: Asked) -> Sequence[Block]:
-        return [Calls("search_cached_content", {"query": "fox"})] if b"loop" in asked.raw else [Says("x")]
+        if b"Nothing more is recalled" in asked.raw:
+            return [Says("then without"), Calls(TOOL, {"command": "ls"})]
+        return [Calls("search_cached_content", {"query": "fox"})]
 
     with Provider(script) as provider, running(tmp_path, provider.url) as url:
         agent = Agent(protocol, url, streams)
         agent.say("loop")
-        assert agent.ask() == []
+        assert [name for _, name, _ in agent.ask()] == [TOOL]
         assert 5 < len(provider.asked) < 20
         assert provider.refused == []
+
+
+@all_protocols
+@streamed
+def test_a_model_that_only_recalls_ends_in_an_error_that_agents_ask_again_after(
+    tmp_path: Path, expect: Expect, protocol: str, streams: bool
+) -> None:
+    expect("a model did nothing but recall")
+
+    def script(asked: Asked) -> Sequence[Block]:
+        return [Calls("search_cached_content", {"query": "fox"})]
+
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:
+        agent = Agent(protocol, url, streams)
+        agent.say("loop")
+        reply = httpx.post(url + agent.path, json=agent.body(), headers={"x-api-key": "k"}, timeout=60)
+        assert b"overloaded_error" in reply.content
+        assert b"end_turn" not in reply.content
+        assert 5 < len(provider.asked) < 20
+        assert provider.refused == []
+
+
+@all_protocols
+@both
+def test_a_reply_behind_a_recall_that_is_cut_is_asked_for_again(
+    tmp_path: Path, protocol: str, streams: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("helix_desktop.gateway.reply_relay.RETRY_WAITS_SECONDS", (0.0, 0.0, 0.0))
+    recall = [Calls("recall_cached_content", {"sha256": DIGEST})]
+    heard, script = scripted(recall, [Says("fi"), Says("ne")], [Says("fine")])
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        provider.cuts = {2: -1 if protocol == "gemini" else 1}  # Gemini's first event has words
+        agent = Agent(protocol, url, streams)
+        agent.say("look around")
+        assert agent.ask() == []
+        assert json.dumps(agent.units).count("fi") == 1
+        assert len(heard) == 3
 
 
 def test_the_key_of_the_client_stands_in_no_file(tmp_path: Path) -> None:

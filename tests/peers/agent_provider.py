@@ -95,6 +95,7 @@ class Provider:
     refused_requests: list[tuple[str, Asked]] = field(default_factory=list)
     usage: Callable[[Asked], Mapping[str, int]] = lambda _: {"input": 100, "read": 0, "write": 0}
     cut_after: int = 0  # bytes of a stream after which the connection is cut, once
+    cuts: dict[int, int] = field(default_factory=dict)  # the same for requests by their number
     strict: bool = True
 
     def __enter__(self) -> Self:
@@ -162,10 +163,17 @@ class Provider:
             blocks = [
                 Calls(b.name, b.arguments, b.id or f"call_{self.id()}") if isinstance(b, Calls) else b for b in said
             ]
+            self.cut_after = self.cuts.pop(len(self.asked), self.cut_after)
             writer = WRITERS[asked.protocol]
             streams = asked.body.get("stream") is True or "streamGenerate" in asked.path
             if streams:
                 self._stream(handler, writer.events(blocks, self.usage(asked), self.id()))
+            elif self.cut_after:
+                self.cut_after = 0
+                handler.send_response(200)
+                handler.send_header("content-length", "1000")
+                handler.end_headers()
+                handler.close_connection = True
             else:
                 _send(handler, 200, writer.whole(blocks, self.usage(asked), self.id()))
         except (BrokenPipeError, ConnectionResetError):

@@ -38,6 +38,9 @@ def test_a_known_model_says_as_of_when() -> None:
         ("models/gemini-2.5-pro", "gemini-2.5-pro"),
         ("llama3.3:latest", "llama3.3"),
         ("llama3.3:70b-instruct-q4", "llama3.3"),
+        ("gpt-5.1-codex", "gpt-5.1"),
+        ("openai/gpt-5.1-codex-max-2025-11-19", "gpt-5.1"),
+        ("gpt-5.1-codex-mini", "gpt-5.1-codex-mini"),
     ],
 )
 def test_names_as_providers_write_them(name: str, known: str) -> None:

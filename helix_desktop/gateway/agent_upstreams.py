@@ -1,0 +1,293 @@
+"""Reads where an agent sends its requests by its own settings, as the agent reads them.
+
+An address of the user's own becomes the upstream of the agent's registration. What the gateway cannot stand in front of is refused
+with a sentence, before the agent starts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from helix_desktop.errors import ActionRefused, ConfigFileMistake
+from helix_desktop.fast_dataclass import dataclass
+
+CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
+USUAL_PROVIDERS = frozenset(
+    ("anthropic", "openai", "google")
+)  # of opencode and pi, which every address of the gateway serves
+_NOT_ANTHROPIC = {"BEDROCK": "Amazon Bedrock", "VERTEX": "Vertex AI", "FOUNDRY": "Microsoft Foundry"}
+_GEMINI_SIGN_INS = {"gemini-api-key": "", "oauth-personal": "a Google account", "vertex-ai": "Vertex AI"}
+_COMMENTS = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMAS = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])')
+
+
+@dataclass(frozen=True, slots=True)
+class AgentUpstream:
+    """Where the requests of one of an agent's providers go behind the gateway. `provider`: as the agent calls it; empty: its usual
+    ones. `address`: empty for the provider itself. `source`: what names the address.
+    """
+
+    provider: str = ""
+    address: str = ""
+    source: str = ""
+
+    @property
+    def is_from_file(self) -> bool:
+        """Whether a settings file names the address, which may overrule the environment."""
+        return bool(self.source) and "environment" not in self.source
+
+    def describe_route(self) -> str:
+        """Where requests go and why, in a line."""
+        named = f"the provider {self.provider}" if self.provider else "requests"
+        return f"{named}: to {self.address}, as {self.source} says" if self.address else f"{named}: to their usual provider; no setting names another address"  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSurroundings:
+    """What an agent that is started here reads its address from."""
+
+    environ: Mapping[str, str]
+    home: Path
+    folder: Path
+    arguments: Sequence[str] = ()
+
+
+def find_agent_upstreams(agent: str, where: AgentSurroundings) -> list[AgentUpstream]:
+    """The upstream of the agent's usual providers first, then one for each provider that has an address of its own."""
+    return _FINDERS[agent](where)
+
+
+def parse_commented_json(text: str, what: str) -> dict[str, Any]:
+    """An object as agents write it: with comments, and with commas behind the last value."""
+    for pattern in (_COMMENTS, _LAST_COMMAS):
+        text = pattern.sub(lambda found: found[1] or "", text)
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise ConfigFileMistake(f"{what} is not valid JSON ({error}). Nothing was changed.") from None
+    if not isinstance(found, dict):
+        raise ConfigFileMistake(f"{what} doesn't contain a JSON object. Nothing was changed.")
+    return found
+
+
+def _read_text_or_empty(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigFileMistake(f"{file} can't be read, so it is not known where requests go: {error}.") from None
+
+
+def _read_json_settings(file: Path) -> dict[str, Any]:
+    return parse_commented_json(_read_text_or_empty(file), str(file))
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _place_in_file(file: Path, words: str) -> str:
+    lines = _read_text_or_empty(file).splitlines()
+    number = next((at for at, line in enumerate(lines, 1) if words in line), 0)
+    return f"{file}, line {number}" if number else str(file)
+
+
+def _checked_address(address: Any, source: str) -> str:
+    if not isinstance(address, str) or urlsplit(address).scheme not in ("http", "https"):
+        raise ActionRefused(f"{source} names an address that cannot be used. Nothing was sent.")
+    return address
+
+
+def _refuse(title: str, reason: str) -> ActionRefused:
+    return ActionRefused(
+        f"{title} can't go through the gateway: {reason}. Nothing was sent.",
+        remedy="Start the agent without wrap, or change that setting.",
+    )
+
+
+# --- Claude Code: its settings files overrule the environment --------------------------------------------------------
+
+
+def claude_settings_files(where: AgentSurroundings) -> list[Path]:
+    """The files Claude Code reads, the strongest first."""
+    user = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude")
+    project = where.folder / ".claude"
+    files = (
+        CLAUDE_MANAGED_SETTINGS,
+        project / "settings.local.json",
+        project / "settings.json",
+        user / "settings.json",
+    )
+    return list(dict.fromkeys(files))
+
+
+def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    files = claude_settings_files(where)
+
+    def find_variable(name: str) -> tuple[str, Path | None]:
+        named = ((str(_object(_read_json_settings(file).get("env")).get(name) or ""), file) for file in files)
+        return next((one for one in named if one[0]), (where.environ.get(name, ""), None))
+
+    for name, title in _NOT_ANTHROPIC.items():
+        value, file = find_variable(f"CLAUDE_CODE_USE_{name}")
+        if value.casefold() not in ("", "0", "false"):
+            place = f" in {_place_in_file(file, name)}" if file else ""
+            raise _refuse("Claude Code", f"it uses {title}, whose requests are signed (CLAUDE_CODE_USE_{name}{place})")
+    address, file = find_variable("ANTHROPIC_BASE_URL")
+    if file is None:
+        return [AgentUpstream("", _checked_address(address, "ANTHROPIC_BASE_URL"), "ANTHROPIC_BASE_URL in the environment") if address else AgentUpstream()]  # fmt: skip
+    place = _place_in_file(file, "ANTHROPIC_BASE_URL")
+    if file == CLAUDE_MANAGED_SETTINGS:
+        raise _refuse("Claude Code", f"your organization sets its address ({place})")
+    if file.parent.parent == where.folder != where.home and not _is_folder_trusted(where):
+        raise _refuse("Claude Code", f"{place} names an address, and you have not trusted this folder in Claude Code")
+    if any(one.partition("=")[0] == "--settings" for one in where.arguments):
+        raise _refuse("Claude Code", f"{place} names an address, which wrap replaces with --settings, as you do")
+    return [AgentUpstream("", _checked_address(address, place), f"ANTHROPIC_BASE_URL in {place}")]
+
+
+def _is_folder_trusted(where: AgentSurroundings) -> bool:
+    file = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home) / ".claude.json"
+    projects = _object(_read_json_settings(file).get("projects"))
+    above = (where.folder, *where.folder.parents)
+    return any(_object(projects.get(str(each))).get("hasTrustDialogAccepted") for each in above)
+
+
+# --- Codex -----------------------------------------------------------------------------------------------------------
+
+
+def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "config.toml"
+    profile = _option_value(where.arguments, "-p", "--profile")
+    layers: list[tuple[Path, Mapping[str, Any]]] = [(file, _read_toml(file))]
+    layers.append(
+        (file, _object(_object(layers[0][1].get("profiles")).get(profile or layers[0][1].get("profile", ""))))
+    )
+    if profile:
+        layered = file.with_name(f"{profile}.config.toml")
+        layers.append((layered, _read_toml(layered)))
+    given = [one.partition("=") for one in _option_values(where.arguments, "-c", "--config")]
+    if "--oss" in where.arguments or any("base_url" in name for name, _, _ in given):
+        raise _refuse("Codex", "its arguments name an address")
+    chosen = [str(layer["model_provider"]) for _, layer in layers if layer.get("model_provider")]
+    chosen += [value.strip(" \"'") for name, _, value in given if name.strip() == "model_provider"]
+    provider = chosen[-1] if chosen else "openai"
+    for path, layer in reversed(layers):
+        table = _object(_object(layer.get("model_providers")).get(provider))
+        address = table.get("base_url") or (layer.get("openai_base_url") if provider == "openai" else "")
+        if address:
+            place = _place_in_file(path, str(address))
+            return [AgentUpstream("" if provider == "openai" else provider, _checked_address(address, place), place)]
+    if provider != "openai":
+        raise _refuse("Codex", f"its provider {provider!r} is built in, and its address can't be changed")
+    address = where.environ.get("OPENAI_BASE_URL", "")
+    return [AgentUpstream("", _checked_address(address, "OPENAI_BASE_URL"), "OPENAI_BASE_URL in the environment") if address else AgentUpstream()]  # fmt: skip
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_read_text_or_empty(file))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigFileMistake(f"{file} is not valid TOML ({error}). Nothing was sent.") from None
+
+
+def _option_values(arguments: Sequence[str], short: str, long: str) -> Iterator[str]:
+    for at, one in enumerate(arguments):
+        if one in (short, long) and at + 1 < len(arguments):
+            yield arguments[at + 1]
+        elif one.startswith(f"{long}="):
+            yield one.partition("=")[2]
+
+
+def _option_value(arguments: Sequence[str], short: str, long: str) -> str:
+    return next(_option_values(arguments, short, long), "")
+
+
+# --- opencode, Gemini CLI and pi -------------------------------------------------------------------------------------
+
+
+def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    config = Path(where.environ.get("XDG_CONFIG_HOME") or where.home / ".config") / "opencode"
+    names = ("config.json", "opencode.json", "opencode.jsonc")
+    files = [config / name for name in names]
+    files += [Path(given)] if (given := where.environ.get("OPENCODE_CONFIG")) else []
+    above = (where.folder, *where.folder.parents)
+    inside = next((at for at, each in enumerate(above) if (each / ".git").exists()), len(above))
+    files += [folder / name for folder in reversed(above[: inside + 1]) for name in names[1:]]
+    found: dict[str, AgentUpstream] = {}
+    for file in files:
+        for name, provider in _object(_read_json_settings(file).get("provider")).items():
+            if address := _object(_object(provider).get("options")).get("baseURL"):
+                known = re.sub(r"\{env:([^}]*)\}", lambda one: where.environ.get(one[1], ""), str(address))
+                place = _place_in_file(file, str(address))
+                found[name] = AgentUpstream(name, _checked_address(known, place), place)
+    return [AgentUpstream(), *found.values()]
+
+
+def _find_gemini_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    name, settings = "GOOGLE_GEMINI_BASE_URL", where.home / ".gemini" / "settings.json"
+    chosen = _object(_object(_read_json_settings(settings).get("security")).get("auth")).get("selectedType")
+    if kind := _GEMINI_SIGN_INS.get(str(chosen), ""):
+        raise _refuse("Gemini CLI", f"it signs in with {kind} ({_place_in_file(settings, 'selectedType')})")
+    if address := where.environ.get(name, ""):
+        return [AgentUpstream("", _checked_address(address, name), f"{name} in the environment")]
+    for folder in dict.fromkeys((where.folder, *where.folder.parents, where.home)):
+        for file in (folder / ".gemini" / ".env", folder / ".env"):
+            if not (text := _read_text_or_empty(file)):
+                continue
+            told = re.search(rf"^(?:export )?{name}=[\"']?([^\"'\s]+)", text, re.MULTILINE)
+            if told is None:
+                return [AgentUpstream()]
+            place = _place_in_file(file, name)
+            if folder != where.home:
+                raise _refuse("Gemini CLI", f"{place} names an address. Set {name} in your shell to use it")
+            return [AgentUpstream("", _checked_address(told[1], place), place)]
+    return [AgentUpstream()]
+
+
+def _find_pi_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
+    file = Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent") / "models.json"
+    providers = _object(_read_json_settings(file).get("providers"))
+    named = {name: str(_object(one).get("baseUrl") or "") for name, one in providers.items()}
+    places = {name: _place_in_file(file, address) for name, address in named.items() if address}
+    return [AgentUpstream(), *(AgentUpstream(name, _checked_address(named[name], place), place) for name, place in places.items())]  # fmt: skip
+
+
+def list_passing_providers(agent: str, where: AgentSurroundings, upstreams: Sequence[AgentUpstream]) -> list[str]:
+    """The providers the user has signed in to with this agent whose requests do not go through the gateway."""
+    files = {
+        "opencode": Path(where.environ.get("XDG_DATA_HOME") or where.home / ".local" / "share")
+        / "opencode"
+        / "auth.json",
+        "pi": Path(where.environ.get("PI_CODING_AGENT_DIR") or where.home / ".pi" / "agent") / "auth.json",
+    }
+    known = {*USUAL_PROVIDERS, *(one.provider for one in upstreams)}
+    return sorted(set(_read_json_settings(files[agent])) - known) if agent in files else []
+
+
+def uses_subscription_by_settings(agent: str, where: AgentSurroundings) -> bool:
+    """Whether the agent is signed in with a subscription, as far as its files tell."""
+    named = {"claude": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "codex": ("OPENAI_API_KEY", "CODEX_API_KEY")}
+    if agent not in named or any(where.environ.get(name) for name in named[agent]):
+        return False
+    if agent == "codex":
+        file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "auth.json"
+        return bool(_read_json_settings(file).get("tokens"))
+    file = Path(where.environ.get("CLAUDE_CONFIG_DIR") or where.home / ".claude") / ".credentials.json"
+    return bool(where.environ.get("CLAUDE_CODE_OAUTH_TOKEN") or _read_json_settings(file).get("claudeAiOauth"))
+
+
+_FINDERS: Mapping[str, Callable[[AgentSurroundings], list[AgentUpstream]]] = {
+    "claude": _find_claude_upstreams,
+    "codex": _find_codex_upstreams,
+    "opencode": _find_opencode_upstreams,
+    "gemini": _find_gemini_upstreams,
+    "pi": _find_pi_upstreams,
+}

@@ -1,0 +1,57 @@
+"""`wrap` before anything is started: whose options are whose, and where requests would go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands.conftest import Helix
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HELIX_HOME", str(tmp_path / "helix"))
+    for name in ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("option", ["--yes", "--upstream=http://x", "--dry-run", "--workspace"])
+def test_an_option_of_ours_behind_the_agents_name_is_refused(option: str, helix: Helix) -> None:
+    code, *told = helix("wrap", "claude", option)
+    assert code
+    assert "behind the agent's name" in "".join(told)
+
+
+def test_a_dry_run_says_where_requests_would_go_and_why(home: Path, helix: Helix) -> None:
+    code, *told = helix("wrap", "--dry-run", "claude", "--", "--yes")
+    assert (code, *told) == (
+        0,
+        "Claude Code, requests: to their usual provider; no setting names another address.\n",
+        "",
+    )
+    (home / ".claude").mkdir()
+    (home / ".claude" / "settings.json").write_text('{"env": {"ANTHROPIC_BASE_URL": "https://llm.example"}}')
+    (home / ".claude" / ".credentials.json").write_text('{"claudeAiOauth": {}, "x": 1}')
+    _, *told = helix("wrap", "--dry-run", "claude")
+    assert f"to https://llm.example, as ANTHROPIC_BASE_URL in {home}/.claude/settings.json, line 1 says" in "".join(
+        told
+    )
+    _, *told = helix("wrap", "--dry-run", "--upstream", "http://other.example", "claude")
+    assert "http://other.example, as --upstream says" in "".join(told)
+    (home / ".claude" / ".credentials.json").write_text('{"claudeAiOauth": {"accessToken": "a-secret"}}')
+    _, *told = helix("wrap", "--dry-run", "claude")
+    assert "recording, not folding" in "".join(told)
+    assert "a-secret" not in "".join(told)
+
+
+def test_install_takes_yes_behind_the_name_and_nothing_else(helix: Helix) -> None:
+    code, *told = helix("wrap", "--uninstall", "claude", "--yes")
+    assert code
+    assert "was not connected by Helix Desktop" in "".join(told)
+    code, *told = helix("wrap", "--install", "claude", "-p")
+    assert code
+    assert "-p can't be used with --install" in "".join(told)

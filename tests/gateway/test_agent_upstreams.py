@@ -1,0 +1,197 @@
+"""Where an agent's own settings send its requests: files as the agents document them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.errors import ActionRefused, ConfigFileMistake
+from helix_desktop.gateway import agent_settings, agent_upstreams
+from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart
+
+COMPANY = "https://llm.company.example/anthropic"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path
+
+
+def write(file: Path, content: object) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content if isinstance(content, str) else json.dumps(content, indent=1), "utf-8")
+    return file
+
+
+def found(agent: str, here: Path, *arguments: str, **environ: str) -> list[tuple[str, str]]:
+    where = AgentSurroundings(environ, here, here / "work", arguments)
+    return [(one.provider, one.address) for one in agent_upstreams.find_agent_upstreams(agent, where)]
+
+
+def source(agent: str, here: Path, *arguments: str, **environ: str) -> str:
+    where = AgentSurroundings(environ, here, here / "work", arguments)
+    return agent_upstreams.find_agent_upstreams(agent, where)[-1].source
+
+
+@pytest.mark.parametrize(
+    ("agent", "variable"),
+    [("claude", "ANTHROPIC_BASE_URL"), ("codex", "OPENAI_BASE_URL"), ("gemini", "GOOGLE_GEMINI_BASE_URL")],
+)
+def test_the_environment_names_an_address(agent: str, variable: str, here: Path) -> None:
+    assert found(agent, here) == [("", "")]
+    assert found(agent, here, **{variable: COMPANY}) == [("", COMPANY)]
+    with pytest.raises(ActionRefused, match=variable):
+        found(agent, here, **{variable: "llm.company.example"})
+
+
+def test_claude_codes_files_overrule_its_environment_and_the_nearest_file_wins(here: Path) -> None:
+    user = write(here / ".claude" / "settings.json", {"env": {"ANTHROPIC_BASE_URL": COMPANY}})
+    assert found("claude", here, ANTHROPIC_BASE_URL="https://other.example") == [("", COMPANY)]
+    assert source("claude", here) == f"ANTHROPIC_BASE_URL in {user}, line 3"
+    write(here / "work" / ".claude" / "settings.local.json", {"env": {"ANTHROPIC_BASE_URL": "https://project.example"}})
+    with pytest.raises(ActionRefused, match="have not trusted this folder"):
+        found("claude", here)
+    write(here / ".claude.json", {"projects": {str(here / "work"): {"hasTrustDialogAccepted": True}}})
+    assert found("claude", here) == [("", "https://project.example")]
+    with pytest.raises(ActionRefused, match="--settings"):
+        found("claude", here, "--settings", "mine.json")
+
+
+def test_claude_code_with_signed_requests_is_refused(here: Path) -> None:
+    with pytest.raises(ActionRefused, match="Amazon Bedrock"):
+        found("claude", here, CLAUDE_CODE_USE_BEDROCK="1")
+    assert found("claude", here, CLAUDE_CODE_USE_BEDROCK="0") == [("", "")]
+    write(here / ".claude" / "settings.json", {"env": {"CLAUDE_CODE_USE_VERTEX": "1"}})
+    with pytest.raises(ActionRefused, match=r"Vertex AI.*settings.json, line 3"):
+        found("claude", here)
+
+
+def test_codex_providers_and_profiles(here: Path) -> None:
+    azure = "https://x.openai.azure.com/openai"
+    config = (
+        f'model_provider = "azure"\n[model_providers.azure]\nname = "A"\nbase_url = "{azure}"\n'
+        'query_params = {api-version = "2025"}\n[model_providers.lab]\nbase_url = "http://lab:1/v1"\n'
+        '[profiles.lab]\nmodel_provider = "lab"\n'
+    )
+    file = write(here / ".codex" / "config.toml", config)
+    assert found("codex", here) == [("azure", azure)]
+    assert source("codex", here) == f"{file}, line 4"
+    assert found("codex", here, "-p", "lab") == [("lab", "http://lab:1/v1")]
+    assert found("codex", here, "-c", 'model_provider="lab"') == [("lab", "http://lab:1/v1")]
+    write(here / ".codex" / "work.config.toml", 'model_provider = "lab"')
+    assert found("codex", here, "--profile=work") == [("lab", "http://lab:1/v1")]
+    for arguments in (["--oss"], ["-c", "model_providers.lab.base_url=x"], ["-c", "model_provider=ollama"]):
+        with pytest.raises(ActionRefused):
+            found("codex", here, *arguments)
+    write(file, "model_provider = ")
+    with pytest.raises(ConfigFileMistake, match="not valid TOML"):
+        found("codex", here)
+
+
+def test_a_codex_provider_of_the_users_own_keeps_all_but_its_address(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:4356/t/a-token"
+    launch = KNOWN_AGENTS["codex"].launch(
+        AgentStart({AgentUpstream("azure", "https://x"): url}, ["exec"], {}, tmp_path)
+    )
+    told = " ".join(launch.command)
+    assert 'model_providers.azure.base_url="http://127.0.0.1:4356"' in told
+    assert "a-token" not in told
+    assert "model_provider=" not in told
+
+
+def test_opencode_with_comments_and_providers_of_its_own(here: Path) -> None:
+    text = """{ // comments
+      "provider": {
+        /* "x": {"options": {"baseURL": "http://nobody"}}, */
+        "corp": {"options": {"baseURL": "{env:CORP}/v1",},},
+        "anthropic": {"options": {"baseURL": "https://a//b"}},
+      },
+    }"""
+    write(here / ".config" / "opencode" / "opencode.jsonc", text)
+    write(here / "work" / "opencode.json", {"provider": {"corp2": {"options": {"baseURL": "http://two/v1"}}}})
+    assert found("opencode", here, CORP="https://corp.example") == [
+        ("", ""),
+        ("corp", "https://corp.example/v1"),
+        ("anthropic", "https://a//b"),
+        ("corp2", "http://two/v1"),
+    ]
+    with pytest.raises(ActionRefused):
+        found("opencode", here)  # CORP is not set
+
+
+def test_each_opencode_and_pi_provider_has_its_own_address_of_the_gateway(tmp_path: Path) -> None:
+    urls = {AgentUpstream(): "http://g/t/1", AgentUpstream("corp", "https://corp/v1"): "http://g/t/2"}
+    launch = KNOWN_AGENTS["opencode"].launch(AgentStart(urls, [], {}, tmp_path))
+    told: Any = json.loads(launch.environment["OPENCODE_CONFIG_CONTENT"])["provider"]
+    assert told["corp"]["options"]["baseURL"] == "http://g/t/2"
+    assert told["anthropic"]["options"]["baseURL"] == "http://g/t/1/v1"
+    write(tmp_path / "pi" / "models.json", '{"providers": {"corp": {"baseUrl": "https://corp/v1", "api": "x"}} /* */}')
+    environ = {"PI_CODING_AGENT_DIR": str(tmp_path / "pi")}
+    KNOWN_AGENTS["pi"].launch(AgentStart(urls, [], environ, tmp_path / "scratch"))
+    told = json.loads((tmp_path / "scratch" / "models.json").read_text("utf-8"))["providers"]
+    assert told["corp"] == {"baseUrl": "http://g/t/2", "api": "x"}
+    assert told["openai"]["baseUrl"] == "http://g/t/1/v1"
+
+
+def test_gemini_reads_the_nearest_env_file(here: Path) -> None:
+    write(here / ".gemini" / ".env", f'A=1\nexport GOOGLE_GEMINI_BASE_URL="{COMPANY}"\n')
+    assert found("gemini", here) == [("", COMPANY)]
+    assert found("gemini", here, GOOGLE_GEMINI_BASE_URL="https://shell.example") == [("", "https://shell.example")]
+    write(here / "work" / ".env", "GOOGLE_GEMINI_BASE_URL=https://evil.example\n")
+    with pytest.raises(ActionRefused, match="in your shell"):
+        found("gemini", here)
+    write(here / ".gemini" / "settings.json", {"security": {"auth": {"selectedType": "oauth-personal"}}})
+    with pytest.raises(ActionRefused, match="Google account"):
+        found("gemini", here)
+
+
+def test_providers_that_pass_by_and_subscriptions_are_known(here: Path) -> None:
+    write(here / ".local" / "share" / "opencode" / "auth.json", {"openrouter": {}, "anthropic": {}, "corp": {}})
+    where = AgentSurroundings({}, here, here / "work")
+    assert agent_upstreams.list_passing_providers("opencode", where, [AgentUpstream("corp", "x")]) == ["openrouter"]
+    assert not agent_upstreams.uses_subscription_by_settings("claude", where)
+    write(here / ".claude" / ".credentials.json", {"claudeAiOauth": {"accessToken": "x"}})
+    assert agent_upstreams.uses_subscription_by_settings("claude", where)
+    keyed = AgentSurroundings({"ANTHROPIC_API_KEY": "k"}, here, here / "work")
+    assert not agent_upstreams.uses_subscription_by_settings("claude", keyed)
+
+
+def test_an_installed_address_keeps_the_users_own_as_its_upstream(here: Path) -> None:
+    write(here / ".claude" / "settings.json", {"env": {"ANTHROPIC_BASE_URL": COMPANY}})
+    change = agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, here, {})
+    agent_settings.install_address(change, here / "config")
+    (registration,) = agent_settings.installed_registrations(here / "config")
+    assert registration.upstream == COMPANY
+    write(here / ".pi" / "agent" / "models.json", {"providers": {"openai": {"baseUrl": "https://corp/v1"}}})
+    with pytest.raises(ActionRefused, match="for openai"):
+        agent_settings.plan_address_install(KNOWN_AGENTS["pi"], 4356, here, {})
+
+
+def test_what_was_connected_leaves_no_empty_folder(here: Path) -> None:
+    change = agent_settings.plan_address_install(KNOWN_AGENTS["gemini"], 4356, here, {})
+    agent_settings.install_address(change, here / "config")
+    agent_settings.remove_address(
+        agent_settings.plan_address_removal(KNOWN_AGENTS["gemini"], here / "config"), here / "config"
+    )
+    assert not (here / ".gemini").exists()
+
+
+@pytest.mark.parametrize("agent", KNOWN_AGENTS)
+def test_a_run_of_an_agent_that_is_connected_does_not_go_through_the_gateway_twice(agent: str, here: Path) -> None:
+    change = agent_settings.plan_address_install(KNOWN_AGENTS[agent], 4356, here, {})
+    agent_settings.install_address(change, here / "config")
+    upstreams = agent_upstreams.find_agent_upstreams(agent, AgentSurroundings({}, here, here / "work"))
+    assert "127.0.0.1:4356" in "".join(one.address for one in upstreams)
+    passed = agent_settings.pass_over_installed_address(upstreams, here / "config")
+    assert [(one.provider, one.address) for one in passed] == [("", "")]
+
+
+def test_opencode_reads_no_project_file_above_the_repository(here: Path) -> None:
+    (here / "work" / ".git").mkdir()
+    write(here / "opencode.json", {"provider": {"corp": {"options": {"baseURL": "http://nobody/v1"}}}})
+    assert found("opencode", here) == [("", "")]
