@@ -8,6 +8,9 @@ One idea answers all questions. A provider's cache makes a carried token cheap (
 cheapest moment is when the rent paid so far equals the price of acting. Around that moment the cost is flat, while what
 the agent still uses is lost for good: so a handover waits until the rent is some more than twice its price.
 
+What a conversation has recalled counts too (`FoldExperience`): recalls take a share of what folds save, and where they take
+all of it nothing more is folded for gain.
+
 Measured over ten recorded sessions of 40,000 to 400,000 tokens in the price model of `helix-desktop replay` (window
 128,000; cache read 0.1, write 1.25, output 5), as shares of sending everything every time. In a simulator with markers
 of 60 and summaries of 3,000 tokens:
