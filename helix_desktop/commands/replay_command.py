@@ -39,7 +39,10 @@ def add_replay_command(nouns: Subparsers) -> None:
     )  # fmt: skip
     noun.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a recorded session, or a folder of sessions")
     noun.add_argument(
-        "--policy", metavar="P", default="layered", help="the policy: helix, observational, layered (default) or none"
+        "--policy",
+        metavar="P",
+        default="layered",
+        help="the policy: helix, observational, layered (default), keeps_most or none",
     )
     noun.add_argument("--compare", metavar="P,Q", default="", help="compare several policies side by side")
     noun.add_argument(

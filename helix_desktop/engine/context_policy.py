@@ -23,6 +23,7 @@ PRESETS: Mapping[str, str] = {
     "helix": "Old outputs become markers after a number of steps, and a handover is written when the window is nearly full. Short sessions can cost more than without folding.",
     "observational": "When a large output arrives, the agent is asked what it needs from it. Old history is condensed into observations, and later into reflections.",
     "layered": "Previews, markers and handovers, each used only when it saves money at the model's prices.",
+    "keeps_most": "Like the layered preset, but keeps more text in the context and uses half of a large window before it writes a handover. Costs more.",
     "none": "Nothing is folded. A conversation ends when the window is full.",
 }
 DEFAULT_PRESET = "layered"
@@ -66,11 +67,12 @@ def _declare_threshold(  # noqa: PLR0913  # a declaration is a table row
     helix: V | None = None,
     observational: V | None = None,
     none: V | None = None,
+    keeps_most: V | None = None,
     choices: tuple[str, ...] = (),
     within: tuple[float, float] = (0, 0),
     unit: str = "",
 ) -> V:
-    others = {"helix": helix, "observational": observational, "none": none}
+    others = {"helix": helix, "observational": observational, "keeps_most": keeps_most, "none": none}
     defaults = {"layered": layered, **{name: layered if value is None else value for name, value in others.items()}}
     declared = Threshold("", title, group, defaults, sentence, choices, *within, unit)
     return dataclasses.field(default=layered, metadata={"threshold": declared})
@@ -91,9 +93,13 @@ class Policy:
         group="Large outputs", within=(500, 200_000), unit="tokens",
     )  # fmt: skip
     admission_command_tokens: int = _declare_threshold(
-        4_000,
+        2_000,
         "Shorten command outputs longer than", "Command outputs longer than this are shortened on arrival. In a log, the beginning, the end and the errors usually matter most.",
         group="Large outputs",
+        helix=4_000,
+        observational=4_000,
+        keeps_most=4_000,
+        none=4_000,
         within=(500, 200_000),
         unit="tokens",
     )  # fmt: skip
@@ -107,7 +113,7 @@ class Policy:
     )  # fmt: skip
     preview_tokens: int = _declare_threshold(
         500, "Length of a preview", "Approximate length of a preview.",
-        group="Large outputs", within=(100, 4_000), unit="tokens",
+        group="Large outputs", keeps_most=1_000, within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declare_threshold(
         0.25, "Shorten messages larger than", "Messages and attachments larger than this share of the window are stored and sent as an excerpt.",
@@ -140,7 +146,7 @@ class Policy:
     )  # fmt: skip
     argument_tokens: int = _declare_threshold(
         1_000, "Shortest argument to replace", "Arguments shorter than this are not replaced.",
-        group="Old outputs", within=(200, 100_000), unit="tokens",
+        group="Old outputs", keeps_most=3_000, within=(200, 100_000), unit="tokens",
     )  # fmt: skip
 
     observation: bool = _declare_threshold(
@@ -166,11 +172,11 @@ class Policy:
     )  # fmt: skip
     handover_floor_tokens: int = _declare_threshold(
         40_000, "Smallest context for a handover (tokens)", "Below this size, or below the share in the next setting if that is smaller, no handover is written just to save money.",
-        group="Handover", within=(0, 1_000_000), unit="tokens",
+        group="Handover", keeps_most=1_000_000, within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declare_threshold(
         0.30, "Minimum context for a handover (share of the window)", "Below this share of the window, no handover is written just to save money.",
-        group="Handover", within=(0, 1),
+        group="Handover", keeps_most=0.5, within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declare_threshold(
         6, "Minimum facts to hand over", "A handover covers at least this many facts in the journal.",
@@ -204,7 +210,7 @@ class Policy:
     )  # fmt: skip
     tail_steps: int = _declare_threshold(
         4, "Recent steps to leave unfolded", "The most recent steps of a running turn are never folded.",
-        group="Safety", helix=8, observational=8, none=8, within=(1, 200), unit="steps",
+        group="Safety", helix=8, observational=8, none=8, keeps_most=8, within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declare_threshold(
         0.10, "Minimum reduction per fold", "A fold must shrink what it covers by at least this share.",

@@ -8,6 +8,9 @@ One idea answers all questions. A provider's cache makes a carried token cheap (
 cheapest moment is when the rent paid so far equals the price of acting. Around that moment the cost is flat, while what
 the agent still uses is lost for good: so a handover waits until the rent is some more than twice its price.
 
+What a conversation has recalled counts too (`FoldExperience`): recalls take a share of what folds save, and where they take
+all of it nothing more is folded for gain.
+
 Measured over ten recorded sessions of 40,000 to 400,000 tokens in the price model of `helix-desktop replay` (window
 128,000; cache read 0.1, write 1.25, output 5), as shares of sending everything every time. In a simulator with markers
 of 60 and summaries of 3,000 tokens:
@@ -48,6 +51,9 @@ PATIENCE = 2.5  # a handover waits until the rent is this many times its price
 HURRY_FROM, HURRY_TO = 0.40, 0.50  # Between these shares of the window, the patience falls to 1.
 FLOOR_TOKENS, FLOOR_SHARE = 36_000, 0.30
 LONG_ARGUMENT, SUPERSEDED_ARGUMENT = 1_000, 300  # In tokens.
+PAYBACK_SHARE = 0.5  # a clearing pays within this share of as many steps as there were
+RECALLS_EXPECTED, EXPECTED_WEIGHT = 0.3, 20_000  # of what folds save, and the tokens saved that weigh as much
+RECALLED_TOKENS = 600  # that a recall brings
 WRITES_WORTH = 3.0  # The newest text of a file stays until carrying it has cost as much as writing it this many times.
 
 
@@ -83,17 +89,51 @@ class ClearablePart(NamedTuple):
     frees: int = 0
 
 
-def clearing_threshold(rest: float, growth: float, price: RelativePrices, cold: float = 0.0) -> float:
+@dataclass(frozen=True, slots=True)
+class FoldExperience:
+    """What a conversation has shown so far. `recalled`: what its recalls cost, as a share of what its folds saved; `steps`:
+    how many there were, and as many are expected to come.
+    """
+
+    recalled: float = 0.0
+    steps: float = math.inf
+
+    @property
+    def net_share(self) -> float:
+        """The share of a saving that is left when recalls are paid."""
+        return max(0.0, 1 - self.recalled)
+
+
+NO_EXPERIENCE = FoldExperience()
+
+
+def share_recalled(saved: float, recalls: float) -> float:
+    """What recalls cost as a share of what folds saved. The first evidence counts little beside what is usual."""
+    return (recalls + RECALLS_EXPECTED * EXPECTED_WEIGHT) / (saved + EXPECTED_WEIGHT)
+
+
+def recall_cost(context: int, calls: int, price: RelativePrices) -> float:
+    """What a request for recalls costs, with carrying what they bring."""
+    brought = RECALLED_TOKENS * calls * (price.write + price.read * CARRIED_STEPS)
+    return price.read * context + price.output * ASKING_TOKENS + brought
+
+
+def clearing_threshold(
+    rest: float, growth: float, price: RelativePrices, cold: float = 0.0, seen: FoldExperience = NO_EXPERIENCE
+) -> float:
     """The tokens a clearing must free to pay, when `rest` tokens are written anew behind the first part it clears.
 
     `rest` is what stays there: what is cleared is not rewritten. `growth`: clearable tokens added per step (mean of the
     last 20); `cold`: the learned chance that the provider's cache is cold at the next request.
     """
-    rent_per_token = price.read * (1 - cold) + price.write * cold
+    rent_per_token = (price.read * (1 - cold) + price.write * cold) * seen.net_share
     rewrite = (price.write - price.read) * (1 - cold)
-    if rewrite <= 0 or rent_per_token <= 0:
+    if rewrite <= 0:
         return LEAST_SAVING
-    return math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token)
+    if rent_per_token <= 0:
+        return math.inf if seen.net_share <= 0 else LEAST_SAVING
+    certain = rewrite * max(0.0, rest) / (rent_per_token * PAYBACK_SHARE * seen.steps)
+    return max(certain, math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token))
 
 
 def find_clearing_start(  # The parameters are the figures that the rule is about.
@@ -104,6 +144,7 @@ def find_clearing_start(  # The parameters are the figures that the rule is abou
     *,
     least: int = LEAST_SAVING,
     crowded: bool = False,
+    seen: FoldExperience = NO_EXPERIENCE,
 ) -> int | None:
     """The index from which on every part that frees something should be cleared now, or None: wait.
 
@@ -116,7 +157,7 @@ def find_clearing_start(  # The parameters are the figures that the rule is abou
     for index in range(len(view) - 1, -1, -1):
         part = view[index]
         if part.frees > 0:
-            threshold = max(ease * clearing_threshold(rest, growth, price, cold), least)
+            threshold = max(ease * clearing_threshold(rest, growth, price, cold, seen), least)
             freed += part.frees
             surplus = freed - threshold
             if surplus > best or (found is None and surplus == best):

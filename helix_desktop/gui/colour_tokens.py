@@ -60,6 +60,7 @@ class ColourTokens:
     policy_helix: str
     policy_observational: str
     policy_layered: str
+    policy_keeps_most: str
     policy_none: str
 
 
@@ -102,6 +103,7 @@ LIGHT = ColourTokens(
     policy_helix="#b3206e",
     policy_observational="#0b7fa8",
     policy_layered="#3f7d20",
+    policy_keeps_most="#7a4fb3",
     policy_none="#3f434a",
 )
 
@@ -144,10 +146,11 @@ DARK = ColourTokens(
     policy_helix="#f07fb8",
     policy_observational="#62c4e8",
     policy_layered="#8fcf6a",
+    policy_keeps_most="#c3a2f0",
     policy_none="#c9ccd1",
 )
 
-POLICIES = ("policy_helix", "policy_observational", "policy_layered", "policy_none")
+POLICIES = ("policy_helix", "policy_observational", "policy_layered", "policy_keeps_most", "policy_none")
 
 # The squares of the rail. White initials stand on them, so each reaches 4.5:1 against white.
 WORKSPACE_COLOURS = (

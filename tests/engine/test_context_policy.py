@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from helix_desktop.engine import context_policy
+from helix_desktop.engine import context_policy, fold_economics
 from helix_desktop.engine.context_policy import (
     PRESETS,
     Policy,
@@ -61,6 +61,19 @@ def test_the_presets_are_the_table_of_the_design() -> None:
     assert (layered.admission_tokens, layered.admission_batch_tokens, layered.admission_wait) == (4_000, 12_000, 10)
     assert (layered.tail_steps, layered.progress, layered.failures, layered.critical_tokens) == (4, 0.10, 3, 1_500)
     assert layered == Policy()
+    assert (layered.admission_command_tokens, helix.admission_command_tokens) == (2_000, 4_000)
+
+
+def test_the_preset_that_keeps_most_uses_half_of_any_window() -> None:
+    keeps, layered = preset_policy("keeps_most"), preset_policy("layered")
+    for window in (32_000, 128_000, 1_000_000):
+        floor = fold_economics.handover_floor(window, keeps.handover_floor_tokens, keeps.handover_floor_share)
+        assert floor == window / 2
+        assert floor > fold_economics.handover_floor(
+            window, layered.handover_floor_tokens, layered.handover_floor_share
+        )
+    assert keeps.tail_steps > layered.tail_steps
+    assert keeps.preview_tokens > layered.preview_tokens
 
 
 def test_a_policy_becomes_a_fact_and_comes_back() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine import fold_economics
-from helix_desktop.engine.fold_economics import ClearablePart, HandoverPlan, RelativePrices
+from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience, HandoverPlan, RelativePrices
 
 USUAL = RelativePrices(0.1, 1.25, 5.0)
 staying = st.integers(1, 5_000).map(ClearablePart)
@@ -189,3 +189,15 @@ def test_the_larger_the_context_the_longer_an_entry_that_comes_back_whole() -> N
     assert whole(40_000, steps=2) > whole(40_000, steps=20), "what is carried for fewer steps costs less"
     assert whole(1_000_000) == 6_000
     assert whole(0, steps=1_000) == whole(0, steps=20) > 1_400
+
+
+def test_what_recalls_take_of_a_saving_makes_clearing_wait() -> None:
+    def threshold(recalled: float, steps: float = 1_000) -> float:
+        return fold_economics.clearing_threshold(20_000, 500, USUAL, seen=FoldExperience(recalled, steps))
+
+    assert threshold(0) == fold_economics.clearing_threshold(20_000, 500, USUAL)
+    assert threshold(0) < threshold(0.5) < threshold(0.9) < threshold(1) == math.inf
+    assert threshold(0, steps=10) > threshold(0), "a short session must have it back within a few steps"
+    assert fold_economics.share_recalled(0, 0) == fold_economics.RECALLS_EXPECTED
+    assert fold_economics.share_recalled(1e6, 2e6) > 1 > fold_economics.share_recalled(1e6, 1e5)
+    assert fold_economics.recall_cost(40_000, 1, USUAL) < fold_economics.recall_cost(80_000, 1, USUAL)

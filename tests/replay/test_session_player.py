@@ -137,7 +137,7 @@ def test_the_words_of_the_extra_request_are_billed_by_the_recorded_mean() -> Non
     quiet, loud = play(recalled_session("")), play(recalled_session("I think about it. " * 100))
     assert quiet.recalled_pages == loud.recalled_pages > 0
     more = loud.recalls_billed - quiet.recalls_billed
-    assert more >= 400 * 5, "400 words more for each request, as output and as what stands in the next"
+    assert more > 400 * 4, "about 400 words more for each request, as output and as what stands in the next"
 
 
 def test_outputs_may_grow_with_what_is_left_out() -> None:

@@ -8,6 +8,7 @@ from helix_desktop.engine import fold_economics, token_budget
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.fold_economics import HandoverPlan
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
+from helix_desktop.engine.strategies.marker_clearing import learn_from_recalls
 
 TITLE = "[Conversation History Summary]"
 SECTIONS = (
@@ -67,8 +68,9 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
         round(situation.branch.carried_token_steps(span.last + 1) * situation.meter.factor), price
     )
     costs = cost_of_handover(situation, span)
+    net = learn_from_recalls(situation).net_share
     patience = fold_economics.handover_patience(situation.meter.used, situation.meter.window)
-    if not fold_economics.handover_pays(paid, costs, patience):
+    if not fold_economics.handover_pays(paid * net, costs, patience):
         return None
     why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover would cost {costs:,.0f}"
     return FoldPlan(FoldKind.HANDOVER, span, why)

@@ -15,15 +15,18 @@ from helix_desktop.engine import fold_economics, token_budget
 from helix_desktop.engine.blocks import Block, ContextKind, Role
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ModelRole, PartRef, Stored, ToolCall
-from helix_desktop.engine.fold_economics import ClearablePart
+from helix_desktop.engine.fold_economics import ClearablePart, FoldExperience
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.history.view_items import MARKER_TOKENS, ViewItem, is_worth_a_marker
 from helix_desktop.engine.message_blocks import is_long_value
 from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_seq_of_tail, was_brought_back
+from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.fast_dataclass import dataclass
 
 COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
 EXACT = 512  # Up to this many items of the view are judged one by one.
+REMEMBERED = 200  # steps that recalls are learned from
+SMALLEST_CONTEXT = 16_000  # tokens; a shorter one is not worth clearing
 LATELY = 20  # Growth and pauses are learned from this many steps.
 ASK = " · ask with find or lines"
 ARGUMENT = 100  # characters of an argument in a marker's second line
@@ -87,6 +90,8 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
         return PlannedClearing(
             branch.order[0], end, f"the provider's cache has expired, and {total:,} tokens are freed"
         )
+    if meter.used < min(SMALLEST_CONTEXT, meter.window // 4):
+        return None
     index = fold_economics.find_clearing_start(
         standing,
         clearable_tokens_per_step(branch) * meter.factor,
@@ -94,6 +99,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
         chance_of_cold_cache(branch),
         least=min(situation.policy.caching_least, meter.window // 8),
         crowded=fold_economics.is_window_crowded(meter.used, meter.window),
+        seen=learn_from_recalls(situation),
     )
     if index is None:
         return None
@@ -195,6 +201,21 @@ def _argument_may_be_cleared(situation: FoldSituation, block: Block, ref: PartRe
     age = len(branch.steps) - branch.born[ref.seq]
     price = token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
     return fold_economics.may_clear_argument(tokens, age, price, newest=newest, tail=policy.tail_steps)
+
+
+def learn_from_recalls(situation: FoldSituation) -> FoldExperience:
+    """What the last steps saved by folds and paid for recalls."""
+    branch, ledger = situation.branch, situation.state.record.ledger
+    price = token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    saved = recalls = 0.0
+    for seq in branch.steps[-REMEMBERED:]:
+        shown, whole = ledger.shown[seq - 1], ledger.whole[seq - 1]
+        calls = branch.batches.get(seq, ())
+        if calls and all(one.call.name in RECALLS for one in calls):
+            recalls += fold_economics.recall_cost(shown, len(calls), price)
+        else:
+            saved += price.read * max(0, whole - shown)
+    return FoldExperience(fold_economics.share_recalled(saved, recalls), len(branch.steps))
 
 
 def clearable_tokens_per_step(branch: ConversationBranch) -> float:

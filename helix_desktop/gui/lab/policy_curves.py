@@ -19,7 +19,7 @@ from helix_desktop.gui.translation import format_number, tr
 
 # Each policy has its own dashes, so that colour is never the only difference.
 DASHES: Mapping[str, Sequence[float]] = {
-    "helix": (6, 3), "observational": (1.5, 2), "layered": (), "none": (8, 3, 1.5, 3),
+    "helix": (6, 3), "observational": (1.5, 2), "layered": (), "keeps_most": (10, 2), "none": (8, 3, 1.5, 3),
 }  # fmt: skip
 WIDTH = 1.8
 WHOLE_PLOT = 1 << 40

@@ -207,3 +207,32 @@ def test_a_cleared_argument_keeps_its_short_values_and_its_shape() -> None:
     assert marker_clearing.content_to_store(f'{{"path": "a.py", "text": "{long}"}}') == long
     assert marker_clearing.content_to_store(f'{{"old": "{long}", "new": "{long}"}}').startswith('{"old"')
     assert marker_clearing.content_to_store("{broken") == "{broken"
+
+
+def recalling(count: int) -> Talk:
+    """A long turn whose agent has recalled something before each of its last `count` steps, after folds saved little."""
+    talk = Talk()
+    talk.user("go")
+    first = talk.steps(4, tokens=2_000)
+    for number, seq in enumerate(first):
+        talk.fold(f"m{number}", PartRef(seq), kind=FoldKind.MARKER, tokens=60)
+    for number in range(count):
+        talk.reply("", f"r{number}:recall_cached_content")
+        talk.output(f"r{number}", tokens=20)
+    talk.steps(30, tokens=1_000)
+    return talk
+
+
+def test_where_recalls_eat_what_folds_save_nothing_more_is_cleared() -> None:
+    assert due(recalling(0))
+    assert not due(recalling(40))
+    assert marker_clearing.learn_from_recalls(situation(recalling(0))).net_share > 0.7
+    assert marker_clearing.learn_from_recalls(situation(recalling(40))).net_share == 0
+
+
+def test_a_short_context_is_left_as_it_is_while_the_cache_is_warm() -> None:
+    talk = Talk()
+    talk.user("go")
+    talk.steps(40, tokens=350)
+    assert due(talk) == []
+    assert due(talk, pause=1_000)

@@ -50,7 +50,7 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     QTest.mouseClick(lab.run_, Qt.MouseButton.LeftButton)
     (wanted,) = program.played
     assert (list(wanted.conversations), wanted.window) == ([story.CONVERSATION], 32_000)
-    assert list(wanted.policies) == ["helix", "observational", "layered"]
+    assert list(wanted.policies) == ["helix", "observational", "layered", "keeps_most"]
     for words in ("Observational policy", "90K", "100%", "markers 3"):
         assert words in said(lab)
     assert lab.results is not None
