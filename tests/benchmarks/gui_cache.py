@@ -76,7 +76,7 @@ def fill(path: Path, entries: int) -> None:
 class NoFeed:
     """Nothing is to be caught up with."""
 
-    def ends(self) -> tuple[int, int]:
+    def last_entry_and_fact(self) -> tuple[int, int]:
         return 0, 0
 
 

@@ -32,21 +32,21 @@ class Bare(QWidget):
 app = QApplication([]); window = Bare(); window.resize(1440, 900); window.show(); app.exec()
 """
 OURS = f"""{SINCE}
-from helix_desktop import window_start as app
-paint = app._paint
+from helix_desktop import window_start
+wait_for_first_paint = window_start._wait_for_first_paint
 def painted(application, shell):
-    paint(application, shell)
+    wait_for_first_paint(application, shell)
     first = since()
-    from helix_desktop.desktop import program
+    from helix_desktop.desktop import window_program
     from PySide6.QtCore import QTimer
-    begin = program.Program._begin
-    async def begun(self):
+    start = window_program.WindowProgram._start_behind_window
+    async def started(self):
         second = since()
-        await begin(self)
+        await start(self)
         QTimer.singleShot(500, lambda: (print(first, second, rss(), flush=True), os._exit(0)))
-    program.Program._begin = begun
-app._paint = painted
-app.main(argv=[])
+    window_program.WindowProgram._start_behind_window = started
+window_start._wait_for_first_paint = painted
+window_start.main(argv=[])
 """
 
 

@@ -113,7 +113,12 @@ RULES = context_policy.preset_policy("layered")
 def due(talk: Talk) -> object:
     """Every strategy asked once, as the steward asks before a step."""
     now = FoldSituation(talk.state, RULES, token_budget.measure_window(talk.state, RULES), talk.state.time_of_moment)
-    return [strategy.due(now) for strategy in (marker_clearing, handover, observation, reflection)]
+    return [
+        marker_clearing.find_due_clearing(now),
+        handover.find_due_handover(now),
+        observation.find_due_observation(now),
+        reflection.find_due_reflection(now),
+    ]
 
 
 def _milliseconds(work: Callable[[], object]) -> float:
