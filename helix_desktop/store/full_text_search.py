@@ -8,17 +8,27 @@ from typing import Protocol
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact
+from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied, ToolCall, ToolReturned, UserSaid
 from helix_desktop.engine.ports import EntryOrigin, SearchHit
+from helix_desktop.engine.search_query import SearchFilters, split_filters, stem_of_word, without_stop_words
 from helix_desktop.errors import HelixError
 from helix_desktop.store import search_words, sqlite_database
 from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
 from helix_desktop.store.journal_file import StoredFact
 
+WEIGHED = 40  # places that are weighed where none holds every word
+FILTERED = 10  # times as many places are looked at where a filter leaves some out
+COVERAGE, NEIGHBOUR = 0.3, 0.3  # how much it counts that more of the words are there, and that others are near
+NEAR = (-3, -2, -1, 1, 2, 3)  # facts
+FoundRow = tuple[int, int, int, str, int, bytes | None, float]
+FoundPlace = tuple[SearchHit, str, float]  # the text it was found in, and how well the words fit by the index
+
 _FOUND = """
-SELECT pieces.number, pieces.start, pieces.length, pieces.conversation, pieces.seq, entries.digest
+SELECT pieces.number, pieces.start, pieces.length, pieces.conversation, pieces.seq, entries.digest, words.rank
 FROM words JOIN pieces ON pieces.id = words.rowid LEFT JOIN entries ON entries.number = pieces.number
 WHERE words MATCH ? AND (? = '' OR entries.tool = ?) AND (? = 0 OR pieces.number > 0)
+AND (? = '' OR pieces.number = 0 OR instr(lower(entries.tool), ?)) AND (? = '' OR pieces.number = 0 OR instr(lower(entries.source), ?))
 ORDER BY words.rank LIMIT ?
 """
 
@@ -43,57 +53,121 @@ def search_full_text(
     entries_only: bool = False,
 ) -> tuple[SearchHit, ...]:
     """Places that hold every word of the query; where there is none, places that hold any of them."""
+    query, filters = split_filters(query)
     terms = search_words.query_terms(query)
     if not terms:
         return ()
+    asked = limit if filters == SearchFilters() or limit < 0 else limit * FILTERED
     for every in (True, False):
-        rows = _matching_rows(
-            connection, search_words.fts_expression(terms, every=every), tool, limit, entries_only=entries_only
-        )
-        hits = [hit for row in rows if (hit := _build_hit(source, row, terms)) is not None]
-        if hits or len(terms) == 1:
+        words = without_stop_words(terms if every else search_words.split_unspaced_terms(terms))
+        expression = search_words.fts_expression(words, every=every)
+        most = asked if every or asked < 0 else max(asked, WEIGHED)
+        rows = _matching_rows(connection, expression, tool, most, filters, entries_only=entries_only)
+        places = [place for row in rows if (place := _build_hit(source, row, words, filters)) is not None]
+        if places or len(terms) == 1 == len(words):
             break
-    return tuple(_first_hit_of_each(hits))
+    hits = [hit for hit, _, _ in (places if every else _weigh_places(places, words))]
+    return tuple(_first_hit_of_each(hits)[: limit if limit >= 0 else None])
+
+
+def _weigh_places(places: Sequence[FoundPlace], words: list[str]) -> list[FoundPlace]:
+    """Places that hold some of the words: those with more of them, and with others near them in their conversation, come first."""
+    stems = [stem_of_word(word) for word in words]
+    weights: dict[tuple[str, int], float] = {}
+    weighed: list[tuple[float, FoundPlace]] = []
+    for hit, text, rank in places:
+        folded = text.casefold()
+        held = sum(stem in folded for stem in stems) / len(stems)
+        weighed.append((rank * (1 - COVERAGE + 2 * COVERAGE * held), (hit, text, rank)))
+        if hit.seq:
+            weights[hit.conversation, hit.seq] = weighed[-1][0]
+    near = [
+        weight
+        + sum(
+            NEIGHBOUR * weights.get((place[0].conversation, place[0].seq + step), 0.0) for step in NEAR if place[0].seq
+        )
+        for weight, place in weighed
+    ]
+    order = sorted(range(len(weighed)), key=lambda at: -near[at])
+    return [weighed[at][1] for at in order]
 
 
 def _matching_rows(
-    connection: sqlite3.Connection, expression: str, tool: str, limit: int, *, entries_only: bool
-) -> Sequence[tuple[int, int, int, str, int, bytes | None]]:
+    connection: sqlite3.Connection,
+    expression: str,
+    tool: str,
+    limit: int,
+    filters: SearchFilters,
+    *,
+    entries_only: bool,
+) -> Sequence[FoundRow]:
+    named = (filters.tool, filters.tool, filters.file, filters.file)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-        return connection.execute(_FOUND, (expression, tool, tool, entries_only, limit)).fetchall()
+        return connection.execute(_FOUND, (expression, tool, tool, entries_only, *named, limit)).fetchall()
 
 
-def _build_hit(
-    source: SnippetSource, row: tuple[int, int, int, str, int, bytes | None], terms: list[str]
-) -> SearchHit | None:
-    number, start, length, conversation, seq, digest = row
+def _build_hit(source: SnippetSource, row: FoundRow, terms: list[str], filters: SearchFilters) -> FoundPlace | None:
+    number, start, length, conversation, seq, digest, rank = row
     try:
-        if number and digest is not None:
-            return _hit_in_entry(source, Digest(digest), start, length, terms)
-        return _hit_in_fact(source, conversation, seq, terms)
+        found = (
+            _hit_in_entry(source, Digest(digest), start, length, terms, filters)
+            if number and digest is not None
+            else _hit_in_fact(source, conversation, seq, terms, filters)
+        )
     except HelixError:
-        return None  # A result that is gone or damaged would lead nowhere.
+        return None  # what is gone or damaged is no place to send anybody
+    return (*found, -rank) if found else None
 
 
-def _hit_in_entry(source: SnippetSource, digest: Digest, start: int, length: int, terms: list[str]) -> SearchHit | None:
+def _hit_in_entry(
+    source: SnippetSource, digest: Digest, start: int, length: int, terms: list[str], filters: SearchFilters
+) -> tuple[SearchHit, str] | None:
     record = source.described_record(digest)
+    if filters.by not in ("", "tool") or filters.agent or not filters.is_in_time(record.time):
+        return None
     text = search_words.text_or_none(source.read_content_beginning(record, min(SEARCHED, 4 * (start + length) + 4)))
     if text is None:
         return None
-    at = search_words.find_first_term(text[start : start + length], terms)
+    piece = text[start : start + length]
+    at = search_words.find_first_term(piece, terms)
     line = text.count("\n", 0, start + at) + 1
-    return SearchHit(search_words.cut_snippet(text, start + at), digest, line=line, about=record.about)
+    return SearchHit(search_words.cut_snippet(text, start + at), digest, line=line, about=record.about), piece
 
 
-def _hit_in_fact(source: SnippetSource, conversation: str, seq: int, terms: list[str]) -> SearchHit | None:
+def _hit_in_fact(
+    source: SnippetSource, conversation: str, seq: int, terms: list[str], filters: SearchFilters
+) -> tuple[SearchHit, str] | None:
     line = source.find_fact_line(conversation, seq)
     if line is None or not line.is_intact:
         return None
-    text = "\n".join(searchable_texts(decode_fact(line.fact)))
+    fact = decode_fact(line.fact)
+    text = "\n".join(searchable_texts(fact))
+    if not _fact_passes(source, line, fact, text, filters):
+        return None
     at = search_words.find_first_term(text, terms)
-    return SearchHit(
+    hit = SearchHit(
         search_words.cut_snippet(text, at), None, conversation, seq, text.count("\n", 0, at) + 1, EntryOrigin()
     )
+    return hit, text
+
+
+def _fact_passes(source: SnippetSource, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
+    """Whether a message is one the filters ask for; a tool is one that it calls."""
+    speaker = {UserSaid: "user", ModelReplied: "agent", ToolReturned: "tool"}.get(type(fact), "")
+    calls = [part.name for part in fact.parts if isinstance(part, ToolCall)] if isinstance(fact, ModelReplied) else []
+    if (filters.by and filters.by != speaker) or not filters.is_in_time(line.time):
+        return False
+    if filters.tool and not any(filters.tool in name.casefold() for name in calls):
+        return False
+    if filters.file and filters.file not in text.casefold():
+        return False
+    return not filters.agent or filters.agent in _agent_of(source, line.conversation)
+
+
+def _agent_of(source: SnippetSource, conversation: str) -> str:
+    line = source.find_fact_line(conversation, 1)
+    fact = decode_fact(line.fact) if line is not None and line.is_intact else None
+    return (fact.agent or fact.origin.kind or "Helix").casefold() if isinstance(fact, ConversationStarted) else "helix"
 
 
 def _first_hit_of_each(hits: Sequence[SearchHit]) -> list[SearchHit]:

@@ -12,6 +12,8 @@ import re
 import string
 from collections.abc import Iterator
 
+from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
+
 SLICE = 1 << 16  # How many bytes are read before other work gets its turn.
 PIECE = 64 * 1024  # Characters in a row of the index. Small, so that a hit is quickly found within it.
 
@@ -87,10 +89,22 @@ def fts_expression(terms: list[str], *, every: bool = True) -> str:
     return (" AND " if every else " OR ").join(_fts_term(term) for term in terms)
 
 
+def split_unspaced_terms(terms: list[str]) -> list[str]:
+    """The terms, with pairs of signs in the place of a longer run of a script without blanks."""
+    split: list[str] = []
+    for term in terms:
+        runs = [run for run in _UNSPACED.findall(term) if len(run) > 2]
+        split += [run[at : at + 2] for run in runs for at in range(len(run) - 1)] or [term]
+    return split
+
+
 def _fts_term(term: str) -> str:
     star = "*" if term.endswith("*") else ""
     plain = term.replace('"', " ").rstrip("*")
     asked = f'"{plain}"{star}'
+    stem = stem_of_word(plain)
+    if not star and len(plain) > LEAST_STEM and stem != plain.casefold():
+        asked = f'({asked} OR "{stem}"*)'
     hidden = hidden_words(plain)
     if not hidden:
         return asked
@@ -102,7 +116,8 @@ def find_first_term(text: str, terms: list[str]) -> int:
     low = text.lower()
     for term in terms:
         words = _WORDS.findall(term.lower().rstrip("*"))
-        for needle in (term.lower().rstrip("*"), *sorted(words, key=len, reverse=True)):
+        longest = sorted(words, key=len, reverse=True)
+        for needle in (term.lower().rstrip("*"), *longest, *map(stem_of_word, longest)):
             if (at := low.find(needle)) >= 0:
                 return at
     return 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Stop, Text, ToolCall, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -82,3 +82,72 @@ async def test_a_broken_index_is_made_anew(workspace: StoredWorkspace) -> None:
     await workspace.index.search_index("needle")
     await workspace.index.wait_until_indexed()
     assert len(await workspace.index.search_index("needle")) == 1
+
+
+async def test_other_forms_of_a_word_are_found_in_english_and_german(workspace: StoredWorkspace) -> None:
+    await workspace.cache.store_content(b"she painted a mural", SHELL)
+    await workspace.cache.store_content(b"zwei offene Rechnungen", SHELL)
+    await workspace.index.wait_until_indexed()
+    for query in ("painting", "a mural painter", "Rechnung offen"):
+        assert len(await workspace.index.search_index(query)) == 1, query
+
+
+async def test_parts_of_identifiers_and_runs_of_chinese_signs_are_found(workspace: StoredWorkspace) -> None:
+    await workspace.cache.store_content(b"class LockManager: raise E_TIMEOUT_42", SHELL)
+    await workspace.cache.store_content("缓存在五分钟后过期".encode(), SHELL)
+    await workspace.index.wait_until_indexed()
+    for query in ("lock manager", "LockManager", "timeout_42", "提供商的缓存过期了吗"):
+        assert len(await workspace.index.search_index(query)) == 1, query
+
+
+async def test_of_places_with_some_of_the_words_those_with_more_and_with_others_near_come_first(
+    workspace: StoredWorkspace,
+) -> None:
+    said = [
+        "alpha alpha",
+        "nothing",
+        "alpha with bravo",
+        "nothing",
+        "nothing",
+        "nothing",
+        "nothing",
+        "alpha again",
+        "delta",
+    ]
+    await workspace.journal.append_to_journal("c", [UserSaid((Text(text),)) for text in said])
+    await workspace.index.wait_until_indexed()
+    found = [hit.seq for hit in await workspace.index.search_index("alpha bravo charlie delta")]
+    assert found[0] == 3
+    assert set(found) == {1, 3, 8, 9}
+
+
+async def test_filters_say_who_when_which_tool_and_which_file(workspace: StoredWorkspace) -> None:
+    stored = await workspace.cache.store_content(b"a needle in a log", SHELL)
+    call = ToolCall("c1", "run_command", '{"command": "find the needle in src/a.py"}')
+    await workspace.journal.append_to_journal(
+        "c",
+        [
+            ConversationStarted(agent="Claude Code"),
+            UserSaid((Text("where is the needle?"),)),
+            ModelReplied((Text("the needle is here"), call), "m", Stop.CALLS),
+        ],
+    )
+    await workspace.journal.append_to_journal("d", [ConversationStarted(), UserSaid((Text("my needle"),))])
+    await workspace.index.wait_until_indexed()
+
+    async def found(query: str) -> set[tuple[str, int] | str]:
+        hits = await workspace.index.search_index(query)
+        return {"entry" if hit.digest == stored.digest else (hit.conversation, hit.seq) for hit in hits}
+
+    everything = {"entry", ("c", 2), ("c", 3), ("d", 2)}
+    assert await found("needle") == everything
+    assert await found("needle by:user") == {("c", 2), ("d", 2)}
+    assert await found("by:agent needle") == {("c", 3)}
+    assert await found("needle by:tool") == {"entry"}
+    assert await found("needle tool:shell") == {"entry"}
+    assert await found("needle tool:run") == {("c", 3)}
+    assert await found("needle file:log") == {"entry"}
+    assert await found("needle file:src/a.py") == {("c", 3)}
+    assert await found("needle agent:claude") == {("c", 2), ("c", 3)}
+    assert await found("needle before:2020-01-01") == set()
+    assert await found("needle after:2020-01-01") == everything

@@ -1,0 +1,89 @@
+"""Reads what people and agents search for: words by their stems, phrases in quotes, and filters such as `tool:` and `before:`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from helix_desktop.fast_dataclass import dataclass
+
+FILTERS = ("tool", "file", "by", "agent", "before", "after")
+LEAST_STEM = 4  # letters
+_FILTER = re.compile(rf"(?<!\S)({'|'.join(FILTERS)}):(?!//)(\"[^\"]+\"|\S+)", re.IGNORECASE)
+_ENDINGS = (
+    "ations", "ungen", "ation", "ments", "ingly", "ment", "ness", "ings", "ung", "ing", "ies", "ied",
+    "ern", "ers", "est", "ed", "er", "es", "en", "em", "ly", "e", "s", "n", "y",
+)  # fmt: skip
+STOP_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    a about all also am an and any are as at be because been before being but by can could did do does for from had has have he her
+    him his how i if in into is it its just may me might more most my no not of off on or our out she should so some such than that
+    the their them then there these they this those to too under up us very was we were what when where which while who why will
+    with would you your
+    aber als am an auch auf aus bei bin bis das dass dem den der des die du ein eine einem einen einer eines er es für hat hatte
+    ich ihr im in ist mein mit nach nicht noch nur oder sein sich sie sind so über um und unter vom von vor wann war waren warum was
+    welche welcher wenn wer werden wie wir wird wo zu zum zur
+""",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchFilters:
+    """Empty, or 0: everything. `by`: user, agent or tool; times in seconds since 1970."""
+
+    tool: str = ""
+    file: str = ""
+    by: str = ""
+    agent: str = ""
+    before: float = 0.0
+    after: float = 0.0
+
+    def is_in_time(self, time: float) -> bool:
+        return (not self.before or time < self.before) and time >= self.after
+
+
+def split_filters(query: str) -> tuple[str, SearchFilters]:
+    """The query without its filters, and these. A date that is none stays a word to look for."""
+    found: dict[str, str] = {}
+    times: dict[str, float] = {}
+
+    def keep_filter(match: re.Match[str]) -> str:
+        name, value = match[1].lower(), match[2].strip('"')
+        if name not in ("before", "after"):
+            found[name] = value.casefold()
+        elif time := _time_of_date(value):
+            times[name] = time
+        else:
+            return match[0]
+        return " "
+
+    rest = _FILTER.sub(keep_filter, query)
+    return rest.strip(), SearchFilters(**found, **times)
+
+
+def _time_of_date(value: str) -> float:
+    for form in ("%Y-%m-%d", "%Y-%m", "%Y", "%d.%m.%Y"):
+        try:
+            return datetime.strptime(value, form).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            continue
+    return 0.0
+
+
+def stem_of_word(word: str) -> str:
+    """How an English or German word begins in all its forms; a word of other signs, or a short one, as it is."""
+    low = word.casefold()
+    if not re.fullmatch("[a-zäöüß]+", low):
+        return low
+    ending = next((end for end in _ENDINGS if low.endswith(end) and len(low) - len(end) >= LEAST_STEM), "")
+    stem = low[: len(low) - len(ending)]
+    doubled = len(stem) > LEAST_STEM and stem[-1] == stem[-2] and stem[-1] not in "ls"
+    return stem[:-1] if doubled else stem
+
+
+def without_stop_words(words: list[str]) -> list[str]:
+    """The words that tell something; all of them where none does."""
+    return [word for word in words if word.casefold().strip(".,;:?!") not in STOP_WORDS] or words

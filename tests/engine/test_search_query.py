@@ -1,0 +1,45 @@
+"""What a search asks for: stems, words that tell something, filters."""
+
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.engine.search_query import SearchFilters, split_filters, stem_of_word, without_stop_words
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        ("paint", "paints", "painted", "painting", "paintings", "painter"),
+        ("connection", "connections"),
+        ("stopping", "stopped"),
+        ("Rechnung", "Rechnungen"),
+        ("Fehler", "Fehlern"),
+        ("großen", "großer", "großes", "große"),
+    ],
+)
+def test_the_forms_of_a_word_share_a_beginning(forms: tuple[str, ...]) -> None:
+    stems = sorted({stem_of_word(form) for form in forms}, key=len)
+    assert all(stem.startswith(stems[0]) for stem in stems)
+    assert all(form.casefold().startswith(stem_of_word(form)[:4]) for form in forms)
+
+
+@pytest.mark.parametrize("word", ["E0308", "a/b.py", "is", "东京", "snake_case", "this"])
+def test_codes_paths_short_words_and_other_scripts_stay(word: str) -> None:
+    assert stem_of_word(word) == word.casefold()
+
+
+def test_words_that_tell_nothing_are_left_out_unless_there_are_no_others() -> None:
+    assert without_stop_words(["what", "was", "the", "name", "of", "the", "river?"]) == ["name", "river?"]
+    assert without_stop_words(["wie", "ist", "der", "Name"]) == ["Name"]
+    assert without_stop_words(["who", "is", "it"]) == ["who", "is", "it"]
+
+
+def test_filters_are_taken_out_and_everything_else_stays() -> None:
+    query, filters = split_filters(
+        'Tool:shell timeout file:"my log.txt" by:user agent:Claude after:2026-01-02 before:03.02.2026'
+    )
+    assert query.split() == ["timeout"]
+    assert filters == SearchFilters("shell", "my log.txt", "user", "claude", 1770076800.0, 1767312000.0)
+    for plain in ("file://etc", "note:this", "before:noon", "tool:", "xtool:y"):
+        assert split_filters(plain) == (plain, SearchFilters())
