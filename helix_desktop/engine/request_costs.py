@@ -345,10 +345,6 @@ def _drop_without_effect(changes: Sequence[ChangePlace], pieces: Sequence[SentPi
     return found or list(changes)
 
 
-def _add_cause(causes: tuple[Cause, ...], more: Cause) -> tuple[Cause, ...]:
-    return causes if more in causes else (*causes, more)
-
-
 def _share_tokens(segments: Iterable[Segment]) -> Iterator[tuple[Cause, int]]:
     """The tokens of each segment, divided evenly where several causes share it."""
     for tokens, causes in segments:

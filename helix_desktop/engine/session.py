@@ -55,7 +55,7 @@ from helix_desktop.engine.session_events import (
     QuestionAnswered,
     QuestionAsked,
 )
-from helix_desktop.engine.token_budget import NextMessageCost, WindowMeter
+from helix_desktop.engine.token_budget import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.turn_loop import (
     TurnCallbacks,
     TurnLoop,
@@ -255,6 +255,13 @@ class Session:
             return 0.0
         freed = self.steward.tokens_freed_by_markers()
         return freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
+
+    def pending_rewrite(self) -> PendingRewrite | None:
+        """What the choices made since the last request would have written to the provider's cache again."""
+        now = self.conversation.expected_state
+        found = token_budget.estimate_pending_rewrite(now, self.conversation.state)
+        is_cold = found is not None and 0 < found.until <= self._crew.clock.current_time()
+        return None if is_cold else found
 
     async def explain_last_turn(self) -> Sequence[RequestCost]:
         """Why the requests of the last turn cost what they did."""

@@ -99,6 +99,18 @@ class NextMessageCost:
         return self.warm if self.is_cache_warm(now) else self.cold
 
 
+@dataclass(frozen=True, slots=True)
+class PendingRewrite:
+    """Tokens that the provider has in its cache and that the next request would write again, what that costs in dollars, and until when
+    the cache lives; 0: nobody knows. `is_model`: for another model; else tools, system prompt or rules have changed.
+    """
+
+    tokens: int
+    dollars: float
+    until: float = 0.0
+    is_model: bool = False
+
+
 def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     """What the next request comes to, from the running sums: O(1)."""
     chosen = state.settings.model_for_role(ModelRole.MAIN)
@@ -195,7 +207,7 @@ def count_cached_tokens(state: Moment, model: str) -> int:
     """The tokens at the front of the next request that a model read in its last one: up to the first thing that changed."""
     ledger = state.record.ledger
     billed, answered = ledger.last_request_tokens(model, state.seq), ledger.last_billed_reply(model, state.seq)
-    if not answered:
+    if not answered or head_is_to_change(state):
         return 0
     changed = _first_changed_message(state, newest_fact_seen_by(state.record.facts[answered - 1]))
     if changed is None:
@@ -204,6 +216,29 @@ def count_cached_tokens(state: Moment, model: str) -> int:
         item for item in state.branch.items if item.first < changed
     )
     return min(billed, correct_tokens(front, state)) if changed else 0
+
+
+def head_is_to_change(state: Moment) -> bool:
+    """Whether tools, system prompt or rules are chosen otherwise than recorded, so that the next request differs from its start on."""
+    now, recorded = state.settings, state.record.settings_at(state.seq)
+    return now is not recorded and (now.tools.tools, now.settings_blocks) != (
+        recorded.tools.tools,
+        recorded.settings_blocks,
+    )
+
+
+def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite | None:
+    """What a choice that is not sent yet would have written anew: another model, other tools or rules. None: nothing, or no price."""
+    before, after = (one.settings.model_for_role(ModelRole.MAIN) for one in (recorded, state))
+    if before is None or after is None or after.price_input <= 0:
+        return None
+    lost = count_cached_tokens(recorded, before.model) - count_cached_tokens(state, after.model)
+    if lost <= 0:
+        return None
+    rate = relative_prices(after)
+    dollars = lost * (rate.write - rate.read) * after.price_input / PER_MILLION
+    until = _last_request_time(recorded, before.model) + before.cache_seconds if before.cache_seconds else 0.0
+    return PendingRewrite(lost, dollars, until, is_model=before.model != after.model)
 
 
 def _first_changed_message(state: Moment, saw: int) -> int | None:

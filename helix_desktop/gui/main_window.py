@@ -664,6 +664,7 @@ class MainWindow(WindowFrame):
             self.chat.composer.show_next_message_cost(None)
 
     def _show_meter_of(self, session: SessionPort) -> None:
+        self.chat.rewrite_cost.warn_before_rewrite(session.pending_rewrite())
         meter = session.next_request_meter()
         self.chat.composer.show_window_meter(
             meter.parts, meter.window, self._cost, meter.factor, is_estimate=meter.is_estimate

@@ -270,3 +270,23 @@ async def test_what_could_have_been_avoided_comes_dearest_first() -> None:
     assert [one.cause.kind for one in found] == [CauseKind.SYSTEM]
     assert found[0].cost > 0.01
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("name", ["switch", "tools", "rules", "system"])
+async def test_a_choice_that_is_not_sent_yet_tells_what_it_would_write_again(name: str) -> None:
+    trial = await Trial.start()
+    session = trial.made.session
+    session.expect_setup(trial.made.setup)
+    assert session.pending_rewrite() is None
+    before = session.next_message_cost()
+    await INJECTED[name][0](trial)
+    session.expect_setup(trial.made.setup)
+    pending, after = session.pending_rewrite(), session.next_message_cost()
+    assert pending is not None
+    assert before is not None
+    assert after is not None
+    assert pending.is_model == (name == "switch")
+    assert pending.dollars == pytest.approx(pending.tokens * (3.75 - 0.3) / 1e6)
+    assert after.warm == pytest.approx(before.warm + pending.dollars, rel=0.1)  # the price beside Send says so too
+    trial.clock.time += LIFE + 1
+    assert session.pending_rewrite() is None  # it is cold in any case

@@ -134,6 +134,7 @@ class FakeSession:
     """Keeps facts and tells events. `answers` are taken one by one; without any, a turn stays open until told."""
 
     first_price = 0.0  # known once it is ready
+    rewrite: token_budget.PendingRewrite | None = None
 
     def __init__(self, conversation: str, facts: Sequence[Recorded] = (), tell: Listener | None = None) -> None:
         self.id = conversation
@@ -228,6 +229,9 @@ class FakeSession:
 
     def next_request_meter(self) -> token_budget.WindowMeter:
         return token_budget.measure_window(self.state, context_policy.policy_from_fact(self.state.settings.policy))
+
+    def pending_rewrite(self) -> token_budget.PendingRewrite | None:
+        return self.rewrite
 
     async def explain_last_turn(self) -> Sequence[RequestCost]:
         return explain_last_turn(self.state)

@@ -8,6 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import CauseCost, RequestCost
+from helix_desktop.engine.token_budget import PendingRewrite
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.centred_column import build_centred_column
 from helix_desktop.gui.context_meter import format_token_count
@@ -18,6 +19,7 @@ from helix_desktop.gui.window_ports import SessionPort
 
 TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # of a turn: what costs less is not worth a line
 LEAST_DOLLARS = 0.001
+PENDING_DOLLARS = 0.01  # what a choice would cost, to be told before it does
 
 
 class RewriteCostLine(QWidget):
@@ -27,6 +29,7 @@ class RewriteCostLine(QWidget):
         super().__init__(parent)
         self._doing = doing
         self._session: SessionPort | None = None
+        self._is_warning = False  # of what is to come, not of what was
         self._words = QLabel(self)
         self._words.setProperty("look", "muted")
         self._words.setWordWrap(True)
@@ -39,9 +42,17 @@ class RewriteCostLine(QWidget):
         line.addWidget(close)
         self.hide()
 
+    def warn_before_rewrite(self, rewrite: PendingRewrite | None) -> None:
+        """Says what a choice of the user would cost with the next message; takes the warning back where it would cost nothing."""
+        words = describe_pending_rewrite(rewrite)
+        if words or self._is_warning:
+            self._words.setText(words)
+            self.setVisible(bool(words))
+        self._is_warning = bool(words)
+
     def explain_last_turn(self, session: SessionPort | None) -> None:
         """Looks at the requests of the last turn in a thread, and shows the line where they cost more than they had to."""
-        self._session = session
+        self._session, self._is_warning = session, False
         if session is None or not session.conversation.state.branch.steps:
             self.hide()
             return
@@ -54,9 +65,26 @@ class RewriteCostLine(QWidget):
 
     def _show_costs(self, session: SessionPort, requests: Sequence[RequestCost]) -> None:
         words = describe_avoidable_costs(requests)
-        if session is self._session:
+        if session is self._session and not self._is_warning:
             self._words.setText(words)
             self.setVisible(bool(words))
+
+
+def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
+    """What is lost by another model, other tools or other rules; empty where it is not worth a line."""
+    if rewrite is None or rewrite.dollars < PENDING_DOLLARS:
+        return ""
+    reason = (
+        tr("each model has a cache of its own")
+        if rewrite.is_model
+        else tr("the tools, the system prompt or the rules are no longer the same")
+    )
+    return tr(
+        "With the next message, {tokens} tokens are written to the provider's cache again, for about {price}: {reason}.",
+        tokens=format_token_count(rewrite.tokens),
+        price=format_dollars(rewrite.dollars),
+        reason=reason,
+    )
 
 
 def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:

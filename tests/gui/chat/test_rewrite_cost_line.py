@@ -5,7 +5,8 @@ from __future__ import annotations
 from helix_desktop.engine.facts import ModelReplied, Stop, SystemSet, Text, Usage, UserSaid
 from helix_desktop.engine.request_changes import Cause, CauseKind
 from helix_desktop.engine.request_costs import CauseCost, RequestCost
-from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.session_events import ConversationActivity, MeterChanged
+from helix_desktop.engine.token_budget import PendingRewrite
 from helix_desktop.gui.chat.rewrite_cost_line import describe_avoidable_costs
 from helix_desktop.gui.main_window import MainWindow
 from tests.gui.fake_desk import FakeSession
@@ -30,6 +31,22 @@ def test_only_what_costs_over_ten_cents_or_a_tenth_of_the_turn_is_told() -> None
 def test_every_avoidable_cause_is_told_in_words_of_its_own() -> None:
     told = {describe_avoidable_costs([request(1.0, again(0.5, kind))]) for kind in CauseKind}
     assert len(told - {""}) == 7
+
+
+def test_a_choice_that_writes_the_context_again_is_told_before_it_is_sent(
+    window: MainWindow, session: FakeSession
+) -> None:
+    line = window.chat.rewrite_cost
+    session.rewrite = PendingRewrite(80_000, 0.28, is_model=True)
+    session.tell(MeterChanged(session.id))
+    window.bridge.emit_waiting_events()
+    assert line.isVisible()
+    assert "$0.280" in line._words.text()
+    assert "each model has a cache of its own" in line._words.text()
+    session.rewrite = PendingRewrite(80_000, 0.009)
+    session.tell(MeterChanged(session.id))
+    window.bridge.emit_waiting_events()
+    assert not line.isVisible()
 
 
 def test_the_window_shows_it_when_the_turn_has_ended(window: MainWindow, session: FakeSession) -> None:
