@@ -17,10 +17,10 @@ from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
 from helix_desktop.store.journal_file import StoredFact
 
-WEIGHED = 40  # places that are weighed where none holds every word
+WEIGHED = 80  # places that are weighed where none holds every word
 FILTERED = 10  # times as many places are looked at where a filter leaves some out
-COVERAGE, NEIGHBOUR = 0.3, 0.3  # how much it counts that more of the words are there, and that others are near
-NEAR = (-3, -2, -1, 1, 2, 3)  # facts
+COVERAGE = 0.3  # how much it counts that more of the words are there
+NEAR = {-2: 0.1, -1: 0.3, 1: 0.3, 2: 0.1}  # how much it counts that others are so many facts away
 FoundRow = tuple[int, int, int, str, int, bytes | None, float]
 FoundPlace = tuple[SearchHit, str, float]  # the text it was found in, and how well the words fit by the index
 
@@ -57,14 +57,15 @@ def search_full_text(
     terms = search_words.query_terms(query)
     if not terms:
         return ()
+    pairs = search_words.split_unspaced_terms(terms)
     asked = limit if filters == SearchFilters() or limit < 0 else limit * FILTERED
     for every in (True, False):
-        words = without_stop_words(terms if every else search_words.split_unspaced_terms(terms))
+        words = without_stop_words(terms if every else pairs)
         expression = search_words.fts_expression(words, every=every)
         most = asked if every or asked < 0 else max(asked, WEIGHED)
         rows = _matching_rows(connection, expression, tool, most, filters, entries_only=entries_only)
         places = [place for row in rows if (place := _build_hit(source, row, words, filters)) is not None]
-        if places or len(terms) == 1 == len(words):
+        if places or len(pairs) == 1:
             break
     hits = [hit for hit, _, _ in (places if every else _weigh_places(places, words))]
     return tuple(_first_hit_of_each(hits)[: limit if limit >= 0 else None])
@@ -84,7 +85,9 @@ def _weigh_places(places: Sequence[FoundPlace], words: list[str]) -> list[FoundP
     near = [
         weight
         + sum(
-            NEIGHBOUR * weights.get((place[0].conversation, place[0].seq + step), 0.0) for step in NEAR if place[0].seq
+            share * weights.get((place[0].conversation, place[0].seq + step), 0.0)
+            for step, share in NEAR.items()
+            if place[0].seq
         )
         for weight, place in weighed
     ]
@@ -154,12 +157,12 @@ def _hit_in_fact(
 def _fact_passes(source: SnippetSource, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
     """Whether a message is one the filters ask for; a tool is one that it calls."""
     speaker = {UserSaid: "user", ModelReplied: "agent", ToolReturned: "tool"}.get(type(fact), "")
-    calls = [part.name for part in fact.parts if isinstance(part, ToolCall)] if isinstance(fact, ModelReplied) else []
+    calls = [part for part in fact.parts if isinstance(part, ToolCall)] if isinstance(fact, ModelReplied) else []
     if (filters.by and filters.by != speaker) or not filters.is_in_time(line.time):
         return False
-    if filters.tool and not any(filters.tool in name.casefold() for name in calls):
+    if filters.tool and not any(filters.tool in call.name.casefold() for call in calls):
         return False
-    if filters.file and filters.file not in text.casefold():
+    if filters.file and not any(filters.file in one.casefold() for one in (text, *(call.arguments for call in calls))):
         return False
     return not filters.agent or filters.agent in _agent_of(source, line.conversation)
 

@@ -25,6 +25,7 @@ _LETTERS = frozenset(string.ascii_letters + string.digits)
 _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|\n")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')
+_AROUND_WORD = re.compile(r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$")  # punctuation, and a possessive
 _WORDS = re.compile(r"\w+")
 
 
@@ -80,7 +81,7 @@ def text_or_none(content: bytes) -> str | None:
 
 def query_terms(query: str) -> list[str]:
     """The terms of a query: words, and phrases in quotes."""
-    terms = [phrase or word for phrase, word in _ASKED.findall(query.replace("\0", " "))]
+    terms = [phrase or _AROUND_WORD.sub("", word) for phrase, word in _ASKED.findall(query.replace("\0", " "))]
     return [term for term in terms if _WORDS.search(term)]
 
 

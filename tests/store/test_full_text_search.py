@@ -112,13 +112,15 @@ async def test_of_places_with_some_of_the_words_those_with_more_and_with_others_
         "nothing",
         "nothing",
         "alpha again",
-        "delta",
+        "nothing",
+        "nothing",
+        "delta among several other words that are of no use",
     ]
     await workspace.journal.append_to_journal("c", [UserSaid((Text(text),)) for text in said])
     await workspace.index.wait_until_indexed()
     found = [hit.seq for hit in await workspace.index.search_index("alpha bravo charlie delta")]
     assert found[0] == 3
-    assert set(found) == {1, 3, 8, 9}
+    assert set(found) == {1, 3, 8, 11}
 
 
 async def test_filters_say_who_when_which_tool_and_which_file(workspace: StoredWorkspace) -> None:
