@@ -61,7 +61,8 @@ def split_filters(query: str) -> tuple[str, SearchFilters]:
         return " "
 
     rest = _FILTER.sub(keep_filter, query)
-    return rest.strip(), SearchFilters(**found, **times)
+    tool, file, by, agent = (found.get(name, "") for name in ("tool", "file", "by", "agent"))
+    return rest.strip(), SearchFilters(tool, file, by, agent, times.get("before", 0.0), times.get("after", 0.0))
 
 
 def _time_of_date(value: str) -> float:
