@@ -205,7 +205,9 @@ class DocumentWriter:
                 )
                 return WrittenDocument(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")
-        raise NoDocumentWritten("; ".join(failures) or "No model is available to write it.", spent=spent)
+        raise NoDocumentWritten(
+            "; ".join(each.rstrip(".") for each in failures) or "No model is available to write it.", spent=spent
+        )
 
     def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
         """Returns why a document would be no shorter than what it replaces; empty if it can be

@@ -244,7 +244,7 @@ class FoldSteward:
             return f"Next: {plan.kind.value}, because {plan.why}."
         if clearing is not None:
             return f"Next: old outputs become markers, {clearing.why}."
-        return f"Nothing to fold now: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
+        return f"Nothing needs folding yet: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
 
     def tokens_freed_by_markers(self) -> int:
         """The tokens that markers for everything old would free; 0 where the policy makes them at the next step anyway."""

@@ -95,6 +95,8 @@ def _handle_conversation_intent(window: MainWindow, want: chat_intents.ChatInten
             run(session.switch_to_answer(end), name="choose another answer")
         case chat_intents.PinPart(ref):
             run(session.pin_part(ref), name="pin")
+        case chat_intents.FoldAgain(kind):
+            run(session.start_fold(kind), name="fold again")
         case chat_intents.UnpinPart(ref):
             run(session.unpin_part(ref), name="unpin")
         case _:

@@ -45,8 +45,8 @@ from helix_desktop.gui.frame.notices import Notices, announce_to_screen_reader
 from helix_desktop.gui.frame.welcome_page import WelcomePage
 from helix_desktop.gui.frame.window_frame import WindowFrame
 from helix_desktop.gui.frame.window_pages import WindowPages
+from helix_desktop.gui.inspector.context_panel import ContextPanel
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
-from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
@@ -90,12 +90,14 @@ class MainWindow(WindowFrame):
         )
         self.unsent_messages = UnsentMessages(memory)
         self._cost = 0.0
+        self._measured_session: SessionPort | None = None  # what the meter shows
         self._measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)
         self._measuring.timeout.connect(self._price_next_message)
         self.window_actions = ActionRegistry(self, settings)
         self.pages = WindowPages(theme, doing, self.showing, memory, self)
         self.chat = ChatPage(theme, memory, self.pages.transcript, doing, self)
         self.add_page("chat", self.chat, self.pages.inspector)
+        self.context_panel = ContextPanel(theme, self.chat.composer.context_button, self)
         self.add_page_factory("changes", lambda: (self.pages.changes,))
         self.add_page_factory("cache", lambda: (self.pages.cache,))
         self.add_page_factory("timeline", lambda: (self.pages.timeline, self.pages.timeline.panel))
@@ -420,7 +422,7 @@ class MainWindow(WindowFrame):
         if bench is None:
             return
         self._measuring.start()
-        self.top.policy.show_choice(bench.policy_name, dict(list_policy_choices()).get(bench.policy_name, ""))
+        self.context_panel.show_policy(bench.policy_name)
         self._show_model()
         self.chat.composer.show_permission_modes(
             [(name, tr(words)) for name, words in bench.describe_permission_modes().items()], bench.permission_mode
@@ -439,6 +441,9 @@ class MainWindow(WindowFrame):
     def _show_model(self) -> None:
         self.top.model.show_choice(self.current_model)
         self.chat.empty.show_demo_suggestions(scripted=self.current_model == DEMO_MODEL)
+        self.chat.empty.show_folder_use(
+            has_folder=self.current_workbench is None or bool(self.current_workbench.allowed_folders)
+        )
         self.top.fit_top_bar()
 
     def _follow_workspace(self, bench: WorkbenchPort) -> None:
@@ -660,6 +665,8 @@ class MainWindow(WindowFrame):
         if self.current_session is not None:
             self._show_meter_of(self.current_session)
         else:
+            self._measured_session = None
+            self.context_panel.hide()
             self.chat.composer.show_window_meter({}, 0)
             self.chat.composer.show_next_message_cost(None)
 
@@ -670,6 +677,16 @@ class MainWindow(WindowFrame):
             meter.parts, meter.window, self._cost, meter.factor, is_estimate=meter.is_estimate
         )
         self.chat.composer.show_next_message_cost(session.next_message_cost(), session.saving_of_markers)
+        self._measured_session = session
+        if self.context_panel.isVisible():
+            self.context_panel.show_context_of(session, self.chat.composer.next_message_price)
+
+    def open_context_panel(self) -> None:
+        """What the meter stands for, above it; the meter is there once the window's size is known."""
+        self.switch_to_page("chat")
+        if self._measured_session is not None:
+            self.context_panel.open_or_close_panel()
+            self.context_panel.show_context_of(self._measured_session, self.chat.composer.next_message_price)
 
     def _price_next_message(self) -> None:
         """What the next message would cost, and go with; of a conversation that has not begun, the first."""

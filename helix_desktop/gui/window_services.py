@@ -248,7 +248,7 @@ class WindowServices(QObject):
             )
 
     def _show_found_on_welcome(self, groups: Sequence[HistoryGroup]) -> None:
-        programs = ", ".join(dict.fromkeys(group.program for group in groups))
+        programs = list(dict.fromkeys(group.program for group in groups))
         self._window.welcome.show_importable_conversations(sum(group.conversations for group in groups), programs)
 
     def open_import_dialog(self, at_once: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot

@@ -41,7 +41,6 @@ class WindowTour(QObject):
         self._ended = ended
         self._step_number = 0
         self._done_steps: set[int] = set()  # steps the user has done
-        self._scrolled_steps: set[int] = set()  # steps whose place has been scrolled to
         self.steps = self._build_tour_steps()
         self.coach = TourGuide(window.theme, window)
         self.coach.next_wanted.connect(lambda: self._go_to_step(self._step_number + 1))
@@ -159,16 +158,10 @@ class WindowTour(QObject):
         )
 
     def _place_of_fold_button(self) -> QRect:
-        inspector = self._window.pages.inspector
-        if not inspector.isVisible():
-            return self._place_in_window(self._window.top.inspector_button)
-        view, name = inspector.view, tr("Fold now…")
-        if self._step_number not in self._scrolled_steps and not view.viewport().rect().contains(
-            view.hot_spot_rect(name)
-        ):
-            self._scrolled_steps.add(self._step_number)  # Only once, so that the user may scroll afterwards.
-            view.scroll_to_hot_spot(name)
-        return self._place_in_window(view.viewport(), view.hot_spot_rect(name))
+        panel = self._window.context_panel
+        return self._place_in_window(
+            panel.fold_link if panel.isVisible() else self._window.chat.composer.context_button
+        )
 
     def _place_of_undo(self) -> QRect:
         if self._window.shown_page_name == "timeline":
@@ -189,16 +182,7 @@ class WindowTour(QObject):
         return self._place_in_window(viewer.recall_button) or self._place_in_window(self._window.pages.cache.table)
 
     def _place_of_model_button(self) -> QRect:
-        """In a narrow window the inspector takes its room; the tour opened it, and closes it."""
-        window = self._window
-        if (
-            not window.top.model.isVisible()
-            and window.is_side_panel_shown
-            and self._step_number not in self._scrolled_steps
-        ):
-            self._scrolled_steps.add(self._step_number)
-            window.toggle_side_panel()
-        return self._place_in_window(window.top.model)
+        return self._place_in_window(self._window.top.model)
 
     def _build_tour_steps(self) -> tuple[WindowTourStep, ...]:
         chat = self._window.chat

@@ -132,7 +132,9 @@ def _wire_sidebar(window: MainWindow) -> None:
     )
     side.new_wanted.connect(window.window_actions["new"].trigger)
     side.search_wanted.connect(window.palette_box.open_palette)
-    side.workspace_wanted.connect(lambda: window.settings_wanted.emit("workspace"))
+    side.workspace_menu_wanted.connect(
+        lambda at: window.rail.open_workspace_menu(window.current_workbench.id if window.current_workbench else "", at)
+    )
     window.palette_box.search_wanted.connect(partial(message_sending.search_everywhere, window))
     window.palette_box.closed.connect(lambda: _focus_back(window))
     on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))
@@ -168,16 +170,30 @@ def _focus_back(window: MainWindow) -> None:
 def _wire_top_bar(window: MainWindow) -> None:
     top, on = window.top, window.window_actions.set_action_handler
     top.page_chosen.connect(window.switch_to_page)
-    top.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
+    panel = window.context_panel
+    panel.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
     window.chat.composer.mode_chosen.connect(lambda name: _choose_policy_or_mode(window, "mode", name))
-    top.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
+    panel.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
+    panel.comparison_wanted.connect(window.window_actions["lab"].trigger)
+    panel.side_panel_wanted.connect(window.toggle_side_panel)
+    panel.fold_wanted.connect(window.pages.inspector.ask_to_fold_now)
+    panel.request_wanted.connect(window.pages.inspector.show_request_of_step)
+    window.pages.inspector.closing_wanted.connect(window.toggle_side_panel)
+    window.chat.composer.context_wanted.connect(window.open_context_panel)
     for page in PAGES:
         on(page, partial(window.switch_to_page, page))
-    on("policy", top.policy.open_choices)
+    on("policy", partial(_open_policy_choices, window))
     on("model", top.model.open_choices)
     on("mode", window.chat.composer.open_mode_menu)
     on("agents", partial(_open_subagents_dialog, window))
     on("brought", lambda: window.settings_wanted.emit("brought"))
+
+
+def _open_policy_choices(window: MainWindow) -> None:
+    if window.context_panel.isHidden():
+        window.open_context_panel()
+    if window.context_panel.isVisible():
+        window.context_panel.policy.open_choices()
 
 
 def _open_subagents_dialog(window: MainWindow) -> None:

@@ -97,6 +97,15 @@ class GitRepository:
         request = build_material_request(text, _PROPOSE, Purpose.OTHER)
         return (await ModelInquiry(lambda _spent: None).ask_for_text(client, request, _SECONDS)).strip()
 
+    async def has_repository(self) -> bool:
+        """Whether a folder of the workspace lies in a repository."""
+        places = [place for root in self._roots() for place in (root, *root.parents)]
+        return await asyncio.to_thread(lambda: any((place / ".git").exists() for place in places))
+
+    async def set_up_repository(self) -> None:
+        """Begins a repository in the workspace's first folder, without the hooks of a template."""
+        await asyncio.to_thread(run_git, self._roots()[0], "init", "--quiet", "--template=")
+
     async def commit_files(self, paths: Sequence[str], message: str) -> str:
         """Commit these files as they are now, and nothing else that is staged. Returns the line git answers with."""
         if not message.strip():

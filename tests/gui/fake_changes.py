@@ -21,6 +21,7 @@ from helix_desktop.engine.changes.turn_changes import (
 )
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged, Stored
+from helix_desktop.errors import ActionRefused
 
 
 @dataclass(frozen=True)
@@ -43,10 +44,21 @@ class Undone:
 class FakeRepository:
     committed: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
 
+    has_git: bool = True
+    refuses: str = ""
+
+    async def has_repository(self) -> bool:
+        return self.has_git
+
+    async def set_up_repository(self) -> None:
+        self.has_git = True
+
     async def propose_commit_message(self, changes: bytes) -> str:
         return f"Change {changes.count(b'diff --git')} files"
 
     async def commit_files(self, paths: Sequence[str], message: str) -> str:
+        if self.refuses:
+            raise ActionRefused(self.refuses)
         self.committed.append((tuple(paths), message))
         return "[main 1234567] " + message
 

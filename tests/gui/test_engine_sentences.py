@@ -117,7 +117,7 @@ def test_what_is_put_in_stays(language: str) -> None:
     ("text", "other"),
     [
         (
-            "Nothing to fold now: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs become markers if that saves money, a handover is written above 24,000 tokens if that saves money, always at 27,200 tokens.",
+            "Nothing needs folding yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs become markers if that saves money, a handover is written above 24,000 tokens if that saves money, always at 27,200 tokens.",
             "暂无需要折叠的内容：8,100 / 32,000 token（25%），为回复预留 8,000。之后：划算时旧输出变为标记，从 24,000 token 起，划算时写交接文档，到 27,200 token 时必定写。",
         ),
         ("Next: handover, because the window is 86% full.", "接下来：交接文档，因为窗口已占 86%。"),
@@ -155,8 +155,8 @@ def test_sentences_are_recognised_and_what_is_put_in_is_not_changed(text: str, o
     ("text", "other"),
     [
         (
-            "Nothing to fold now: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs become markers if that saves money, a handover is written above 24,000 tokens if that saves money, always at 27,200 tokens.",
-            "Jetzt ist nichts zu falten: 8,100 von 32,000 Tokens (25%), 8,000 für die Antwort reserviert. Später: alte Ausgaben werden zu Markern, wenn es sich lohnt, ab 24,000 Tokens wird eine Übergabe geschrieben, wenn es sich lohnt, bei 27,200 Tokens in jedem Fall.",
+            "Nothing needs folding yet: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs become markers if that saves money, a handover is written above 24,000 tokens if that saves money, always at 27,200 tokens.",
+            "Noch muss nichts gefaltet werden: 8,100 von 32,000 Tokens (25%), 8,000 für die Antwort reserviert. Später: alte Ausgaben werden zu Markern, wenn es sich lohnt, ab 24,000 Tokens wird eine Übergabe geschrieben, wenn es sich lohnt, bei 27,200 Tokens in jedem Fall.",
         ),
         (
             "Next: handover, because the window is 86% full.",
@@ -247,8 +247,13 @@ def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:
         QLocale.setDefault(QLocale("de"))
         spent = translate_sentences("The agents in this conversation have cost $3.00; the limit is $1,250.50.")
         assert ("3,00" in spent, "1.250,50" in spent) == (True, True)
-        told = translate_sentences("Nothing to fold now: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply.")
-        assert told == "Jetzt ist nichts zu falten: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort reserviert."
+        told = translate_sentences(
+            "Nothing needs folding yet: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply."
+        )
+        assert (
+            told
+            == "Noch muss nichts gefaltet werden: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort reserviert."
+        )
     finally:
         QLocale.setDefault(before)
         translation.set_translations({})

@@ -341,11 +341,11 @@ def test_actions_reach_the_conversation(window: MainWindow, session: FakeSession
 
 
 def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(window: MainWindow, bench: FakeWorkbench) -> None:
-    window.top.policy.chosen.emit("observational")
+    window.context_panel.policy.chosen.emit("observational")
     window.chat.composer.mode_chosen.emit("plan")
     assert (bench.policy_name, bench.permission_mode) == ("observational", "plan")
-    assert window.top.policy.text() == "Observational policy ▾"
-    assert window.chat.composer._mode.text() == "Read only"
+    assert window.context_panel.policy.text() == "Observational policy ▾"
+    assert window.chat.composer._mode.text() == "Read only ▾"
 
 
 def test_on_a_page_that_cannot_be_searched_everything_is(window: MainWindow) -> None:
@@ -515,6 +515,8 @@ def test_layout_is_remembered_per_workspace(window: MainWindow) -> None:
 
 
 def test_sidebar_and_inspector_have_their_widths(window: MainWindow) -> None:
+    assert window._splitter.sizes()[2] == 0, "the inspector is closed until it is asked for"
+    window.toggle_side_panel()
     sizes = window._splitter.sizes()
     assert (sizes[0], sizes[2]) == (251, 299)
     assert window.rail.width() == 56

@@ -101,9 +101,8 @@ class Walk:
                 and self.window.current_session.running is ConversationActivity.IDLE
             )
         )
-        if not self.window.pages.inspector.isVisible():
-            await self.press_there()
-            await until(self.window.pages.inspector.isVisible)
+        await self.press_there()
+        await until(self.window.context_panel.isVisible)
         await self.shot("fold")
         await self.press_there()
         await until(lambda: any(isinstance(each, FoldNowDialog) for each in QApplication.topLevelWidgets()))

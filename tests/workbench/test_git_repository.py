@@ -48,3 +48,17 @@ async def test_a_commit_takes_these_files_and_leaves_what_else_is_staged(desks: 
     await bench.file_changes.git_repository.commit_files(["0/a", "0/never-there"], "Say two")
     assert git(project, "show", "--name-only", "--format=%s", "HEAD").split() == ["Say", "two", "a"]
     assert git(project, "diff", "--cached", "--name-only").split() == ["b"]
+
+
+async def test_a_repository_is_begun_where_there_is_none(desks: Desks, tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+    (folder / "a").write_text("one\n")
+    bench = await bench_on(desks, folder)
+    repository = bench.file_changes.git_repository
+    assert not await repository.has_repository()
+    await repository.set_up_repository()
+    assert await repository.has_repository()
+    assert not list((folder / ".git" / "hooks").glob("*")) if (folder / ".git" / "hooks").exists() else True
+    await repository.commit_files(["0/a"], "First")
+    assert git(folder, "show", "--name-only", "--format=%s", "HEAD").split() == ["First", "a"]

@@ -74,6 +74,8 @@ class ChangesPage(QWidget):
         self._files: list[FileChange] = []
         self._scope, self._revision, self._checkpoint_turn_seq = "turns", "", 0
         self._is_up_to_date = False
+        self._has_git = True
+        self._unused_messages: dict[str, str] = {}  # The messages of commits that were not made, by conversation.
         self._turn_to_show = (0, "")  # The fact whose turn will be shown once it is known, and the file in it.
         self._shown: FileChange | None = None
         self.files = ChangedFilesList(theme, self)
@@ -196,6 +198,21 @@ class ChangesPage(QWidget):
         self._run_for_page(
             self._gather_changes_rows(changes, conversation), name="list the changes", then=self._show_gathered_changes
         )
+        self._run_for_page(changes.git_repository.has_repository(), name="look for git", then=self._name_commit_button)
+
+    def _name_commit_button(self, has_git: bool) -> None:  # noqa: FBT001 - the result of a task
+        """In a folder without git the way to a commit begins with a repository."""
+        self._has_git = has_git
+        self.commit_button.setText(tr("Commit…") if has_git else tr("Set up git here"))
+        set_widget_look(self.commit_button, "primary" if has_git else "")
+
+    def _set_up_git(self, changes: FileChangesPort) -> None:
+        def show_commit_dialog(_done: None) -> None:
+            self._name_commit_button(has_git=True)
+            self.notice_wanted.emit(tr("This folder has a git repository now. Choose what its first commit contains."))
+            self._show_commit_dialog()
+
+        self._run_for_page(changes.git_repository.set_up_repository(), name="set up git", then=show_commit_dialog)
 
     async def _gather_changes_rows(
         self, changes: FileChangesPort, conversation: str
@@ -530,7 +547,13 @@ class ChangesPage(QWidget):
         files = list({file.path_of_change: file for file in self._files}.values())
         if changes is None or not files:
             return
+        if not self._has_git:
+            self._set_up_git(changes)
+            return
         dialog = CommitDialog(self._theme, files, self)
+        unused, place = self._unused_messages, self._conversation
+        dialog.message.setPlainText(unused.get(place, ""))
+        dialog.message.textChanged.connect(lambda: unused.update({place: dialog.message.toPlainText()}))
 
         def request_commit_message() -> None:
             self._doing.run_in_background(
@@ -545,7 +568,11 @@ class ChangesPage(QWidget):
             work = changes.git_repository.commit_files(
                 [file.path_of_change for file in dialog.checked_files], dialog.message.toPlainText()
             )
-            self._run_for_page(work, name="commit", then=self.notice_wanted.emit)
+            self._run_for_page(work, name="commit", then=show_answer)
+
+        def show_answer(answer: str) -> None:
+            unused.pop(place, None)
+            self.notice_wanted.emit(answer)
 
         dialog.proposal_wanted.connect(request_commit_message)
         dialog.accepted.connect(commit_checked_files)

@@ -28,7 +28,7 @@ from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.gui.window_ports import ALLOW_ALL
 
-BAR = 60
+BAR, MOST_BAR = 60, 132  # The least and the greatest width of the meter, in pixels.
 AGING = 15_000  # How often the remaining life of the provider's cache is updated, in milliseconds.
 LEAST_SAVED = 0.001  # Smaller savings, in dollars, are not shown.
 LEAST = 30  # The least width of a shortened permission mode, in pixels.
@@ -43,6 +43,7 @@ class Composer(QWidget):
     resent = Signal(int, object)
     stop_wanted = Signal()
     fold_wanted = Signal()
+    context_wanted = Signal()
     attach_wanted = Signal()
     files_given = Signal(object)
     long_pasted = Signal(str)
@@ -69,6 +70,7 @@ class Composer(QWidget):
         self._measured: tuple[Mapping[ContextKind, int], int, float, float, bool] = ({}, 0, 0.0, 1.0, False)
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
+        self._was_empty = True
         self.setProperty("look", "composer")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.waiting = WaitingMessageList(self)
@@ -78,15 +80,19 @@ class Composer(QWidget):
         self._box = QWidget(self)
         self._box.setProperty("look", "box")
         self._box.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._attach = self._build_composer_button(tr("+ Attach"), "chip", tr("Attach files or images"))
-        self._mode = self._build_composer_button("", "chip", tr("Permission mode"))
+        self._attach = self._build_composer_button(tr("+ Attach"), "quiet", tr("Attach files or images"))
+        self._mode = self._build_composer_button("", "quiet", tr("Permission mode"))
         self._mode.hide()
         self._editing = self._build_composer_button(tr("Editing an earlier message  ✕"), "chip", tr("Cancel editing"))
         self._editing.clicked.connect(self.stop_editing)
         self._editing.hide()
-        self.meter = ContextMeter(theme, height=5, parent=self)
-        self._figures = QLabel(self)
+        self.context_button = self._build_composer_button("", "quiet", tr("Show what is in the context"))
+        self.context_button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.meter = ContextMeter(theme, height=5, parent=self.context_button)
+        self._figures = QLabel(self.context_button)
         self._figures.setProperty("look", "small")
+        for inside in (self.meter, self._figures):
+            inside.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._price = QLabel(self)
         self._price.setProperty("look", "small")
         self._fold = self._build_composer_button(tr("Fold first"), "link", tr("Fold first"))
@@ -113,14 +119,17 @@ class Composer(QWidget):
         self._row = QHBoxLayout()
         self._row.addWidget(self._attach)
         self._row.addWidget(self._mode)
-        self._row.addSpacing(8)
-        self._row.addWidget(self.meter, 100)
         self._row.addStretch(1)
-        self._row.addWidget(self._figures)
         self._row.addWidget(self._price)
+        self._row.addWidget(self.context_button)
         self._row.addWidget(self._fold)
         self._row.addWidget(self._stop)
         self._row.addWidget(self._send)
+        meter = QHBoxLayout(self.context_button)
+        meter.setContentsMargins(6, 0, 6, 0)
+        meter.setSpacing(12)
+        meter.addWidget(self.meter, 1)
+        meter.addWidget(self._figures)
         self._inside = QVBoxLayout(self._box)
         self._inside.addWidget(self._editing, 0, Qt.AlignmentFlag.AlignLeft)
         self._inside.addWidget(self.attachments)
@@ -142,6 +151,7 @@ class Composer(QWidget):
         self._send.clicked.connect(lambda: self.send_composed_message(steer=False))
         self._stop.clicked.connect(self.stop_wanted)
         self._fold.clicked.connect(self.fold_wanted)
+        self.context_button.clicked.connect(self.context_wanted)
         self._attach.clicked.connect(self.attach_wanted)
         self._mode.clicked.connect(self.open_mode_menu)
         self.text.sending.connect(lambda steer: self.send_composed_message(steer=steer))
@@ -211,7 +221,8 @@ class Composer(QWidget):
         if is_estimate and sum(parts.values()) + attached <= window:
             figures = f"≈ {figures}"
         self._figures.setText(f"{figures} · {tr('${n}', n=format_number(cost, 2))}" if cost >= 0.005 else figures)
-        self._figures.setToolTip(self.meter.toolTip())
+        self.context_button.setToolTip(self.meter.toolTip())
+        self.context_button.setAccessibleDescription(self.meter.toolTip())
         self._fit_to_room()
 
     def show_next_message_cost(self, price: NextMessageCost | None, saves: Callable[[], float] = float) -> None:
@@ -263,7 +274,7 @@ class Composer(QWidget):
         self._modes = modes
         self._mode_words = dict(modes).get(current, current)
         self._mode.setVisible(bool(modes))
-        self._mode.setProperty("look", "danger-chip" if current == ALLOW_ALL else "chip")
+        self._mode.setProperty("look", "danger-chip" if current == ALLOW_ALL else "quiet")
         self._mode.style().unpolish(self._mode)
         self._mode.style().polish(self._mode)
         self._fit_to_room()
@@ -340,6 +351,11 @@ class Composer(QWidget):
             self._add_message_parts(decode_message_parts(message))
 
     @property
+    def next_message_price(self) -> str:
+        """What the next message costs, in words; empty where that is not known."""
+        return self._price.text()
+
+    @property
     def draft_place(self) -> DraftPlace:
         """The workspace and conversation the text belongs to."""
         return self._place
@@ -381,7 +397,8 @@ class Composer(QWidget):
         )
         words = self.text.toPlainText()
         filled = bool(words.strip() or self.attachments.listed_attachments)
-        if self._send.isHidden() is (filled or not works):
+        if self._send.isHidden() is (filled or not works) or filled is self._was_empty:
+            self._was_empty = not filled
             self._send.setVisible(filled or not works)
             self._fit_to_room()
         if self._place[1]:
@@ -438,14 +455,17 @@ class Composer(QWidget):
             metrics = self._mode.fontMetrics()
             least = max(metrics.horizontalAdvance(self._mode_words) + room, px(LEAST))
             self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, least))
-        figures = self._figures.sizeHint().width() + px(18)
-        self._figures.setVisible(self._known and room >= figures)
-        price = self._price.sizeHint().width() + px(10) if self._price.text() else 0
+        figures = self._figures.sizeHint().width() + px(22)
+        written = bool(self.text.toPlainText().strip())  # what the next message costs is said once there is one
+        price = self._price.sizeHint().width() + px(10) if self._price.text() and written else 0
         self._price.setVisible(price > 0 and room >= figures + price)
-        self.meter.setVisible(self._known and room >= figures + price + px(BAR))
+        with_bar = room >= figures + price + px(BAR)
+        self.meter.setVisible(with_bar)
+        self.context_button.setVisible(self._known and room >= figures)
+        self.context_button.setFixedWidth(min(room - price, figures + px(MOST_BAR)) if with_bar else figures)
 
     def _show_mode_name(self, words: str) -> None:
-        self._mode.setText(words.replace("&", "&&"))
+        self._mode.setText(f"{words.replace('&', '&&')} ▾")
 
     def _show_focus_border(self, focused: bool) -> None:  # noqa: FBT001 - a slot
         self._box.setProperty("focused", "true" if focused else "false")

@@ -30,10 +30,7 @@ class EmptyConversationPanel(QWidget):
         self._title = QLabel(self)
         self._title.setProperty("look", "large")
         self._title.setTextFormat(Qt.TextFormat.PlainText)
-        words = QLabel(
-            tr("The agent reads and edits files here and runs commands. It asks before it changes anything."),
-            self,
-        )
+        words = QLabel(self)
         words.setProperty("look", "muted")
         words.setWordWrap(True)
         self._words = words
@@ -62,7 +59,8 @@ class EmptyConversationPanel(QWidget):
             column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
             self._others.append(button)
         column.addStretch(3)
-        self.show_demo_suggestions(scripted=False)
+        self._has_folder = self._is_scripted = False
+        self.show_folder_use(has_folder=True)
 
     def _fit_suggestions(self, width: int) -> None:
         self._words.setFixedWidth(width)
@@ -70,9 +68,18 @@ class EmptyConversationPanel(QWidget):
 
     def show_demo_suggestions(self, *, scripted: bool) -> None:
         """Offers the demo if the built-in script answers here; it cannot do the usual suggestions."""
+        self._is_scripted = scripted
         self.first.setVisible(scripted)
         for button in self._others:
-            button.setVisible(not scripted)
+            button.setVisible(self._has_folder and not scripted)
+
+    def show_folder_use(self, *, has_folder: bool) -> None:
+        """A workspace without a folder has no project to explain and no tests to run."""
+        self._has_folder = has_folder
+        here = tr("The agent reads and edits files here and runs commands. It asks before it changes anything.")
+        nowhere = tr("This workspace has no folder: ask anything, or attach files. Choose a folder in its settings.")
+        self._words.setText(here if has_folder else nowhere)
+        self.show_demo_suggestions(scripted=self._is_scripted)
 
     def show_workspace_name(self, name: str) -> None:
         self._title.setText(tr("What should we work on in {name}?", name=name))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QPoint, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QPoint, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QEnterEvent, QFontMetrics, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
@@ -98,7 +98,7 @@ class Sidebar(QWidget):
     conversation_action_wanted = Signal(str, str)
     new_wanted = Signal()
     search_wanted = Signal(str)
-    workspace_wanted = Signal()
+    workspace_menu_wanted = Signal(QPoint)  # where on the screen
     emptying_wanted = Signal()
     sharing_wanted = Signal()
 
@@ -121,10 +121,17 @@ class Sidebar(QWidget):
         self._shared.hide()
         self._new = self._build_sidebar_button("plus", tr("New conversation"))
         self._new.clicked.connect(self.new_wanted)
-        self._more = self._build_sidebar_button("more", tr("Workspace settings"))
-        self._more.clicked.connect(self.workspace_wanted)
+        self.more = self._build_sidebar_button("more", tr("Rename, export or remove this workspace"))
+        self.more.clicked.connect(
+            lambda: self.workspace_menu_wanted.emit(self.more.mapToGlobal(self.more.rect().bottomLeft()))
+        )
+        place_kept = self.more.sizePolicy()
+        place_kept.setRetainSizeWhenHidden(True)
+        self.more.setSizePolicy(place_kept)
+        self.more.hide()
         self._shared.clicked.connect(self.sharing_wanted)
         self.search = ConversationSearchField(theme, self)
+        self.search.setProperty("look", "search")
         self.list = ConversationList(theme, self)
         self._empty_list_label = QLabel(self)
         self._empty_list_label.setProperty("look", "muted")
@@ -148,8 +155,8 @@ class Sidebar(QWidget):
         names.addWidget(self._title)
         names.addWidget(self._path)
         self._head.addLayout(names, 0, 0)
-        self._head.addWidget(self._new, 0, 1, Qt.AlignmentFlag.AlignTop)
-        self._head.addWidget(self._more, 0, 2, Qt.AlignmentFlag.AlignTop)
+        self._head.addWidget(self._new, 0, 2, Qt.AlignmentFlag.AlignTop)
+        self._head.addWidget(self.more, 0, 1, Qt.AlignmentFlag.AlignTop)
         self._head.addWidget(self._shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
         self._box = QHBoxLayout()
         self._box.addWidget(self.search)
@@ -293,7 +300,7 @@ class Sidebar(QWidget):
         self._box.setContentsMargins(px(12), 0, px(12), px(8))
         self._foot.setContentsMargins(px(12), px(4), px(12), px(8))
         self._empty_list_label.setContentsMargins(px(16), px(16), px(16), 0)
-        for button in (self._new, self._more):
+        for button in (self._new, self.more):
             button.setIconSize(QSize(px(16), px(16)))
             button.setFixedSize(px(26), px(26))
             button.setIcon(build_icon(button.objectName(), self._theme.colour_of_token("muted")))
@@ -301,6 +308,12 @@ class Sidebar(QWidget):
         self._path.setFixedHeight(px(17))
         self.search.setFixedHeight(px(34))
         self._elide_folder_path()
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        self.more.show()
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self.more.hide()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

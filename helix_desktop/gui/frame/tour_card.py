@@ -154,6 +154,8 @@ class TourGuide(QObject):
         place &= self._window.rect()
         if place != self.ring.highlighted_area:
             self.ring.highlight_area(place)
+            for widget in (self.ring, self.card):  # above a panel that was opened meanwhile
+                widget.raise_()
             self._place_ring_and_card()
 
     def close_tour_guide(self) -> None:

@@ -4,21 +4,21 @@ asked for only when the first message is sent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QIcon
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
-from helix_desktop import resources
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.frame.connect_panel import ConnectPanel
 from helix_desktop.gui.model_setup_port import ModelSetupPort
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
-from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 
-WIDTH = 560
+WIDTH = 640
 
 
 class WelcomePage(QWidget):
@@ -33,19 +33,18 @@ class WelcomePage(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setProperty("look", "page")
+        self.setProperty("look", "inspector")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAcceptDrops(True)
         column = QVBoxLayout()
         column.setSpacing(12)
-        icon = QLabel(self)
-        icon.setPixmap(QIcon(str(resources.resources_folder() / "icons" / "helix.svg")).pixmap(QSize(56, 56)))
-        column.addWidget(icon)
-        column.addWidget(build_plain_label(tr("Work with AI agents for hours"), "large"))
+        column.addWidget(
+            build_plain_label(tr("An agent that remembers all of it,\nand lets you take any of it back"), "hero")
+        )
         column.addWidget(
             build_plain_label(
                 tr(
-                    "Everything an agent sees is stored on this computer, where you can find and recall it. You can undo what the agent changes. What is sent to the model stays small."
+                    "For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what it costs."
                 ),
                 "muted",
             )
@@ -55,24 +54,18 @@ class WelcomePage(QWidget):
         self._blocked.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._blocked.hide()
         column.addWidget(self._blocked)
+        self._found_card, self._found = QWidget(self), build_plain_label("", "title")
+        self.bring_in = self._build_import_card(column)
         self.folder = self._add_action_card(
             column,
             tr("Open a folder"),
-            tr(
-                "A workspace belongs to one folder and has its own conversations and cache. You can also drag a folder here."
-            ),
-            "primary",
+            tr("It becomes a workspace with its own conversations. You can also drag it here."),
+            tr("Open…"),
         )
         self.tour = self._add_action_card(
-            column,
-            tr("Take the tour"),
-            tr(
-                "A real session in a sample folder, with a built-in script instead of a language model. No API key or network needed."
-            ),
-            "",
+            column, tr("Take the tour"), tr("Three minutes in a sample folder. No key, no network."), tr("Start")
         )
-        self._found_card, self._found = QWidget(self), build_plain_label("", "muted")
-        self.bring_in = self._build_import_card(column)
+        set_widget_look(self.folder, "primary")
         self.folder.clicked.connect(self.folder_wanted)
         self.tour.clicked.connect(self.tour_wanted)
         self._import = QPushButton(tr("Import workspace…"), self)
@@ -102,25 +95,24 @@ class WelcomePage(QWidget):
         self._blocked.setText(why)
         self._blocked.show()
 
-    def show_importable_conversations(self, conversations: int, programs: str) -> None:
-        """How many conversations of other programs are on this computer."""
-        words = format_count(
-            conversations, "{n} conversation found on this computer", "{n} conversations found on this computer"
-        )
-        self._found.setText(tr("{found}: {programs}. Import them to search, recall and continue them with any model.", found=words, programs=programs))  # fmt: skip
+    def show_importable_conversations(self, conversations: int, programs: Sequence[str]) -> None:
+        """How many conversations of other programs are on this computer; they are the first thing to begin with."""
+        some = ", ".join(programs[:-1])
+        names = tr("{some} and {last}", some=some, last=programs[-1]) if some else "".join(programs)
+        count = format_count(conversations, "{n} conversation", "{n} conversations")
+        self._found.setText(tr("{count} of {programs} on this computer", count=count, programs=names))
         self._found_card.setVisible(conversations > 0)
+        set_widget_look(self.folder, "" if conversations else "primary")
 
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
         """Builds the card that offers to import; hidden until something is found."""
-        row, button = self._fill_action_card(self._found_card, self._found, tr("Import them"), "")
+        about = tr("Search them, see what they cost, and go on in any of them with any model.")
+        words, button = self._fill_action_card(self._found_card, self._found, about, tr("Import them"))
+        set_widget_look(button, "primary")
         choose = QPushButton(tr("Choose which…"), self._found_card)
         choose.setProperty("look", "link")
         choose.clicked.connect(lambda: self.bring_in_wanted.emit(False))
-        words = QVBoxLayout()
-        words.setSpacing(4)
-        words.addWidget(self._found)
         words.addWidget(choose, 0, Qt.AlignmentFlag.AlignLeft)
-        row.insertLayout(0, words, 1)
         button.clicked.connect(lambda: self.bring_in_wanted.emit(True))
         column.addWidget(self._found_card)
         self._found_card.hide()
@@ -135,25 +127,28 @@ class WelcomePage(QWidget):
         if ready:
             self.became_ready.emit()
 
-    def _add_action_card(self, column: QVBoxLayout, title: str, text: str, look: str) -> QPushButton:
+    def _add_action_card(self, column: QVBoxLayout, title: str, text: str, act: str) -> QPushButton:
         card = QWidget(self)
-        _, button = self._fill_action_card(card, build_plain_label(text, "muted"), title, look)
+        _, button = self._fill_action_card(card, build_plain_label(title, "title"), text, act)
+        button.setAccessibleName(title)
         button.setAccessibleDescription(text)
         column.addWidget(card)
         return button
 
-    def _fill_action_card(self, card: QWidget, words: QLabel, title: str, look: str) -> tuple[QHBoxLayout, QPushButton]:
+    def _fill_action_card(self, card: QWidget, title: QLabel, text: str, act: str) -> tuple[QVBoxLayout, QPushButton]:
         card.setProperty("look", "card")
         card.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         row = QHBoxLayout(card)
-        row.setContentsMargins(16, 14, 16, 14)
+        row.setContentsMargins(18, 14, 18, 14)
         row.setSpacing(16)
-        row.addWidget(words, 1)
-        button = QPushButton(title, card)
-        if look:
-            button.setProperty("look", look)
-        row.addWidget(button)
-        return row, button
+        words = QVBoxLayout()
+        words.setSpacing(4)
+        words.addWidget(title)
+        words.addWidget(build_plain_label(text, "muted"))
+        row.addLayout(words, 1)
+        button = QPushButton(act, card)
+        row.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)
+        return words, button
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if any(url.isLocalFile() for url in event.mimeData().urls()):

@@ -44,7 +44,7 @@ class WindowFrame(QWidget):
         self.showing = ShownState(self)
         self._workspace = ""
         self._wants_sidebar = True
-        self._wants_side = True
+        self._wants_side = False
         self._inspector_wanted_when_narrow = False
         self._is_dragging_splitter = False  # the user is dragging the splitter
         self._is_changing_page = False  # the page is being changed
@@ -60,7 +60,6 @@ class WindowFrame(QWidget):
         self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
         self._lay_out_frame()
         self.top.sidebar_wanted.connect(self.toggle_sidebar)
-        self.top.inspector_wanted.connect(self.toggle_side_panel)
         self._splitter.splitterMoved.connect(self._on_splitter_moved)
         self._splitter.installEventFilter(self)
         theme.changed.connect(self._update_visible_sides)
@@ -147,7 +146,7 @@ class WindowFrame(QWidget):
 
     def toggle_side_panel(self) -> None:
         self._wants_side = not self.is_side_panel_shown
-        self._inspector_wanted_when_narrow = self._wants_side
+        self._inspector_wanted_when_narrow = self._wants_side and self._is_narrow
         self._update_visible_sides()
         self.save_window_layout()
 
@@ -156,25 +155,22 @@ class WindowFrame(QWidget):
         self.save_window_layout()
         self._is_dragging_splitter = False
 
+    @property
+    def _is_narrow(self) -> bool:
+        return self.width() < self.theme.zoomed_pixels(NARROW_WINDOW_WIDTH)
+
     def _update_visible_sides(self) -> None:
         """Shows and hides the sides: what the user wants, as far as there is room."""
         side = self._sides.get(self.shown_page_name)
         welcome = self.shown_page_name not in PAGES
-        room = (
-            self.width() >= self.theme.zoomed_pixels(NARROW_WINDOW_WIDTH)
-            or self._inspector_wanted_when_narrow
-            or self.shown_page_name != "chat"
-        )
+        room = not self._is_narrow or self._inspector_wanted_when_narrow or self.shown_page_name != "chat"
         if side is not None:
             self._side.setCurrentWidget(side)
         shown = side is not None and room and (self._wants_side or self.shown_page_name != "chat")
         self._side.setVisible(shown)
         self.sidebar.setVisible(self._wants_sidebar and not welcome)
         self._distribute_widths()
-        self.top.show_side_buttons(
-            sidebar=self._wants_sidebar,
-            can_inspect=self.shown_page_name == "chat" and side is not None,
-        )
+        self.top.show_sidebar_button(needed=not self._wants_sidebar)
 
     def _distribute_widths(self) -> None:
         """Gives the sides their saved widths and the page the rest, never less than it needs."""
@@ -212,14 +208,14 @@ class WindowFrame(QWidget):
         self._workspace = workspace
         get = self.memory.get_remembered
         self._wants_sidebar = get("layout", workspace, "sidebar", default=True)
-        self._wants_side = get("layout", workspace, "inspector", default=True)
+        self._wants_side = get("layout", workspace, "side-panel", default=False)
         self.switch_to_page(get("layout", workspace, "page", default="chat"))
 
     def save_window_layout(self) -> None:
         put = self.memory.remember_value
         first, _, last = self._splitter.sizes()
         put("layout", self._workspace, "sidebar", value=self._wants_sidebar)
-        put("layout", self._workspace, "inspector", value=self._wants_side)
+        put("layout", self._workspace, "side-panel", value=self._wants_side)
         if self.is_sidebar_shown and first and self._is_dragging_splitter:
             put("layout", self._workspace, "sidebar-width", value=first)
         if self.is_side_panel_shown and last and self._is_dragging_splitter:

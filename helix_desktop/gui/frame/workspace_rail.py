@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal, SignalInstance
+from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, QTimer, Signal, SignalInstance
 from PySide6.QtGui import QColor, QFont, QMouseEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -213,7 +213,9 @@ class WorkspaceRail(QWidget):
         for button in self._buttons:
             self._column.addWidget(button)
             button.clicked.connect(lambda _checked=False, b=button: self.chosen.emit(b.workspace))
-            button.customContextMenuRequested.connect(lambda _at, b=button: self._show_workspace_menu(b))
+            button.customContextMenuRequested.connect(
+                lambda _at, b=button: self.open_workspace_menu(b.workspace, b.mapToGlobal(b.rect().topRight()))
+            )
             button.dragged.connect(partial(self._drag_workspace_button, button))
             button.dropped.connect(partial(self._drop_workspace_button, button))
         height = len(rows) * (SQUARE + GAP) - GAP
@@ -276,10 +278,11 @@ class WorkspaceRail(QWidget):
         self._layout.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         return button
 
-    def _show_workspace_menu(self, button: WorkspaceButton) -> None:
+    def open_workspace_menu(self, workspace: str, at: QPoint) -> None:
+        """What can be done with a workspace, at a place of the screen."""
         menu = QMenu(self)
         for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):
-            menu.addAction(text).triggered.connect(partial(self._on_move_chosen, button.workspace, steps))
+            menu.addAction(text).triggered.connect(partial(self._on_move_chosen, workspace, steps))
         menu.addSeparator()
         for what, text in (
             ("rename", tr("Rename…")),
@@ -289,9 +292,9 @@ class WorkspaceRail(QWidget):
             ("export", tr("Export…")),
             ("trash", tr("Move to trash")),
         ):
-            menu.addAction(text).triggered.connect(partial(self.workspace_action_wanted.emit, what, button.workspace))
+            menu.addAction(text).triggered.connect(partial(self.workspace_action_wanted.emit, what, workspace))
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        menu.popup(button.mapToGlobal(button.rect().topRight()))
+        menu.popup(at)
 
     def _on_move_chosen(self, workspace: str, steps: int) -> None:
         self.move_workspace(workspace, steps)

@@ -27,11 +27,12 @@ from helix_desktop.gui.context_meter import context_kind_name, format_token_coun
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.inspector import context_figures
 from helix_desktop.gui.inspector.context_figures import ListedBlock
-from helix_desktop.gui.inspector.inspector_boxes import FigureBox, MeterBox, build_inspector_heading
+from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_inspector_heading
 from helix_desktop.gui.inspector.request_dialog import RequestDialog, build_request_forms, describe_request
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_of_day
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, describe_block_source
+from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript.basic_boxes import ActionLineBox, LayoutBox, SectionKey, ToggleSection, build_note_box
@@ -58,6 +59,7 @@ class ContextInspector(QWidget):
 
     intent_requested = Signal(object)
     moment_shown = Signal(object)  # the seq of the newest fact of the shown moment, None for now
+    closing_wanted = Signal()
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -81,6 +83,9 @@ class ContextInspector(QWidget):
         set_widget_look(self._step, "faint")
         self._now_button = QPushButton(tr("Now"), self)
         set_widget_look(self._now_button, "chip")
+        self._close = build_push_button("✕", self, self.closing_wanted.emit, "chip")
+        self._close.setAccessibleName(tr("Hide the side panel"))
+        self._close.setToolTip(tr("Hide the side panel"))
         self._lay_out_inspector()
         self._refresh_timer = QTimer(self, interval=REFRESH_DELAY_MS, singleShot=True)
         self._refresh_timer.timeout.connect(self._show_chosen_step)
@@ -98,6 +103,7 @@ class ContextInspector(QWidget):
         row = QHBoxLayout()
         row.addWidget(self._step, 1)
         row.addWidget(self._now_button)
+        row.addWidget(self._close)
         foot.addLayout(row)
         foot.addWidget(self.slider)
         column = QVBoxLayout(self)
@@ -221,14 +227,8 @@ class ContextInspector(QWidget):
         self, ink: DrawingStyle, width: float, state: Moment, meter: token_budget.WindowMeter, chosen: Policy
     ) -> Iterator[LayoutBox]:
         px = ink.scaled_pixels
-        title = tr(
-            "Context · ≈ {used} of {window}" if meter.is_estimate else "Context · {used} of {window}",
-            used=format_token_count(meter.used),
-            window=format_token_count(meter.window),
-        )
-        yield build_inspector_heading(ink, width, title)
-        yield MeterBox(ink, width, meter.parts, meter.window, describe_thresholds(chosen), gap=float(px(10)))
-        yield from self._build_kind_boxes(ink, width, state, meter)
+        yield from build_context_boxes(ink, width, state, meter, describe_thresholds(chosen))
+        yield from self._build_tool_boxes(ink, width, state)
         yield build_inspector_heading(ink, width, tr("Largest in context"), gap=float(px(22)))
         for number, part in enumerate(context_figures.largest_blocks(self._parts)):
             gap = float(px(10)) if number == 0 else 0.0
@@ -252,27 +252,7 @@ class ContextInspector(QWidget):
             yield from self._build_coming_up_boxes(ink, width)
         yield from self._build_block_list_boxes(ink, width, state)
 
-    def _build_kind_boxes(
-        self, ink: DrawingStyle, width: float, state: Moment, meter: token_budget.WindowMeter
-    ) -> Iterator[LayoutBox]:
-        gap = float(ink.scaled_pixels(12))
-        for kind in ContextKind:
-            name = (
-                context_figures.newest_handover_name(state) if kind is ContextKind.HANDOVER else context_kind_name(kind)
-            )
-            yield FigureBox(
-                ink,
-                width,
-                name,
-                format_token_count(meter.parts.get(kind, 0)),
-                dot=ink.theme.fill_colour_of_kind(kind),
-                gap=gap,
-            )
-            gap = 0.0
-        held = format_token_count(state.branch.recallable)
-        yield FigureBox(
-            ink, width, tr("Cached, recallable"), held, dot=ink.theme.fill_colour_of_kind(ContextKind.OUTPUT), ring=True
-        )
+    def _build_tool_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
         tools = state.settings.tools
         sent = tr("Tools sent: {n}", n=format_number(len(tools.tools)))
         yield FigureBox(ink, width, sent, format_token_count(tools.tokens))
@@ -341,7 +321,7 @@ class ContextInspector(QWidget):
         elif act.key == _REQUEST:
             self.show_request_of_step()
         elif act.key == _FOLD:
-            self._ask_to_fold_now()
+            self.ask_to_fold_now()
         elif act.key[0] == "include" and self._session is not None and isinstance(act.key[1], PartRef | Span):
             self._doing.run_in_background(self._session.include_part(act.key[1]), name="include a part", owner=self)
         elif act.key[0] == "block":
@@ -393,7 +373,7 @@ class ContextInspector(QWidget):
     def _build_menu_action(self, make: Callable[[], object]) -> Callable[[], object]:
         return lambda: self._doing.run_in_background(make(), name="a change of the context", owner=self)  # type: ignore[arg-type]
 
-    def _ask_to_fold_now(self) -> None:
+    def ask_to_fold_now(self) -> None:
         if self._session is not None:
             FoldNowDialog(self._session, self._doing, self).open()
 

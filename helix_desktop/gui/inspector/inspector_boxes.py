@@ -1,18 +1,28 @@
-"""The boxes the inspector is made of: the meter, a line with a dot and a figure, a heading."""
+"""The boxes the inspector and the meter's panel are made of: the meter, a line with a dot and a figure, a heading."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.gui.context_meter import describe_meter, describe_window_fill, paint_meter_bar
+from helix_desktop.engine.history.moment import Moment
+from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.gui.context_meter import (
+    context_kind_name,
+    describe_meter,
+    describe_window_fill,
+    format_token_count,
+    paint_meter_bar,
+)
+from helix_desktop.gui.inspector.context_figures import newest_handover_name
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, TextBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.line_boxes import draw_dashed_ring
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan
+from helix_desktop.gui.translation import tr
 
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 
@@ -113,3 +123,26 @@ class FigureBox(LayoutBox):
 
 def build_inspector_heading(ink: DrawingStyle, width: float, text: str, *, gap: float = 0.0) -> TextBox:
     return TextBox(ink, width, ParagraphBlock((StyledSpan(text),)), gap=gap, font=ink.name)
+
+
+def build_context_boxes(
+    ink: DrawingStyle, width: float, state: Moment, meter: WindowMeter, thresholds: str
+) -> Iterator[LayoutBox]:
+    """How full the window is and with what; kinds that are not there are left out."""
+    title = tr(
+        "Context · ≈ {used} of {window}" if meter.is_estimate else "Context · {used} of {window}",
+        used=format_token_count(meter.used),
+        window=format_token_count(meter.window),
+    )
+    yield build_inspector_heading(ink, width, title)
+    yield MeterBox(ink, width, meter.parts, meter.window, thresholds, gap=float(ink.scaled_pixels(10)))
+    gap = float(ink.scaled_pixels(12))
+    for kind in ContextKind:
+        if figure := meter.parts.get(kind, 0):
+            name = newest_handover_name(state) if kind is ContextKind.HANDOVER else context_kind_name(kind)
+            dot = ink.theme.fill_colour_of_kind(kind)
+            yield FigureBox(ink, width, name, format_token_count(figure), dot=dot, gap=gap)
+            gap = 0.0
+    if held := state.branch.recallable:
+        dot = ink.theme.fill_colour_of_kind(ContextKind.OUTPUT)
+        yield FigureBox(ink, width, tr("Stored, can be recalled"), format_token_count(held), dot=dot, ring=True)

@@ -62,7 +62,7 @@ class ReplayLabDialog(QDialog):
         self._names = dict(policies)
         self._working: CancellableWork | None = None
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(tr("Replay lab"))
+        self.setWindowTitle(tr("What would other settings have cost here?"))
         room = self.screen().availableGeometry().size() * 0.95
         self.resize(QSize(theme.zoomed_pixels(840), theme.zoomed_pixels(380)).boundedTo(room))
         self.list = self._build_conversation_list()

@@ -1,4 +1,4 @@
-"""The results of a replay: figures and a button for each policy, bars, and tokens by step."""
+"""The results of a replay: the answer in a sentence, figures and a button for each policy, and tokens by step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QLabel, QPush
 
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.lab.policy_bars import PolicyBars
 from helix_desktop.gui.lab.policy_curves import PolicyCurves, PolicyPenSample
 from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome, ReplayOutcome
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
@@ -32,8 +31,6 @@ class ReplayResultsPanel(QWidget):
     ) -> None:
         super().__init__(parent)
         self._outcome, self._names, self._theme, self._take = outcome, names, theme, take
-        self.bars = PolicyBars(names, theme, self)
-        self.bars.show_policy_bars(outcome.policy_outcomes)
         self.lines = PolicyCurves(names, theme, self)
         self.which = self._build_conversation_choice()
         self.save = QPushButton(tr("Save as web page…"), self)
@@ -42,6 +39,8 @@ class ReplayResultsPanel(QWidget):
         self.save.clicked.connect(lambda _checked=False: save())
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
+        self.answer = build_plain_label(self._answer_in_words(), "title", self)
+        column.addWidget(self.answer)
         column.addLayout(self._build_results_table())
         about = self._build_results_label(
             tr(
@@ -52,8 +51,6 @@ class ReplayResultsPanel(QWidget):
         about.setWordWrap(True)
         column.addWidget(about)
         column.addSpacing(8)
-        column.addWidget(self.bars)
-        column.addSpacing(8)
         column.addLayout(self._build_plot_header())
         column.addWidget(self.lines)
         column.addLayout(self._build_plot_legend())
@@ -61,23 +58,34 @@ class ReplayResultsPanel(QWidget):
 
     # --- figures
 
+    def _answer_in_words(self) -> str:
+        cheapest = min(self._outcome.policy_outcomes, key=lambda played: played.cost_share)
+        return tr(
+            "{name} would have cost the least here: {cost} of sending everything, with the window at most {peak} full.",
+            name=self._names.get(cheapest.policy, cheapest.policy),
+            cost=format_percent(cheapest.cost_share),
+            peak=format_percent(cheapest.peak),
+        )
+
     def _build_results_table(self) -> QGridLayout:
         table = QGridLayout()
         table.setHorizontalSpacing(18)
         table.setVerticalSpacing(0)
-        heads = (tr("Policy"), tr("Sent"), tr("Still in view"), tr("Folds"), "")
+        heads = (tr("Policy"), tr("Cost"), tr("Peak"), tr("Sent"), tr("Still in view"), tr("Folds"), "")
         for column, head in enumerate(heads):
             table.addWidget(self._build_results_label(head, "faint"), 0, column)
         for line, each in enumerate(self._outcome.policy_outcomes, 1):
             for column, cell in enumerate(self._build_policy_cells(each)):
                 table.addWidget(cell, line, column)
-        table.setColumnStretch(3, 1)
+        table.setColumnStretch(5, 1)
         return table
 
     def _build_policy_cells(self, played: PolicyOutcome) -> Sequence[QWidget]:
         folds = " · ".join(f"{describe_fold_kind(FoldKind(kind))} {number}" for kind, number in played.folds.items())
         return (
             self._build_results_label(self._names.get(played.policy, played.policy), ""),
+            self._build_results_label(format_percent(played.cost_share), "small"),
+            self._build_results_label(format_percent(played.peak), "small"),
             self._build_results_label(format_token_count(played.sent), "small"),
             self._build_results_label(format_percent(played.kept_share), "small"),
             self._build_results_label(folds or tr("none"), "small"),

@@ -70,6 +70,13 @@ def describe_kept_details(details: DetailsKept) -> str:
 
 
 def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0) -> str:
-    """The line across the chat. `before`, `after`: tokens of all folds done together."""
-    figures = format_token_change(before or fold.tokens_before, after or fold.tokens)
-    return " · ".join(part for part in (fold_title(fold, folds), figures, describe_kept_details(fold.details)) if part)
+    """The line across the chat: what happened, in a sentence. `before`, `after`: tokens of all folds done together."""
+    happened = {
+        FoldKind.HANDOVER: tr("Older messages became a handover"),
+        FoldKind.MARKER: format_count(folds, "{n} older output became a marker", "{n} older outputs became markers"),
+        FoldKind.OBSERVATIONS: tr("Older messages became observations"),
+        FoldKind.REFLECTION: tr("Observations were merged"),
+        FoldKind.TRUNCATION: tr("The oldest messages are no longer sent"),
+    }.get(fold.kind, fold_title(fold, folds))
+    change = format_token_change(before or fold.tokens_before, after or fold.tokens)
+    return tr("{happened}: {change}, nothing lost", happened=happened, change=change)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Cover, Stored
+from helix_desktop.engine.facts import Cover, FoldKind, Stored
 from helix_desktop.fast_dataclass import dataclass
 
 
@@ -130,6 +130,13 @@ class UnpinPart:
     ref: Cover
 
 
+@dataclass(frozen=True, slots=True)
+class FoldAgain:
+    """A fold that failed is to be tried again."""
+
+    kind: FoldKind
+
+
 ChatIntent = (
     RecallEntry
     | OpenEntry
@@ -151,5 +158,6 @@ ChatIntent = (
     | ForkConversation
     | RewindConversation
     | PinPart
+    | FoldAgain
     | UnpinPart
 )

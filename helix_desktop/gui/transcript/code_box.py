@@ -209,7 +209,7 @@ class CodeBox(LayoutBox):
                 width,
                 self.ink.scaled_pixels(22),
             )
-            self.hot_spots.append(HotSpot(place, CopyText(self._whole), tr("Copy"), only_when_near=not self._label))
+            self.hot_spots.append(HotSpot(place, CopyText(self._whole), tr("Copy"), only_when_near=True))
 
     def _draw_changed_line_grounds(self, painter: QPainter) -> None:
         for number, line in enumerate(self._lines):

@@ -35,9 +35,8 @@ def describe_fact(fact: Fact) -> str:
         case TurnEnded():
             return _describe_end_of_turn(fact)
         case FoldFailed(kind=kind, why=why):
-            return tr(
-                "Couldn't fold the context ({kind}): {why}", kind=describe_fold_kind(kind), why=translate_sentences(why)
-            )
+            first = why.partition("; ")[0].rstrip(".")  # each attempt gives a reason; one is enough to act on
+            return tr("{kind}: {why}.", kind=describe_fold_kind(kind).capitalize(), why=translate_sentences(first))
         case Forgotten(entries=entries, facts=facts):
             return tr(
                 "Content was permanently removed here: {entries}, {facts}.",

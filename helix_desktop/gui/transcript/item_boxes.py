@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable, Iterator
 
 from helix_desktop.engine import exact_text
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import (
     Attachment,
     Folded,
+    FoldFailed,
     ModelReplied,
     PartRef,
     Reasoning,
@@ -24,7 +24,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_duration
-from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold, describe_fold
+from helix_desktop.gui.shared.fold_descriptions import describe_fold
 from helix_desktop.gui.transcript.basic_boxes import (
     ActionLineBox,
     FormulaPicture,
@@ -37,6 +37,7 @@ from helix_desktop.gui.transcript.basic_boxes import (
 )
 from helix_desktop.gui.transcript.call_groups import CallGroup
 from helix_desktop.gui.transcript.chat_intents import (
+    FoldAgain,
     OpenChanges,
     OpenConversation,
     OpenEntry,
@@ -372,18 +373,21 @@ def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
     undone = not any(page.items.is_fold_active(each.fold) for each in folds)
     words = describe_fold(fact, len(folds), before, after) + (" · " + tr("undone") if undone else "")
-    yield FoldLineBox(page.ink, page.width, words, context_kind_of_fold(fact.kind), OpenFold(fact.fold), undone=undone)
+    yield FoldLineBox(page.ink, page.width, words, tr("Show"), OpenFold(fact.fold), undone=undone)
 
 
 def _build_file_changes_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
-    yield FoldLineBox(
-        page.ink, page.width, item.text, ContextKind.CONVERSATION, OpenChanges(item.fact_seq), undone=False
-    )
+    yield FoldLineBox(page.ink, page.width, item.text, tr("Review"), OpenChanges(item.fact_seq))
 
 
 def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
+    if isinstance(item.source_fact, FoldFailed):
+        again = ((tr("Try again"), FoldAgain(item.source_fact.kind)),)
+        title = tr("Nothing was folded, and nothing is lost")
+        yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:4_000]), again, failed=False)
+        return
     paragraph = ParagraphBlock(backticks_to_code_spans(make_safe_text(item.text[:4_000])))
     yield TextBox(page.ink, page.width, paragraph, font=page.ink.small, colour="muted")
 

@@ -124,18 +124,20 @@ class ToolCallBox(LayoutBox):
 
 
 class FoldLineBox(LayoutBox):
-    """What a fold did, across the page, where it happened."""
+    """What a fold did, across the page, where it happened, and `link`, which leads to it."""
 
     def __init__(
-        self, ink: DrawingStyle, width: float, words: str, kind: ContextKind, act: BoxAction, *, undone: bool
+        self, ink: DrawingStyle, width: float, words: str, link: str, act: BoxAction, *, undone: bool = False
     ) -> None:
         super().__init__(ink, width)
         self.text = words
-        self._kind = kind
+        self._link = link
         self._font = QFont(ink.small)
         self._font.setStrikeOut(undone)
         self.height = float(ink.scaled_pixels(18))
-        reach = min(QFontMetricsF(self._font).horizontalAdvance(words) + 2, width - ink.scaled_pixels(80))
+        self._link_width = QFontMetricsF(ink.small).horizontalAdvance(link) + ink.scaled_pixels(14)
+        reach = QFontMetricsF(self._font).horizontalAdvance(words) + 2 + self._link_width
+        reach = min(reach, width - ink.scaled_pixels(80))
         self._place = QRectF((width - reach) / 2, 0, reach, self.height)
         self.hot_spots = [HotSpot(self._place, act, words)]
 
@@ -153,9 +155,13 @@ class FoldLineBox(LayoutBox):
             painter.fillRect(self._place, ink.selection_colour)
         painter.setFont(self._font)
         marked = bool(marks.found) or marks.selected[1] > marks.selected[0]
-        painter.setPen(ink.token_colour("text") if marked else ink.theme.text_colour_of_kind(self._kind))
-        words = QFontMetricsF(self._font).elidedText(self.text, Qt.TextElideMode.ElideRight, self._place.width() + 1)
-        painter.drawText(self._place, Qt.AlignmentFlag.AlignCenter, words)
+        painter.setPen(ink.token_colour("text" if marked else "muted"))
+        said = self._place.adjusted(0, 0, -self._link_width, 0)
+        words = QFontMetricsF(self._font).elidedText(self.text, Qt.TextElideMode.ElideRight, said.width() + 1)
+        painter.drawText(said, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, words)
+        painter.setFont(ink.small)
+        painter.setPen(ink.token_colour("accent"))
+        painter.drawText(self._place, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, self._link)
 
 
 class ExpandableHeaderBox(LayoutBox):

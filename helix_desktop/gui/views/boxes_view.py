@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QAccessible,
     QAccessibleAnnouncementEvent,
@@ -139,19 +139,11 @@ class BoxesView(QAbstractScrollArea):
 
     # --- drawing
 
-    def hot_spot_rect(self, name: str) -> QRect:
-        """The first hot spot with this name, in the viewport; empty if there is none."""
-        for spot in self._stack.list_hot_spots():
-            hot, place = self._stack.hot_spot_and_rect(spot)
-            if hot.name == name:
-                return place.translated(0, -self.verticalScrollBar().value()).toRect()
-        return QRect()
-
-    def scroll_to_hot_spot(self, name: str) -> None:
-        """Scroll the first hot place of a name into sight."""
-        bar, place = self.verticalScrollBar(), self.hot_spot_rect(name)
-        if not place.isEmpty():
-            bar.setValue(bar.value() + place.center().y() - self.viewport().height() * 2 // 3)
+    def height_of_boxes(self) -> int:
+        """What all of it takes at the present width."""
+        if self._width_of_boxes() != self._laid_width:
+            self._start_box_layout()
+        return round(self._stack.bottom_edge)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self._width_of_boxes() != self._laid_width:

@@ -141,6 +141,32 @@ def test_a_commit_takes_the_chosen_files_with_a_proposed_message(page: ChangesPa
     assert changes.git_repository.committed == [(("0/src/a.py", "0/gone.txt", "0/new.txt"), "Change 3 files")]
 
 
+def test_a_message_of_a_commit_that_git_refuses_is_still_there(page: ChangesPage, changes: FakeChanges) -> None:
+    changes.git_repository.refuses = "git refused."
+    for words in ("", "Why it changed"):
+        page.commit_button.click()
+        asked = dialog(page, CommitDialog)
+        assert isinstance(asked, CommitDialog)
+        assert asked.message.toPlainText() == words
+        asked.message.setPlainText("Why it changed")
+        asked.accept()
+        asked.setParent(None)
+    assert changes.git_repository.committed == []
+
+
+def test_in_a_folder_without_git_a_repository_is_offered_before_a_message(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    changes.git_repository.has_git = False
+    page.reload_changes()
+    assert page.commit_button.text() == "Set up git here"
+    assert page.commit_button.property("look") != "primary"
+    page.commit_button.click()
+    assert changes.git_repository.has_git
+    assert page.commit_button.text() == "Commit…"
+    assert isinstance(dialog(page, CommitDialog), CommitDialog)
+
+
 def test_both_columns_hold_the_same_lines(page: ChangesPage) -> None:
     page.columns.click()
     rows = [row for row in page.body.view._rows if not row.head]

@@ -260,7 +260,7 @@ def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) ->
 def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
     composer.show_window_meter({ContextKind.CONVERSATION: 43_900}, 128_000, 0.42)
     assert composer._figures.text() == "34% full · $0.42"
-    assert composer._figures.toolTip().startswith("43.9K of 128K tokens, 34% full")
+    assert composer.context_button.toolTip().startswith("43.9K of 128K tokens, 34% full")
 
 
 def test_the_meter_is_an_estimate_until_the_provider_has_reported(composer: Composer) -> None:

@@ -24,6 +24,7 @@ def frame(theme: Theme, memory: WindowMemory) -> WindowFrame:
 
 
 def test_each_page_has_its_side_and_its_width(frame: WindowFrame) -> None:
+    frame.toggle_side_panel()
     widths = []
     for page in ("chat", "cache", "timeline"):
         frame.switch_to_page(page)
@@ -32,6 +33,7 @@ def test_each_page_has_its_side_and_its_width(frame: WindowFrame) -> None:
 
 
 def test_a_width_the_user_gave_is_kept_for_that_page_alone(frame: WindowFrame) -> None:
+    frame.toggle_side_panel()
     frame._splitter.setSizes([251, 700, 431])
     frame._on_splitter_moved(0, 0)
     frame.switch_to_page("timeline")
@@ -75,31 +77,28 @@ def test_the_tabs_are_whole_in_the_narrowest_bar_in_german(theme: Theme) -> None
 
 def test_where_there_is_little_room_the_tabs_stay(theme: Theme) -> None:
     bar = TopBar(theme)
-    bar.policy.show_choice("layered", "Layered policy")
     bar.model.show_choice("m", "claude-sonnet")
     bar.show()
     seen = []
     for width in (780, 540, 380):
         bar.resize(width, 48)
-        seen.append((bar._tabs["timeline"].isVisible(), bar.model.isVisible(), bar.policy.isVisible()))
-    assert seen == [(True, True, True), (True, True, False), (True, False, False)]
+        seen.append((bar._tabs["timeline"].isVisible(), bar.model.isVisible()))
+    assert seen == [(True, True), (True, True), (True, False)]
 
 
-def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) -> None:
+def test_a_long_models_name_is_shortened_in_its_middle(theme: Theme) -> None:
     bar = TopBar(theme)
-    bar.policy.show_choice("layered", "Layered policy")
     bar.model.show_choice("m", "openrouter/anthropic/claude-4.5")
     bar.resize(900, 48)
     bar.show()
     assert bar.model.text() == "openrouter/anthropic/claude-4.5 ▾"
-    bar.resize(640, 48)
-    assert bar.policy.isVisible()
+    bar.resize(560, 48)
     begins, _, ends = bar.model.text().removesuffix(" ▾").partition("…")
     assert len(begins) > 2
     assert len(ends) > 2
     assert "openrouter/anthropic/claude-4.5".startswith(begins)
     assert "openrouter/anthropic/claude-4.5".endswith(ends)
-    assert bar.minimumSizeHint().width() <= 640
+    assert bar.minimumSizeHint().width() <= 560
     bar.model.show_choice("m", "openrouter/anthropic/claude-4.6")
     bar.fit_top_bar()
     assert "…" in bar.model.text()
@@ -109,17 +108,16 @@ def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) ->
     assert bar.model.text() == "peer/organisatio…ng-name-2507-q4 ▾"
 
 
-@pytest.mark.parametrize("can_inspect", [False, True])
-def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, can_inspect: bool) -> None:
+@pytest.mark.parametrize("needed", [False, True])
+def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, needed: bool) -> None:
     bar = TopBar(theme)
-    bar.policy.show_choice("layered", "Layered policy")
     bar.model.show_choice("m", "openrouter/anthropic/claude-4.5")
-    bar.show_side_buttons(sidebar=True, can_inspect=can_inspect)
+    bar.show_sidebar_button(needed=needed)
     bar.show()
     layout = bar.layout()
     assert layout is not None
     step = 3 * bar.model.fontMetrics().horizontalAdvance("m")  # what shortening goes by, in any font
-    for width in range(560, 840, 9):
+    for width in range(480, 760, 9):
         bar.resize(width, 48)
         assert layout.minimumSize().width() <= width
         if "…" in bar.model.text():
@@ -129,6 +127,7 @@ def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, can_inspect
 def test_large_text_leaves_the_page_its_room_and_usual_text_brings_the_widths_back(
     frame: WindowFrame, theme: Theme
 ) -> None:
+    frame.toggle_side_panel()
     before, *_ = frame._splitter.sizes()
     theme.set_zoom(2.0)
     sidebar, page, _ = frame._splitter.sizes()
@@ -136,15 +135,4 @@ def test_large_text_leaves_the_page_its_room_and_usual_text_brings_the_widths_ba
     assert page > 2 * sidebar
     theme.set_zoom(1.0)
     assert frame._splitter.sizes()[0] == before
-    assert frame.is_side_panel_shown
-
-
-def test_the_inspector_is_hidden_by_the_mouse_as_well(frame: WindowFrame) -> None:
-    frame.switch_to_page("chat")
-    frame.resize(1_400, 800)
-    assert frame.is_side_panel_shown
-    assert not frame.top.inspector_button.isHidden()
-    frame.top.inspector_button.click()
-    assert not frame.is_side_panel_shown
-    frame.top.inspector_button.click()
     assert frame.is_side_panel_shown

@@ -11,12 +11,11 @@ from PySide6.QtGui import QImage, QMouseEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QWidget
 
-from helix_desktop.engine.context_policy import PRESETS
 from helix_desktop.gui.colour_tokens import LIGHT
-from helix_desktop.gui.lab.policy_curves import compute_axis_ticks
 from helix_desktop.gui.lab.replay_lab_dialog import ReplayLabDialog
 from helix_desktop.gui.lab.replay_results import ReplayResultsPanel
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.shared.step_plot import compute_axis_ticks
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_services import WindowServices
 from tests.gui import story
@@ -54,12 +53,14 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     for words in ("Observational policy", "90K", "100%", "markers 3"):
         assert words in said(lab)
     assert lab.results is not None
-    assert "Helix policy: cost 50%, peak 80%" in lab.results.bars.accessibleDescription()
+    assert lab.results.answer.text().startswith(
+        "Helix policy would have cost the least here: 50% of sending everything"
+    )
     take = next(each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix policy"))
     take.click()
     assert bench.policy_name == "helix"
     assert "This workspace now uses: Helix policy." in said(lab)
-    assert window.top.policy.text() == "Helix policy ▾"
+    assert window.context_panel.policy.text() == "Helix policy ▾"
 
 
 def test_nothing_chosen_is_said(window: MainWindow, program: FakeInstallation) -> None:
@@ -106,8 +107,6 @@ def test_the_plot_tells_the_step_under_the_pointer_and_that_of_the_keys(results:
 def test_each_policy_is_drawn_in_its_colour(results: ReplayResultsPanel, theme: Theme) -> None:
     for scheme in ("light", "dark"):
         theme.set_look(scheme, theme.text_zoom)
-        drawn = colours(results.bars.grab().toImage())
-        assert {theme.colour_of_policy(name).name() for name in PRESETS} <= drawn
         drawn = colours(results.lines.grab().toImage())  # all of the same course: the last lies on the others
         assert theme.colour_of_policy("none").name() in drawn
 

@@ -12,6 +12,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     FileChanged,
+    FoldFailed,
+    FoldKind,
     ModelRole,
     ModelSet,
     Recorded,
@@ -33,7 +35,7 @@ from helix_desktop.gui.transcript.basic_boxes import (
     TextBox,
     ToggleSection,
 )
-from helix_desktop.gui.transcript.chat_intents import OpenConversation, OpenEntry, OpenFold
+from helix_desktop.gui.transcript.chat_intents import FoldAgain, OpenConversation, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.code_box import FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.formula_pictures import DrawnFormulaPicture
@@ -194,7 +196,7 @@ def test_what_a_fold_did_stands_where_it_happened(theme: Theme) -> None:
     made = laid(page_of(theme, told.facts), 1)
     (box,) = made.boxes
     assert isinstance(box, FoldLineBox)
-    assert box.text == "Handover 1 · 9K → 900 tokens"
+    assert box.text == "Older messages became a handover: 9K → 900 tokens, nothing lost"
     assert box.hot_spots[0].act == OpenFold("h")
 
 
@@ -205,6 +207,14 @@ def test_a_plan_shows_what_is_done(theme: Theme) -> None:
     assert kinds(made) == [ExpandableHeaderBox, TextBox, TextBox]
     assert made.boxes[0].text == "Plan · 1 of 2 done"
     assert made.text_between_offsets(0, made.text_length).splitlines() == ["Plan · 1 of 2 done", "☑ one", "☐ two"]
+
+
+def test_a_failed_fold_says_one_reason_and_can_be_tried_again(theme: Theme) -> None:
+    told = Told()
+    told.add(FoldFailed(FoldKind.HANDOVER, "a/m: it said no.; b/m: the text was too long; c: broken."))
+    (box,) = laid(page_of(theme, told.facts)).boxes
+    assert box.text == "Nothing was folded, and nothing is lost. Handover: a/m: it said no."
+    assert [(hot.name, hot.act) for hot in box.hot_spots] == [("Try again", FoldAgain(FoldKind.HANDOVER))]
 
 
 def test_changed_files_are_counted(theme: Theme) -> None:
@@ -297,5 +307,5 @@ def test_code_stands_under_its_language_with_a_copy_button(theme: Theme) -> None
     told.reply("```python\nx = 1\n```\n\n```\nplain\n```")
     named, plain = [box for box in laid(page_of(theme, told.facts)).boxes if isinstance(box, CodeBox)]
     assert named.height > plain.height
-    assert [hot.only_when_near for hot in named.hot_spots] == [False]
+    assert [hot.only_when_near for hot in named.hot_spots] == [True]
     assert [hot.only_when_near for hot in plain.hot_spots] == [True]

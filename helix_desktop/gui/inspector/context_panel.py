@@ -1,0 +1,179 @@
+"""The panel that the meter opens: what is in the context, what it has cost, and how context is saved here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal, SignalInstance
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.engine import context_policy, token_budget
+from helix_desktop.gui import tab_order
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.frame.top_bar import ChoicePill
+from helix_desktop.gui.inspector import context_figures
+from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.policy_names import list_policy_choices
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.basic_boxes import LayoutBox
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.views.boxes_view import BoxesView
+from helix_desktop.gui.window_ports import SessionPort
+
+PANEL_WIDTH = 400
+
+
+class PolicyChoicePill(ChoicePill):
+    """Its few choices are a menu. `chosen` carries a preset's name."""
+
+    chosen = Signal(str)
+    more_wanted = Signal()
+
+    def open_choices(self) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for name, words in list_policy_choices():
+            action = menu.addAction(words)
+            action.setCheckable(True)
+            action.setChecked(name == self.current)
+            action.triggered.connect(lambda _checked=False, n=name: self.chosen.emit(n))
+        menu.addSeparator()
+        menu.addAction(tr("Thresholds…")).triggered.connect(self.more_wanted)
+        menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))
+
+
+class ContextPanel(QWidget):
+    """Stands above the meter until something else is clicked. `opener` is the control that opens it."""
+
+    fold_wanted = Signal()
+    request_wanted = Signal()
+    comparison_wanted = Signal()
+    side_panel_wanted = Signal()
+
+    def __init__(self, theme: Theme, opener: QWidget, window: QWidget) -> None:
+        super().__init__(window)
+        self._theme, self._opener, self._window = theme, opener, window
+        self.setProperty("look", "box")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAccessibleName(tr("Context"))
+        self.figures = BoxesView(theme, self, pad=(0, 0))
+        self.figures.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.figures.setAccessibleName(tr("Context"))
+        self.policy = PolicyChoicePill(tr("Policy"), self)
+        self._meaning = build_plain_label("", "small", self)
+        self._coming = build_plain_label("", "small", self)
+        saving = QHBoxLayout()
+        saving.addWidget(build_plain_label(tr("Saving context"), "", self), 1)
+        saving.addWidget(self.policy)
+        self.fold_link = self._build_panel_link(tr("Fold now…"), self.fold_wanted)
+        self._request_link = self._build_panel_link(tr("Show the request"), self.request_wanted)
+        links = QHBoxLayout()
+        for link in (
+            self.fold_link,
+            self._request_link,
+            self._build_panel_link(tr("Open as a side panel"), self.side_panel_wanted),
+        ):
+            links.addWidget(link)
+        links.addStretch(1)
+        column = self._column = QVBoxLayout(self)
+        theme.keep_scaled(self, column.setContentsMargins, 18, 14, 18, 12)
+        theme.keep_scaled(self, column.setSpacing, 8)
+        column.addWidget(self.figures)
+        column.addLayout(saving)
+        column.addWidget(self._meaning)
+        column.addWidget(self._coming)
+        self._compare_link = self._build_panel_link(
+            tr("What would other settings have cost here?"), self.comparison_wanted
+        )
+        column.addWidget(self._compare_link, 0, Qt.AlignmentFlag.AlignLeading)
+        column.addLayout(links)
+        self.hide()
+
+    def _build_panel_link(self, words: str, wanted: SignalInstance) -> QPushButton:
+        def close_and_go() -> None:
+            self.hide()
+            wanted.emit()
+
+        return build_push_button(words, self, close_and_go, "link")
+
+    def open_or_close_panel(self) -> None:
+        self.setVisible(self.isHidden())
+        if self.isVisible():
+            self.raise_()
+            self.policy.setFocus(Qt.FocusReason.PopupFocusReason)
+
+    def show_policy(self, name: str) -> None:
+        self.policy.show_choice(name, dict(list_policy_choices()).get(name, ""))
+        self._meaning.setText(tr(context_policy.PRESETS.get(name, "")))
+
+    def show_context_of(self, session: SessionPort, next_price: str) -> None:
+        """`next_price`: what the next message costs, in words. A conversation that has not begun has no request yet."""
+        begun = bool(session.conversation.state.facts)
+        for link in (self.fold_link, self._request_link, self._compare_link):
+            link.setVisible(begun)
+        self._coming.setText(translate_sentences(session.describe_next_fold()))
+        self._coming.setVisible(begun)
+
+        def build_panel_boxes(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+            meter = session.next_request_meter()
+            yield from build_context_boxes(ink, width, session.conversation.expected_state, meter, "")
+            rows = context_figures.build_savings_rows(token_budget.compute_savings(session.conversation.state))
+            gap = float(ink.scaled_pixels(12))
+            for words, figure, good in [*rows, *([(tr("Next message"), next_price, False)] if next_price else [])]:
+                yield FigureBox(ink, width, words, figure, accent=good, gap=gap)
+                gap = 0.0
+
+        self.figures.show_boxes(build_panel_boxes)
+        self._place_panel()
+
+    def _place_panel(self) -> None:
+        """Above the meter, within the window; as high as its content, where the window is."""
+        window, px = self._window, self._theme.zoomed_pixels
+        self.figures.setFixedWidth(min(px(PANEL_WIDTH), window.width() - px(24)) - px(36))
+        self.figures.setFixedHeight(self.figures.height_of_boxes())
+        wide = self.figures.width() + px(36)
+        high = self._column.totalHeightForWidth(wide)
+        end = self._opener.mapTo(window, QPoint(self._opener.width(), 0))
+        top = max(end.y() - px(10) - high, px(8))
+        self.setGeometry(QRect(max(min(end.x() - wide, window.width() - wide), 0), top, wide, high))
+
+    # --- closing
+
+    def showEvent(self, event: QEvent) -> None:
+        self._place_panel()
+        if (application := QApplication.instance()) is not None:
+            application.installEventFilter(self)
+
+    def hideEvent(self, event: QEvent) -> None:
+        if (application := QApplication.instance()) is not None:
+            application.removeEventFilter(self)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """A press beside the panel closes it; Esc means this panel and not the agent."""
+        if event.type() == QEvent.Type.MouseButtonPress and isinstance(event, QMouseEvent):
+            place = event.globalPosition().toPoint()
+            over = [each.rect().contains(each.mapFromGlobal(place)) for each in (self, self._opener)]
+            if not any(over) and QApplication.activePopupWidget() is None and isinstance(watched, QWidget):
+                self.hide()
+        elif event.type() == QEvent.Type.Resize and watched is self._window:
+            self._place_panel()
+        return False
+
+    def event(self, event: QEvent) -> bool:
+        escaping = event.type() in (QEvent.Type.ShortcutOverride, QEvent.Type.KeyPress)
+        if escaping and event.key() == Qt.Key.Key_Escape:  # type: ignore[attr-defined]  # a key event
+            event.accept()
+            if event.type() == QEvent.Type.KeyPress:
+                self.hide()
+                self._opener.setFocus(Qt.FocusReason.OtherFocusReason)
+            return True
+        return super().event(event)
+
+    def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
+        stop = tab_order.next_tab_stop((self,), self.window().focusWidget(), forward=following)
+        if stop is not None:
+            stop.setFocus(Qt.FocusReason.TabFocusReason if following else Qt.FocusReason.BacktabFocusReason)
+        return stop is not None

@@ -1,0 +1,82 @@
+"""How much the window shows while nothing happens: its controls and its figures are counted."""
+
+from __future__ import annotations
+
+import re
+
+from PySide6.QtCore import QPoint
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QComboBox,
+    QLabel,
+    QLineEdit,
+    QPushButton,
+    QSlider,
+    QTextEdit,
+    QWidget,
+)
+
+from helix_desktop.gui.frame.workspace_rail import WorkspaceButton
+from helix_desktop.gui.main_window import MainWindow
+
+MOST_CONTROLS, MOST_FIGURES = 14, 6
+FIGURE = re.compile(r"\d[\d.,]*")
+
+
+def controls_in_sight(window: MainWindow) -> list[str]:
+    """What can be pressed or written in, without the rows of workspaces and conversations."""
+    kinds = (QAbstractButton, QLineEdit, QTextEdit, QComboBox, QSlider)
+    found = [each for kind in kinds for each in window.findChildren(kind) if is_in_sight(window, each)]
+    return sorted({each.accessibleName() for each in found if not isinstance(each, WorkspaceButton)})
+
+
+def figures_in_sight(window: MainWindow) -> list[str]:
+    """Numbers in words of the frame; what was said in the conversation is not the frame's."""
+    labels = [each.text() for each in window.findChildren(QLabel) if is_in_sight(window, each)]
+    buttons = [each.text() for each in window.findChildren(QPushButton) if is_in_sight(window, each)]
+    return [figure for words in (*labels, *buttons) for figure in FIGURE.findall(words)]
+
+
+def is_in_sight(window: MainWindow, widget: QWidget) -> bool:
+    place = widget.mapTo(window, QPoint(0, 0))
+    return widget.isVisible() and window.rect().contains(place) and not widget.visibleRegion().isEmpty()
+
+
+def test_at_rest_the_window_shows_few_controls_and_figures(window: MainWindow) -> None:
+    window.resize(1440, 900)
+    QApplication.processEvents()
+    controls, figures = controls_in_sight(window), figures_in_sight(window)
+    assert len(controls) <= MOST_CONTROLS, controls
+    assert len(figures) <= MOST_FIGURES, figures
+    assert len(controls) > MOST_CONTROLS - 4, "the test must see them"
+
+
+def test_the_context_opens_above_the_meter_and_closes_again(window: MainWindow) -> None:
+    window.resize(1440, 900)
+    panel, meter = window.context_panel, window.chat.composer.context_button
+    assert not window.is_side_panel_shown
+    meter.click()
+    assert panel.isVisible()
+    assert panel.geometry().bottom() < meter.mapTo(window, QPoint(0, 0)).y()
+    assert window.rect().contains(panel.geometry())
+    assert "System and tools" in panel.figures.all_text()
+    link = next(each for each in panel.findChildren(QPushButton) if each.text() == "Open as a side panel")
+    link.click()
+    assert not panel.isVisible()
+    assert window.is_side_panel_shown
+    close = next(each for each in window.pages.inspector.findChildren(QPushButton) if each.text() == "✕")
+    close.click()
+    assert not window.is_side_panel_shown
+
+
+def test_the_policy_is_chosen_in_the_panel_where_its_words_are_explained(window: MainWindow) -> None:
+    window.window_actions["policy"].trigger()
+    panel = window.context_panel
+    assert panel.isVisible()
+    menu = QApplication.activePopupWidget()
+    assert menu is not None
+    menu.close()
+    panel.policy.chosen.emit("none")
+    assert panel.policy.text() == "No folding ▾"
+    assert any("Nothing is folded" in each.text() for each in panel.findChildren(QLabel))
