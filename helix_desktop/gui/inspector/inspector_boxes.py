@@ -38,6 +38,7 @@ class MeterBox(LayoutBox):
         window: int,
         words: str,
         *,
+        is_estimate: bool = False,
         gap: float = 0.0,
     ) -> None:
         super().__init__(ink, width, gap=gap)
@@ -47,7 +48,7 @@ class MeterBox(LayoutBox):
         self._share = describe_window_fill(self._parts, window) if window else ""
         self.height = float(ink.scaled_pixels(12 + 6 + 17))
         self.hot_spots = []
-        self.text = describe_meter(self._parts, window)
+        self.text = describe_meter(self._parts, window, is_estimate=is_estimate)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
@@ -135,7 +136,8 @@ def build_context_boxes(
         window=format_token_count(meter.window),
     )
     yield build_inspector_heading(ink, width, title)
-    yield MeterBox(ink, width, meter.parts, meter.window, thresholds, gap=float(ink.scaled_pixels(10)))
+    gap = float(ink.scaled_pixels(10))
+    yield MeterBox(ink, width, meter.parts, meter.window, thresholds, is_estimate=meter.is_estimate, gap=gap)
     gap = float(ink.scaled_pixels(12))
     for kind in ContextKind:
         if figure := meter.parts.get(kind, 0):

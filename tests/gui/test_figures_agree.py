@@ -1,0 +1,184 @@
+"""One number for one thing: every figure the window shows of a conversation is read at each moment of a story, and compared.
+
+A reader of each place says what it shows as a table from the name of a thing to its figure. Two places that name one thing must
+give it one figure.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import pytest
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine.facts import (
+    Fact,
+    Folded,
+    FoldKind,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    PartRef,
+    Purpose,
+    Refolded,
+    Spent,
+    Text,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    Unfolded,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.conversation_export import export_conversation_markdown
+from helix_desktop.gui.inspector.context_figures import list_view_blocks
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
+from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
+from tests.gui import story
+from tests.gui.fake_desk import FakeSession
+
+Seen = Iterator[tuple[str, str]]
+MOMENTS = 40
+
+
+def shown_by_meter(window: MainWindow, session: FakeSession) -> Seen:
+    """The line below the meter, and its tooltip."""
+    head, *kinds = window.chat.composer.context_button.toolTip().splitlines()
+    yield "used of window", head.partition(" tokens")[0]
+    yield "how full", head.partition(", ")[2]
+    yield from (tuple(line.split(": ")) for line in kinds)  # type: ignore[misc]  # a pair
+    fill, _, cost = window.chat.composer._figures.text().partition(" · ")
+    yield "how full", fill.removeprefix("≈ ")
+    if cost:
+        yield "cost in cents", cost
+
+
+def shown_by_boxes(text: str) -> Seen:
+    """The panel of the meter, or the inspector: both say what is in the context in the same rows."""
+    lines = text.splitlines()
+    yield "used of window", lines[0].removeprefix("Context · ")
+    for words, figure in (line.split("  ") for line in lines if line.count("  ") == 1):
+        kind = "Handover" if words.startswith("Handover ") else words
+        yield kind, figure
+        if words == "Cost so far":
+            yield "cost in cents", f"${float(figure.removeprefix('$')):.2f}"
+
+
+def shown_by_timeline(session: FakeSession) -> Seen:
+    timeline = ConversationTimeline()
+    timeline.read_all_facts(session.state.facts)
+    if timeline.points:
+        last = len(timeline.points) - 1
+        if timeline.dollars_until(last):
+            yield "Cost so far", format_dollars(timeline.dollars_until(last))
+    for event in timeline.events:
+        for fold in event.made_folds:
+            yield f"fold {fold.fold}", f"{fold.tokens_before:,} → {fold.tokens:,}"
+
+
+def shown_by_export(session: FakeSession) -> Seen:
+    """The folds in the order of the facts, as Markdown and `--json` say them."""
+    names = [each.fact.fold for each in session.state.facts if isinstance(each.fact, Folded)]
+    text = export_conversation_markdown("", session.state.facts, lambda _digest: "")
+    said = re.findall(r"^\*[a-z]+: ([\d,]+ → [\d,]+) tokens\*$", text, re.MULTILINE)
+    yield from ((f"fold {name}", figures) for name, figures in zip(names, said, strict=True))
+
+
+def shown_by_chips(window: MainWindow, session: FakeSession) -> Seen:
+    """The tokens on the line of each call, and of the same output in the inspector's list."""
+    column = window.chat.transcript.view.column
+    items = window.chat.transcript.view.items
+    for index, item in enumerate(items.all):
+        if item.kind is TranscriptItemKind.CALL and not items.is_item_hidden(index):
+            words = " ".join(
+                chip.text for box in column.full_layout(index).boxes for chip, _ in getattr(box, "_chips", ())
+            )
+            for figure in re.findall(r"([\d.]+[KM]?) tokens", words):
+                yield f"output of {index}, once" if "→" in words else f"output of item {index}", figure
+    by_seq = {
+        block.block.source.seq: block
+        for block in list_view_blocks(session.state)
+        if isinstance(block.block.source, PartRef)
+    }
+    for recorded in session.state.facts:
+        block = by_seq.get(recorded.seq)
+        if isinstance(recorded.fact, ToolReturned) and block is not None and not block.block.fold:
+            yield f"output of item {items.item_of_fact(recorded.seq)}", format_token_count(block.tokens)
+
+
+def disagreements(window: MainWindow, session: FakeSession) -> dict[str, set[str]]:
+    """Of all places, at this moment."""
+    found: dict[str, set[str]] = defaultdict(set)
+    inspector, panel = window.pages.inspector, window.context_panel
+    inspector._show_chosen_step()
+    panel.show_context_of(session, "")  # type: ignore[arg-type]  # stands in for a session
+    places: tuple[Callable[[], Seen], ...] = (
+        lambda: shown_by_meter(window, session),
+        lambda: shown_by_boxes(panel.figures.all_text()),
+        lambda: shown_by_boxes(inspector.view.all_text()),
+        lambda: shown_by_timeline(session),
+        lambda: shown_by_export(session),
+        lambda: shown_by_chips(window, session),
+    )
+    for name, figure in itertools.chain.from_iterable(place() for place in places):
+        found[name].add(figure)
+    return {name: figures for name, figures in found.items() if len(figures) > 1}
+
+
+def next_facts(session: FakeSession, chance: random.Random, number: int) -> tuple[Fact, ...]:
+    """Something that may happen to a conversation."""
+    facts = session.state.facts
+    folds = [each.fact.fold for each in facts if isinstance(each.fact, Folded)]
+    outputs = [each for each in facts if isinstance(each.fact, ToolReturned)]
+    match chance.choice(["turn", "turn", "fold", "undo", "redo", "spend", "model"]):
+        case "fold":
+            one = chance.choice(outputs)
+            assert isinstance(one.fact, ToolReturned)
+            name = f"new-{number}"
+            return (Folded(name, FoldKind.MARKER, PartRef(one.seq), "[CACHED]", 31, one.fact.tokens, batch=name),)
+        case "undo":
+            return (Unfolded(chance.choice(folds)),)
+        case "redo":
+            return (Refolded(chance.choice(folds)),)
+        case "spend":
+            return (Spent(Purpose.OTHER, story.MODEL, Usage(input=900, output=90, cost=chance.random())),)
+        case "model":
+            return (
+                ModelSet(ModelRole.MAIN, story.MODEL, chance.choice([32_000, 128_000, 1_000_000]), 8_000, 3.0, 15.0),
+            )
+    size = chance.randrange(40, 60_000)
+    called = story.call(100 + number, "read_file", path=f"src/{number}.rs")
+    return (
+        UserSaid((Text("Go on.", 3),)),
+        story.reply(Text("I look.", 4), called, tokens=chance.randrange(1_000, 120_000)),
+        ToolReturned(called.id, story.stored("ok\n"), size, head="ok\n"),
+        ModelReplied((Text("Done.", 2),), story.MODEL, chance.choice(list(story.Stop))),
+        TurnEnded(TurnEnd.DONE),
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
+    window: MainWindow, session: FakeSession, seed: int
+) -> None:
+    chance = random.Random(seed)
+    window.toggle_side_panel()
+    assert len(dict(shown_by_boxes(window.pages.inspector.view.all_text()))) > 4, "the crawler must see them"
+    for number in range(MOMENTS):
+        assert disagreements(window, session) == {}, f"moment {number}"
+        session.append(*next_facts(session, chance, number))
+        window.bridge.emit_waiting_events()
+        QApplication.processEvents()
+
+
+def test_the_crawler_finds_a_place_that_says_something_else(window: MainWindow, session: FakeSession) -> None:
+    window.toggle_side_panel()
+    window.chat.composer._figures.setText("99% full · $7.77")
+    assert set(disagreements(window, session)) == {"how full", "cost in cents"}
