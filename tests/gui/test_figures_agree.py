@@ -26,6 +26,7 @@ from helix_desktop.engine.facts import (
     Purpose,
     Refolded,
     Spent,
+    Stop,
     Text,
     ToolReturned,
     TurnEnd,
@@ -159,7 +160,7 @@ def next_facts(session: FakeSession, chance: random.Random, number: int) -> tupl
         UserSaid((Text("Go on.", 3),)),
         story.reply(Text("I look.", 4), called, tokens=chance.randrange(1_000, 120_000)),
         ToolReturned(called.id, story.stored("ok\n"), size, head="ok\n"),
-        ModelReplied((Text("Done.", 2),), story.MODEL, chance.choice(list(story.Stop))),
+        ModelReplied((Text("Done.", 2),), story.MODEL, chance.choice(list(Stop))),
         TurnEnded(TurnEnd.DONE),
     )
 

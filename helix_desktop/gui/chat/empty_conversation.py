@@ -30,7 +30,7 @@ class EmptyConversationPanel(QWidget):
         self._title = QLabel(self)
         self._title.setProperty("look", "large")
         self._title.setTextFormat(Qt.TextFormat.PlainText)
-        words = QLabel(self)
+        words = QLabel(" ", self)
         words.setProperty("look", "muted")
         words.setWordWrap(True)
         self._words = words
@@ -79,6 +79,7 @@ class EmptyConversationPanel(QWidget):
         here = tr("The agent reads and edits files here and runs commands. It asks before it changes anything.")
         nowhere = tr("This workspace has no folder: ask anything, or attach files. Choose a folder in its settings.")
         self._words.setText(here if has_folder else nowhere)
+        self._fit_suggestions(self._words.width())
         self.show_demo_suggestions(scripted=self._is_scripted)
 
     def show_workspace_name(self, name: str) -> None:
