@@ -76,6 +76,7 @@ def test_the_focus_can_be_seen_wherever_tab_goes(window: MainWindow) -> None:
 
 def test_f6_goes_around_the_areas(window: MainWindow) -> None:
     assert QTest.qWaitForWindowActive(window)
+    window.toggle_side_panel()
     window.chat.composer.text.setFocus()
     seen = []
     for _ in range(4):

@@ -133,8 +133,9 @@ class ConversationTimeline:
         return True
 
     def dollars_until(self, point: int) -> float:
-        """What the conversation had cost at a point, as the meter says it."""
-        return self.history.record.ledger.savings_until(self.seqs[point]).paid
+        """What the conversation had cost before the next point, as the meter says it."""
+        behind = self.seqs[point + 1] - 1 if point + 1 < len(self.seqs) else self.history.seq
+        return self.history.record.ledger.savings_until(behind).paid
 
     def find_event_of_fold(self, fold: str) -> TimelineEvent | None:
         return self._event_of.get(fold)

@@ -36,7 +36,8 @@ def describe_fact(fact: Fact) -> str:
             return _describe_end_of_turn(fact)
         case FoldFailed(kind=kind, why=why):
             first = why.partition("; ")[0].rstrip(".")  # each attempt gives a reason; one is enough to act on
-            return tr("{kind}: {why}.", kind=describe_fold_kind(kind).capitalize(), why=translate_sentences(first))
+            why = translate_sentences(f"{first}.")
+            return tr("{kind}: {why}", kind=describe_fold_kind(kind).capitalize(), why=why)
         case Forgotten(entries=entries, facts=facts):
             return tr(
                 "Content was permanently removed here: {entries}, {facts}.",
