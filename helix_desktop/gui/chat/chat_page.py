@@ -76,7 +76,8 @@ class ChatPage(QWidget):
         """A question that fits gets all the room it needs; beside one that must be scrolled, and where the window is not low, a few
         lines of the transcript stay in sight.
         """
-        px, shown = self._theme.zoomed_pixels, (self.approvals, self.way_on, self.composer, self.foreign)
+        px = self._theme.zoomed_pixels
+        shown = (self.approvals, self.way_on, self.rewrite_cost, self.composer, self.foreign)
         needed = sum(each.sizeHint().height() for each in shown if not each.isHidden())
         least = 1 if needed < self.height() else max(min(self.height() - px(BELOW), px(ABOVE)), 1)
         self._above.setMinimumSize(1, least)
