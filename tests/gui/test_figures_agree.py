@@ -40,7 +40,6 @@ from helix_desktop.gui.context_meter import context_kind_name, format_token_coun
 from helix_desktop.gui.conversation_export import export_conversation_markdown
 from helix_desktop.gui.inspector.context_figures import list_view_blocks
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from tests.gui import story
@@ -81,10 +80,6 @@ def shown_by_boxes(text: str) -> Seen:
 def shown_by_timeline(session: FakeSession) -> Seen:
     timeline = ConversationTimeline()
     timeline.read_all_facts(session.state.facts)
-    if timeline.points:
-        last = len(timeline.points) - 1
-        if timeline.dollars_until(last):
-            yield "Cost so far", format_dollars(timeline.dollars_until(last))
     for event in timeline.events:
         for fold in event.made_folds:
             yield f"fold {fold.fold}", f"{fold.tokens_before:,} → {fold.tokens:,}"

@@ -8,55 +8,12 @@ from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QPushButton, QT
 
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
-from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
+from helix_desktop.gui.views.choice_pill import ChoicePill
 
 HEIGHT = 48
 PAGES = ("chat", "changes", "cache", "timeline")
-MAX_CHOICE_LENGTH = 32  # The most characters shown of a choice.
 SHORTENED_CHOICE_WIDTH = 110  # pixels of a choice that is shortened
-
-
-class ChoicePill(QPushButton):
-    """A button that shows what is chosen. `choice_wanted`: the user wants to choose."""
-
-    choice_wanted = Signal()
-
-    def __init__(self, hint: str, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._hint = hint
-        self.setProperty("look", "pill")
-        self.setAutoDefault(False)
-        self.clicked.connect(self.open_choices)
-        self.show_choice("")
-
-    def show_choice(self, current: str, words: str = "") -> None:
-        self.current = current
-        words = words or current or self._hint
-        half = MAX_CHOICE_LENGTH // 2
-        self._words = words if len(words) <= MAX_CHOICE_LENGTH else f"{words[:half]}…{words[1 - half :]}"
-        self._set_pill_text(self._words)
-        self.setAccessibleName(f"{self._hint}: {words}")
-        self.setToolTip(safe_tooltip(f"{self._hint}: {words}"))
-
-    def full_width(self) -> int:
-        """Returns the width at which the whole text fits."""
-        self._set_pill_text(self._words)
-        return self.sizeHint().width()
-
-    def fit_pill_text(self, width: int) -> None:
-        """Shortens the text in the middle to fit, because names differ at their beginning and end."""
-        missing = self.full_width() - width
-        if missing > 0:
-            metrics = self.fontMetrics()
-            room = metrics.horizontalAdvance(self._words) - missing
-            self._set_pill_text(metrics.elidedText(self._words, Qt.TextElideMode.ElideMiddle, room))
-
-    def open_choices(self) -> None:
-        self.choice_wanted.emit()
-
-    def _set_pill_text(self, words: str) -> None:
-        self.setText(f"{words.replace('&', '&&')} ▾")
 
 
 class TopBar(QWidget):

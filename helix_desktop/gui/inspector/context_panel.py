@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal, SignalInstance
 from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine import context_policy, token_budget
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.frame.top_bar import ChoicePill
 from helix_desktop.gui.inspector import context_figures
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
@@ -21,28 +20,10 @@ from helix_desktop.gui.transcript.basic_boxes import LayoutBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.boxes_view import BoxesView
+from helix_desktop.gui.views.choice_pill import PolicyChoicePill
 from helix_desktop.gui.window_ports import SessionPort
 
 PANEL_WIDTH = 400
-
-
-class PolicyChoicePill(ChoicePill):
-    """Its few choices are a menu. `chosen` carries a preset's name."""
-
-    chosen = Signal(str)
-    more_wanted = Signal()
-
-    def open_choices(self) -> None:
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for name, words in list_policy_choices():
-            action = menu.addAction(words)
-            action.setCheckable(True)
-            action.setChecked(name == self.current)
-            action.triggered.connect(lambda _checked=False, n=name: self.chosen.emit(n))
-        menu.addSeparator()
-        menu.addAction(tr("Thresholds…")).triggered.connect(self.more_wanted)
-        menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))
 
 
 class ContextPanel(QWidget):

@@ -71,7 +71,6 @@ class StepPlot(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._height = height
-        self._left = self._right = self._below = 0  # room beside and below the plot, for axes
         self._first, self._last = 0.0, 1.0
         self._whole = True
         self._hover = -1
@@ -147,21 +146,17 @@ class StepPlot(QWidget):
 
     # --- places
 
-    @property
-    def _plot_width(self) -> int:
-        return max(1, self.width() - self._left - self._right)
-
     def _pixel_x_of_point(self, point: float) -> float:
-        return self._left + (point - self._first) / max(self._last - self._first, 1e-9) * self._plot_width
+        return (point - self._first) / max(self._last - self._first, 1e-9) * self.width()
 
     def _point_at(self, x: float) -> float:
-        return self._first + (x - self._left) / self._plot_width * (self._last - self._first)
+        return self._first + x / max(1, self.width()) * (self._last - self._first)
 
     def _nearest_point(self, x: float) -> int:
         return min(max(round(self._point_at(x)), 0), self._count_points - 1)
 
     def _y_of_token_count(self, tokens: float, top: float) -> float:
-        return self.height() - self._below - 3 - tokens / top * (self.height() - self._below - 6)
+        return self.height() - 3 - tokens / top * (self.height() - 6)
 
     # --- drawing
 
@@ -199,8 +194,8 @@ class StepPlot(QWidget):
 
     def _draw_line(self, painter: QPainter, pyramid: MinMaxPyramid, top: float, pen: QPen) -> None:
         """A line where there is room for one; else, for each pixel, a stroke from the lowest to the highest."""
-        sampled = pyramid.sample_lows_and_highs(self._first, self._last, self._plot_width)
-        if self._last - self._first <= self._plot_width:
+        sampled = pyramid.sample_lows_and_highs(self._first, self._last, self.width())
+        if self._last - self._first <= self.width():
             line = QPolygonF(
                 [
                     QPointF(self._pixel_x_of_point(place), self._y_of_token_count(high, top))
@@ -235,10 +230,10 @@ class StepPlot(QWidget):
         painter.setFont(self._theme.build_font(11))
         painter.setOpacity(0.6)
         painter.setPen(pen)
-        painter.drawLine(QPointF(self._left, y), QPointF(self.width() - self._right, y))
+        painter.drawLine(QPointF(0, y), QPointF(self.width(), y))
         painter.setOpacity(1.0)
         painter.setPen(colours[1])
-        painter.drawText(QPointF(self._left + 4, y - 6), words)
+        painter.drawText(QPointF(4, y - 6), words)
 
     def _draw_mark(self, painter: QPainter, place: QPointF, colour: QColor, size: float) -> None:
         painter.setPen(QPen(self._theme.colour_of_token("panel"), 1.5))
@@ -249,7 +244,7 @@ class StepPlot(QWidget):
         """The step pointed at: a line from top to bottom, a dot on each line, and its words."""
         x = self._pixel_x_of_point(self._hover)
         painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
-        painter.drawLine(QPointF(x, 0), QPointF(x, self.height() - self._below))
+        painter.drawLine(QPointF(x, 0), QPointF(x, self.height()))
         painter.setPen(Qt.PenStyle.NoPen)
         for tokens, colour in dots:
             painter.setBrush(colour)
@@ -271,7 +266,7 @@ class StepPlot(QWidget):
         if several:
             place.moveTo(x + 10 if x + 10 + width <= self.width() else x - 10 - width, 4)
         else:
-            place.moveTo(x - width / 2, self.height() - self._below - height - 4)
+            place.moveTo(x - width / 2, self.height() - height - 4)
         place.moveLeft(min(max(place.left(), 0), self.width() - width))
         painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
         painter.setBrush(self._theme.colour_of_token("panel"))
@@ -284,7 +279,7 @@ class StepPlot(QWidget):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         x = event.position().x()
         if self._dragged_from is not None and event.buttons() & Qt.MouseButton.LeftButton:
-            by = (self._dragged_from - x) / self._plot_width * (self._last - self._first)
+            by = (self._dragged_from - x) / max(1, self.width()) * (self._last - self._first)
             if abs(self._dragged_from - x) > 3:
                 self._moved = True
                 self._show_point_span(self._first + by, self._last + by)
@@ -325,11 +320,3 @@ class StepPlot(QWidget):
             self._show_point_span(self._first + by, self._last + by)
         else:
             event.ignore()
-
-
-def compute_axis_ticks(top: float) -> list[int]:
-    """Returns up to five round numbers below `top`, without zero."""
-    step = 1
-    while top / step > 5:
-        step *= 5 if str(step).startswith("1") else 2
-    return list(range(step, int(top) + 1, step))

@@ -8,13 +8,12 @@ counted after it, times the model's factor. A batch of folds is one event: one c
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from helix_desktop.engine.facts import (
     ConversationStarted,
     DocumentEdited,
-    FilesChanged,
     Folded,
     FoldKind,
     ModelReplied,
@@ -23,11 +22,7 @@ from helix_desktop.engine.facts import (
     Recorded,
     Refolded,
     Rewound,
-    ToolReturned,
-    TurnEnd,
-    TurnEnded,
     Unfolded,
-    UserSaid,
 )
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
@@ -87,7 +82,6 @@ class ConversationTimeline:
         self.seqs = array("q")
         self.times = array("d")
         self.steps = array("q")
-        self.happenings: Mapping[str, array[int]] = {"you": array("q"), "files": array("q"), "errors": array("q")}
         self.events: list[TimelineEvent] = []
         self.change_count = 0
         self._event_of: dict[str, TimelineEvent] = {}
@@ -109,8 +103,6 @@ class ConversationTimeline:
         """
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
-        if lane := _lane_of_fact(recorded.fact):
-            self.happenings[lane].append(len(self.points))
         match recorded.fact:
             case ModelReplied():
                 self._add_chart_point(recorded, self.history.record.ledger.request_tokens(recorded.seq))
@@ -131,11 +123,6 @@ class ConversationTimeline:
                 return False
         self.change_count += 1
         return True
-
-    def dollars_until(self, point: int) -> float:
-        """What the conversation had cost before the next point, as the meter says it."""
-        behind = self.seqs[point + 1] - 1 if point + 1 < len(self.seqs) else self.history.seq
-        return self.history.record.ledger.savings_until(behind).paid
 
     def find_event_of_fold(self, fold: str) -> TimelineEvent | None:
         return self._event_of.get(fold)
@@ -183,18 +170,6 @@ class ConversationTimeline:
         before = self._billed_view_tokens(recorded.seq - 1)
         if self.points[-1] != before:
             self._add_chart_point(recorded, before)
-
-
-def _lane_of_fact(fact: object) -> str:
-    """What happened beside the steps: the user wrote, files were changed, or a call or a turn failed."""
-    if isinstance(fact, UserSaid):
-        return "" if fact.by else "you"
-    if isinstance(fact, FilesChanged):
-        return "files"
-    failed = (isinstance(fact, ToolReturned) and not fact.ok) or (
-        isinstance(fact, TurnEnded) and fact.reason is TurnEnd.FAILED
-    )
-    return "errors" if failed else ""
 
 
 def merge_timeline_events(stories: Sequence[ConversationTimeline]) -> list[TimelineEvent]:

@@ -1,35 +1,25 @@
-"""A conversation as a picture: its tokens and what it has cost over its steps, every fold a mark, and below what happened when."""
+"""Tokens over the steps of a conversation, with the thresholds dashed and every fold a mark."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from PySide6.QtCore import QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPen, QPolygonF
+from PySide6.QtCore import QPointF, Signal
+from PySide6.QtGui import QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.shared.figure_formats import (
-    format_date,
-    format_date_and_time,
-    format_dollars,
-    format_time_of_day,
-)
+from helix_desktop.gui.shared.figure_formats import format_date_and_time
 from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold, fold_title
-from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot, compute_axis_ticks
+from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
 from helix_desktop.gui.translation import format_number, tr
 
 Threshold = tuple[str, ContextKind, float]
-PICTURE_HEIGHT = 280
-LANES = {"you": "conversation", "files": "output", "errors": "danger"}  # and their colours
-LANE = 15  # pixels
-COST_PIECES = 120  # of the line of dollars
-_AT_RIGHT = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
 
 
 class TimelineChart(StepPlot):
@@ -39,9 +29,7 @@ class TimelineChart(StepPlot):
     step_chosen = Signal(int)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(theme, parent, height=PICTURE_HEIGHT)
-        self._keep_room_for_axes()
-        theme.changed.connect(self._keep_room_for_axes)
+        super().__init__(theme, parent)
         self._story = ConversationTimeline()
         self._pyramid = MinMaxPyramid(self._story.points)
         self._thresholds: Sequence[Threshold] = ()
@@ -108,10 +96,6 @@ class TimelineChart(StepPlot):
         sampled = self._pyramid.sample_lows_and_highs(0, len(self._story.points), 64)
         return max((high for _, _, high in sampled), default=0)
 
-    def _keep_room_for_axes(self) -> None:
-        px = self._theme.zoomed_pixels
-        self._left, self._right, self._below = px(46), px(54), px(LANE * len(LANES) + 24)
-
     # --- drawing
 
     def _plot_cache_key(self) -> object:
@@ -119,85 +103,11 @@ class TimelineChart(StepPlot):
         return len(points), points[-1], len(self._story.events)
 
     def _draw_plot_background(self, painter: QPainter, top: float) -> None:
-        self._draw_axes(painter, top)
-        self._fill_below_line(painter, top)
         for words, kind, share in self._thresholds if self._story.model_window else ():
             colours = self._theme.fill_colour_of_kind(kind), self._theme.text_colour_of_kind(kind)
             self._draw_level(painter, share * self._story.model_window, top, colours, words)
         self._draw_line(painter, self._pyramid, top, QPen(self._theme.fill_colour_of_kind(ContextKind.CONVERSATION), 2))
-        self._draw_cost_line(painter)
-        self._draw_happenings(painter)
         self._draw_event_marks(painter, top)
-
-    def _draw_axes(self, painter: QPainter, top: float) -> None:
-        """Tokens at the left, moments below."""
-        painter.setFont(self._theme.build_font(11))
-        end = self.width() - self._right
-        for tokens in (0, *compute_axis_ticks(top)):
-            y = round(self._y_of_token_count(tokens, top)) + 0.5
-            painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
-            painter.drawLine(QPointF(self._left, y), QPointF(end, y))
-            painter.setPen(self._theme.colour_of_token("faint"))
-            painter.drawText(QRectF(0, y - 8, self._left - 6, 16), _AT_RIGHT, format_token_count(tokens))
-        shown, days = max(2, min(5, self._plot_width // self._theme.zoomed_pixels(150))), ""
-        for number in range(shown):
-            point = round(self._first + (self._last - self._first) * number / (shown - 1))
-            when = self._story.times[min(point, self._count_points - 1)]
-            day, words = format_date(when), format_time_of_day(when)
-            words, days = (words if day == days else f"{day} {words}"), day
-            wide = painter.fontMetrics().horizontalAdvance(words) + 4
-            x = min(max(self._pixel_x_of_point(point) - wide / 2, self._left), self.width() - wide)
-            painter.drawText(QRectF(x, self.height() - 18, wide, 16), Qt.AlignmentFlag.AlignCenter, words)
-
-    def _fill_below_line(self, painter: QPainter, top: float) -> None:
-        if self._last - self._first > self._plot_width:
-            return  # then the line itself fills the columns
-        colour = QColor(self._theme.fill_colour_of_kind(ContextKind.CONVERSATION))
-        colour.setAlphaF(0.16)
-        ground = self._y_of_token_count(0, top)
-        sampled = self._pyramid.sample_lows_and_highs(self._first, self._last, self._plot_width)
-        edge = [QPointF(self._pixel_x_of_point(at), self._y_of_token_count(high, top)) for at, _, high in sampled]
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(colour)
-        if edge:
-            painter.drawPolygon(QPolygonF([QPointF(edge[0].x(), ground), *edge, QPointF(edge[-1].x(), ground)]))
-
-    def _draw_cost_line(self, painter: QPainter) -> None:
-        """Dollars as a dashed line with its axis at the right; nothing where no price is known."""
-        whole = self._story.dollars_until(self._count_points - 1)
-        if whole <= 0:
-            return
-        top, pen = whole * 1.1, QPen(self._theme.colour_of_token("text"), 1.4, Qt.PenStyle.DashLine)
-        places = sorted(
-            {round(self._first + (self._last - self._first) * part / COST_PIECES) for part in range(COST_PIECES + 1)}
-        )
-        places = [place for place in places if place < self._count_points]
-        line = [
-            QPointF(self._pixel_x_of_point(at), self._y_of_token_count(self._story.dollars_until(at), top))
-            for at in places
-        ]
-        painter.setPen(pen)
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawPolyline(QPolygonF(line))
-        painter.setPen(self._theme.colour_of_token("faint"))
-        for part in (0.0, 0.5, 1.0):
-            y = self._y_of_token_count(whole * part, top)
-            place = QRectF(self.width() - self._right + 6, y - 8, self._right - 6, 16)
-            painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, format_dollars(whole * part))
-
-    def _draw_happenings(self, painter: QPainter) -> None:
-        """A lane for each: what the user wrote, changed files, errors."""
-        px, names = self._theme.zoomed_pixels, {"you": tr("You"), "files": tr("Files"), "errors": tr("Errors")}
-        for number, (lane, token) in enumerate(LANES.items()):
-            y = self.height() - self._below + 4 + number * px(LANE)
-            painter.setPen(self._theme.colour_of_token("faint"))
-            painter.drawText(QRectF(0, y, self._left - 6, px(LANE)), _AT_RIGHT, names[lane])
-            colour, drawn = self._theme.colour_of_token(token), -2
-            for point in self._story.happenings[lane]:
-                x = int(self._pixel_x_of_point(min(point, self._count_points - 1)))
-                if self._first - 1 <= point <= self._last + 1 and x > drawn + 1:
-                    drawn = x
-                    painter.fillRect(QRectF(x - 1, y + 2, 3, px(LANE) - 5), colour)
 
     def _draw_choice_and_pointer(self, painter: QPainter, top: float) -> None:
         chosen = self._selected
@@ -258,7 +168,7 @@ class TimelineChart(StepPlot):
         super().mouseReleaseEvent(event)
         if self._moved or not self._count_points:
             return
-        per_pixel = (self._last - self._first) / self._plot_width
+        per_pixel = (self._last - self._first) / max(1, self.width())
         x = event.position().x()
         near = self._find_event_near(self._point_at(x), max(0.5, 6 * per_pixel))
         if near is not None:

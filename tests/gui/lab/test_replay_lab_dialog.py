@@ -12,10 +12,10 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLabel, QPushButton, QWidget
 
 from helix_desktop.gui.colour_tokens import LIGHT
+from helix_desktop.gui.lab.policy_curves import compute_axis_ticks
 from helix_desktop.gui.lab.replay_lab_dialog import ReplayLabDialog
 from helix_desktop.gui.lab.replay_results import ReplayResultsPanel
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.shared.step_plot import compute_axis_ticks
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_services import WindowServices
 from tests.gui import story

@@ -1,0 +1,73 @@
+"""Buttons that show what is chosen and open the choices: a model, or the policy."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtWidgets import QMenu, QPushButton, QWidget
+
+from helix_desktop.gui.shared.policy_names import list_policy_choices
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
+from helix_desktop.gui.translation import tr
+
+MAX_CHOICE_LENGTH = 32  # The most characters shown of a choice.
+
+
+class ChoicePill(QPushButton):
+    """A button that shows what is chosen. `choice_wanted`: the user wants to choose."""
+
+    choice_wanted = Signal()
+
+    def __init__(self, hint: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._hint = hint
+        self.setProperty("look", "pill")
+        self.setAutoDefault(False)
+        self.clicked.connect(self.open_choices)
+        self.show_choice("")
+
+    def show_choice(self, current: str, words: str = "") -> None:
+        self.current = current
+        words = words or current or self._hint
+        half = MAX_CHOICE_LENGTH // 2
+        self._words = words if len(words) <= MAX_CHOICE_LENGTH else f"{words[:half]}…{words[1 - half :]}"
+        self._set_pill_text(self._words)
+        self.setAccessibleName(f"{self._hint}: {words}")
+        self.setToolTip(safe_tooltip(f"{self._hint}: {words}"))
+
+    def full_width(self) -> int:
+        """Returns the width at which the whole text fits."""
+        self._set_pill_text(self._words)
+        return self.sizeHint().width()
+
+    def fit_pill_text(self, width: int) -> None:
+        """Shortens the text in the middle to fit, because names differ at their beginning and end."""
+        missing = self.full_width() - width
+        if missing > 0:
+            metrics = self.fontMetrics()
+            room = metrics.horizontalAdvance(self._words) - missing
+            self._set_pill_text(metrics.elidedText(self._words, Qt.TextElideMode.ElideMiddle, room))
+
+    def open_choices(self) -> None:
+        self.choice_wanted.emit()
+
+    def _set_pill_text(self, words: str) -> None:
+        self.setText(f"{words.replace('&', '&&')} ▾")
+
+
+class PolicyChoicePill(ChoicePill):
+    """Its few choices are a menu. `chosen` carries a preset's name."""
+
+    chosen = Signal(str)
+    more_wanted = Signal()
+
+    def open_choices(self) -> None:
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for name, words in list_policy_choices():
+            action = menu.addAction(words)
+            action.setCheckable(True)
+            action.setChecked(name == self.current)
+            action.triggered.connect(lambda _checked=False, n=name: self.chosen.emit(n))
+        menu.addSeparator()
+        menu.addAction(tr("Thresholds…")).triggered.connect(self.more_wanted)
+        menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))
