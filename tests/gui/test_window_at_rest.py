@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -17,6 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.frame.workspace_rail import WorkspaceButton
 from helix_desktop.gui.main_window import MainWindow
 
@@ -68,6 +70,22 @@ def test_the_context_opens_above_the_meter_and_closes_again(window: MainWindow) 
     close = next(each for each in window.pages.inspector.findChildren(QPushButton) if each.text() == "✕")
     close.click()
     assert not window.is_side_panel_shown
+
+
+@pytest.mark.parametrize("width", [880, 1024, 1440])
+@pytest.mark.parametrize("running", [ConversationActivity.IDLE, ConversationActivity.THINKING])
+def test_the_meter_opens_the_context_at_twice_the_size_too(
+    window: MainWindow, width: int, running: ConversationActivity
+) -> None:
+    """There was no room for it beside the buttons, and the panel opened only with Ctrl+K."""
+    window.theme.set_zoom(2.0)
+    window.resize(width, 900)
+    window.chat.composer.show_run_state(running)
+    QApplication.processEvents()
+    meter = window.chat.composer.context_button
+    assert is_in_sight(window, meter)
+    meter.click()
+    assert window.context_panel.isVisible()
 
 
 def test_the_policy_is_chosen_in_the_panel_where_its_words_are_explained(window: MainWindow) -> None:

@@ -31,6 +31,7 @@ from helix_desktop.gui.window_ports import ALLOW_ALL
 BAR, MOST_BAR = 60, 132  # The least and the greatest width of the meter, in pixels.
 AGING = 15_000  # How often the remaining life of the provider's cache is updated, in milliseconds.
 LEAST_SAVED = 0.001  # Smaller savings, in dollars, are not shown.
+LEAST_BAR = 20  # The least width of the bar where there is no room for the figures, in pixels.
 LEAST = 30  # The least width of a shortened permission mode, in pixels.
 
 
@@ -441,8 +442,8 @@ class Composer(QWidget):
         self._fit_to_room()
 
     def _fit_to_room(self) -> None:
-        """When the window gets narrow, hides the bar, then the cost, then the figures, and last
-        shortens the mode; the inspector has them too.
+        """When the window gets narrow, hides the bar, then the cost, then shortens the mode, and last
+        shows the bar in place of the figures: one of the two opens the context.
         """
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
@@ -451,18 +452,23 @@ class Composer(QWidget):
             each for each in (self._attach, self._mode, self._fold, self._stop, self._send) if not each.isHidden()
         ]
         room -= sum(each.sizeHint().width() + px(10) for each in buttons)
-        if room < 0:
-            metrics = self._mode.fontMetrics()
-            least = max(metrics.horizontalAdvance(self._mode_words) + room, px(LEAST))
-            self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, least))
         figures = self._figures.sizeHint().width() + px(22)
+        missing = (figures if self._known else 0) - room
+        if missing > 0 and not self._mode.isHidden():
+            metrics = self._mode.fontMetrics()
+            whole = metrics.horizontalAdvance(self._mode_words)
+            shortened = min(max(whole - missing, px(LEAST)), whole)
+            self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
+            room += whole - shortened
         written = bool(self.text.toPlainText().strip())  # what the next message costs is said once there is one
         price = self._price.sizeHint().width() + px(10) if self._price.text() and written else 0
         self._price.setVisible(price > 0 and room >= figures + price)
-        with_bar = room >= figures + price + px(BAR)
+        with_figures, with_bar = room >= figures, room < figures or room >= figures + price + px(BAR)
+        self._figures.setVisible(with_figures)
         self.meter.setVisible(with_bar)
-        self.context_button.setVisible(self._known and room >= figures)
-        self.context_button.setFixedWidth(min(room - price, figures + px(MOST_BAR)) if with_bar else figures)
+        self.context_button.setVisible(self._known and room >= px(LEAST_BAR))
+        bar = min(room - (price if with_figures else 0), figures + px(MOST_BAR))
+        self.context_button.setFixedWidth(max(bar, 0) if with_bar else figures)
 
     def _show_mode_name(self, words: str) -> None:
         self._mode.setText(f"{words.replace('&', '&&')} ▾")
