@@ -86,6 +86,7 @@ class TopBar(QWidget):
         tab = QPushButton(words, self)
         tab.setProperty("look", "tab")
         tab.setCheckable(True)
+        tab.setAutoExclusive(True)  # a screen reader says one of several, and not a check box
         tab.setAutoDefault(False)
         tab.setAccessibleName(tr("{name} page", name=words))
         tab.clicked.connect(lambda _checked=False: self.page_chosen.emit(name))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication, QLabel
 
 from helix_desktop.gui.frame.top_bar import PAGES, TopBar
@@ -73,6 +74,15 @@ def test_the_tabs_are_whole_in_the_narrowest_bar_in_german(theme: Theme) -> None
     bar.show()
     QApplication.processEvents()
     assert all(bar.page_tab(page).width() >= bar.page_tab(page).sizeHint().width() for page in PAGES)
+
+
+def test_to_a_screen_reader_the_pages_are_one_choice_and_no_check_boxes(theme: Theme) -> None:
+    bar = TopBar(theme)
+    bar.mark_open_page("chat")
+    bar.mark_open_page("cache")
+    tabs = [QAccessible.queryAccessibleInterface(bar.page_tab(page)) for page in PAGES]
+    assert {tab.role() for tab in tabs} == {QAccessible.Role.RadioButton}
+    assert [page for page, tab in zip(PAGES, tabs, strict=True) if tab.state().checked] == ["cache"]
 
 
 def test_where_there_is_little_room_the_tabs_stay(theme: Theme) -> None:
