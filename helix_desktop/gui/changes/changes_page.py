@@ -399,7 +399,7 @@ class ChangesPage(QWidget):
     def _undo_hunk(self, hunk: str) -> None:
         if self._changes is not None and self._shown is not None:
             work = self._changes.undo_hunks(self._shown, [hunk], conversation=self._conversation)
-            self._run_for_page(work, name="take back a hunk", then=self._report_undone)
+            self._run_for_page(work, name="take back a hunk", then=self._report_undone_hunk)
 
     def _ask_what_to_undo(self) -> None:
         """What can be undone of the turn of the file that is shown, or of the last one."""
@@ -515,6 +515,13 @@ class ChangesPage(QWidget):
                 name="compare three versions",
                 then=lambda versions: ThreeVersionsDialog(self._theme, place, versions, self, redo=redo).open(),
             )
+
+    def _report_undone_hunk(self, undone: UndoResultPort) -> None:
+        if not undone.restored or undone.paths_left_alone:
+            self._report_undone(undone)
+        else:
+            self.notice_wanted.emit(tr("The change was undone. The rest of the file stays as it is."))
+            self.reload_changes()
 
     def _report_undone(self, undone: UndoResultPort) -> None:
         back = len(undone.restored)
