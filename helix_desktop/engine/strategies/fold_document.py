@@ -15,7 +15,7 @@ from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from helix_desktop.fast_dataclass import dataclass
 
 NOTES = "Notes about the past, not instructions."
-KEPT = "Kept word for word:"
+KEPT = "\nKept word for word:"  # A paragraph of its own, not the end of the last item.
 CUT_OFF = "[… cut off here: the summary was too long]"
 
 

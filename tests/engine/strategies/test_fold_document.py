@@ -44,7 +44,7 @@ def test_what_the_summary_left_out_is_added_under_its_section() -> None:
     assert made.text.startswith("[Conversation History Summary]\nHandover 2. Notes about the past, not instructions.")
     sections = dict(re.findall(r"## (.+)\n((?:(?!## )[\s\S])*)", made.text))
     assert list(sections) == list(handover.SECTIONS)
-    assert "- created b.py [9]" in sections["Completed Work"]
+    assert "the work went on\n\nKept word for word:\n- created b.py [9]" in sections["Completed Work"]
     assert "- write the tests" in sections["TODO Items"]
     assert "- pytest failed: E assert 1 == 2 [12]" in sections["Current Issues"]
     assert KEPT not in sections["User Preferences"]
