@@ -208,7 +208,7 @@ class WindowTour(QObject):
             WindowTourStep(
                 tr("Fold now"),
                 tr(
-                    "When the context fills up, older parts are folded: something shorter takes their place. You can also start folding yourself: press Fold now, then Start."
+                    "When the context fills up, older parts are folded: something shorter takes their place. You can also start folding yourself: click the meter, then Fold now, then Start."
                 ),
                 tr("The line across the chat is the fold. From here on, the shorter text is sent to the model."),
                 self._place_of_fold_button,

@@ -249,7 +249,7 @@ def _closing_words(scene: DemoScene) -> str:
         tools = ", ".join(sorted(set(failed)))
         lines.append(say("Failed or refused: {tools}. I see that as the result of the call.", tools=tools))
     lines.append(
-        say("Next, open the context inspector, fold now, and undo the fold. Then choose a real model at the top right.")
+        say("Next, click the meter below, fold now, and undo the fold. Then choose a real model at the top right.")
     )
     return "\n\n".join(lines)
 
