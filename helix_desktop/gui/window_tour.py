@@ -90,7 +90,8 @@ class WindowTour(QObject):
         words = step.after if done else self._explain_second_exchange() if offer else step.before
         self.coach.show_tour_step((self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done)
         self.coach.point_at_area(
-            QRect() if done and self._step_number != len(self.steps) - 1 else step.place_to_point_at()
+            QRect() if done and self._step_number != len(self.steps) - 1 else step.place_to_point_at(),
+            within=self._place_in_window(self._window.context_panel),
         )
 
     # --- what has happened

@@ -116,6 +116,7 @@ class TourGuide(QObject):
         self.card.leave.clicked.connect(self.leave_wanted)
         self.card.offer.clicked.connect(self.offer_chosen)
         self._shown_step: object = None
+        self._clear_area = QRect()  # the card does not cover it
         self._timer = QTimer(self, interval=150)
         self._timer.timeout.connect(self.target_needed)
         window.installEventFilter(self)
@@ -149,10 +150,14 @@ class TourGuide(QObject):
         self._timer.start()
         self._place_ring_and_card()
 
-    def point_at_area(self, place: QRect) -> None:
-        """The area is in window coordinates; an empty one highlights nothing."""
+    def point_at_area(self, place: QRect, *, within: QRect | None = None) -> None:
+        """The area is in window coordinates; an empty one highlights nothing. The card covers nothing
+        of what the area is `within`.
+        """
         place &= self._window.rect()
-        if place != self.ring.highlighted_area:
+        clear = within or place
+        if (place, clear) != (self.ring.highlighted_area, self._clear_area):
+            self._clear_area = clear
             self.ring.highlight_area(place)
             for widget in (self.ring, self.card):  # above a panel that was opened meanwhile
                 widget.raise_()
@@ -174,10 +179,8 @@ class TourGuide(QObject):
     def _place_ring_and_card(self) -> None:
         self.ring.setGeometry(self._window.rect())
         sizes = [self.card.compute_card_size(width) for width in CARD_WIDTHS]
-        ways = [
-            QRect(position_beside_area(self.ring.highlighted_area, size, self._window.rect()), size) for size in sizes
-        ]
-        wanted = next((way for way in ways if not way.intersects(self.ring.highlighted_area)), ways[0])
+        ways = [QRect(position_beside_area(self._clear_area, size, self._window.rect()), size) for size in sizes]
+        wanted = next((way for way in ways if not way.intersects(self._clear_area)), ways[0])
         if self.card.geometry() != wanted:
             self.card.setGeometry(wanted)
 

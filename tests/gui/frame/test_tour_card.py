@@ -46,6 +46,19 @@ def test_beside_a_large_place_in_a_small_window_the_card_is_narrower(theme: Them
     coach.close_tour_guide()
 
 
+def test_the_card_covers_nothing_of_the_panel_that_its_button_is_in(theme: Theme) -> None:
+    window = QWidget()
+    window.resize(1440, 900)
+    coach = TourGuide(theme, window)
+    coach.show_tour_step((3, 6), "Fold now", "When the context fills up, older parts are folded.")
+    panel, button = QRect(480, 300, 560, 440), QRect(500, 700, 90, 24)
+    coach.point_at_area(button, within=panel)
+    assert not coach.card.geometry().intersects(panel)
+    coach.point_at_area(button, within=QRect())
+    assert not coach.card.geometry().intersects(button)
+    coach.close_tour_guide()
+
+
 def test_it_says_a_step_and_takes_no_click(theme: Theme) -> None:
     window = QWidget()
     window.resize(900, 600)
