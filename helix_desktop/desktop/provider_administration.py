@@ -220,7 +220,7 @@ def _provider_for_window(config: ProviderConfig) -> ProviderChoice:
         _provider_title(config.name),
         config.base_url,
         config.kind,
-        needs_key=config.needs_key,
+        needs_key=config.needs_key or "" != config.key_host == config.host,  # entered once, so it asks for one
         local=config.is_local,
         variable=config.variable,
     )

@@ -119,6 +119,20 @@ async def test_the_key_of_a_server_on_this_machine_is_used_and_named(connecting:
     assert [provider.key for provider in await connecting.list_configured_providers()] == ["the system's keyring"]
 
 
+async def test_a_key_kept_for_one_session_is_missed_after_a_restart(tmp_path: Path) -> None:
+    """A server of the user's own was said to need no key, though it had been given one."""
+    own, keyless = (ProviderChoice(name, name, f"https://{name}.example/v1") for name in ("own", "keyless"))
+    seen = []
+    for session in range(2):
+        secrets = SecretStorage(tmp_path / "keys.json", keyring=Ring, environ={})
+        connecting = Offline(ConfiguredProviders(tmp_path / "providers.toml"), secrets, ProviderConnections())
+        if session == 0:
+            await connecting.add_provider_with_key(own, "sk-secret-0123456789", "session")
+            await connecting.add_provider_with_key(keyless, "")
+        seen.append([(each.needs_key, bool(each.key)) for each in await connecting.list_configured_providers()])
+    assert seen == [[(True, True), (False, False)], [(True, False), (False, False)]]
+
+
 async def test_the_lists_are_asked_for_again_and_a_silent_server_keeps_its_own(
     connecting: ProviderAdministration,
 ) -> None:
