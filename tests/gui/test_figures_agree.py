@@ -120,7 +120,7 @@ def disagreements(window: MainWindow, session: FakeSession) -> dict[str, set[str
     found: dict[str, set[str]] = defaultdict(set)
     inspector, panel = window.pages.inspector, window.context_panel
     inspector._show_chosen_step()
-    panel.show_context_of(session, "")  # type: ignore[arg-type]  # stands in for a session
+    panel.show_context_of(session, "")
     places: tuple[Callable[[], Seen], ...] = (
         lambda: shown_by_meter(window, session),
         lambda: shown_by_boxes(panel.figures.all_text()),
