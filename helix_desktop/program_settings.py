@@ -150,6 +150,17 @@ MACHINE = ProgramSetting(
     "sharing.machine", "Sharing", "Name of this computer",
     "The name that other computers see in a shared workspace. If empty, the computer's network name is used. Applies to workspaces opened from now on.", "",
 )  # fmt: skip
+RECORDER = ProgramSetting(
+    "recorder.on", "Recorder", "Keep the conversations of the agents on this computer",
+    "Reads the history files of Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose as they grow. Each conversation is kept in the workspace of its folder, with the window open or not.",
+    False,
+)  # fmt: skip
+RECORDER_WITHOUT_AGENTS = ProgramSetting(
+    "recorder.without_agents", "", "Agents that are not recorded", "", tuple[str, ...](),
+)  # fmt: skip
+RECORDER_WITHOUT_FOLDERS = ProgramSetting(
+    "recorder.without_folders", "", "Folders that are not recorded", "", tuple[str, ...](),
+)  # fmt: skip
 KEYS_IN_FILE = ProgramSetting(
     "keys.file", "Keys", "Store keys in a file",
     "For systems without a keyring. Only you can read this file, but the keys in it are not encrypted.", False,
@@ -157,7 +168,8 @@ KEYS_IN_FILE = ProgramSetting(
 
 ALL: tuple[ProgramSetting[Any], ...] = (
     THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, INSTRUCTIONS, SEND_WITH, ASK_ABOVE, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
-    NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, FETCH_PAGES, MACHINE, KEYS_IN_FILE,
+    NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, FETCH_PAGES, MACHINE, RECORDER, RECORDER_WITHOUT_AGENTS,
+    RECORDER_WITHOUT_FOLDERS, KEYS_IN_FILE,
 )  # fmt: skip
 
 

@@ -35,6 +35,7 @@ NOUNS = (
     "gateway",
     "wrap",
     "resident",
+    "recorder",
     "provider",
     "model",
     "replay",

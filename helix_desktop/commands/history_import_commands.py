@@ -37,6 +37,12 @@ def add_history_import_commands(verbs: Subparsers) -> None:
         action="store_true",
         help="after the import, permanently remove everything that looks like a key",
     )
+    one.add_argument(
+        "--copies", type=Path, default=None, help=argparse.SUPPRESS
+    )  # of the recorder: read in their place
+    one.add_argument(
+        "--only-folder", default=None, help=argparse.SUPPRESS
+    )  # of the recorder: of a database, this folder
     one.set_defaults(run=run_import, work=import_into_workspace, counts=True)
     found = verbs.add_parser("find", help="list conversations from other programs on this computer", description="List conversations from other programs on this computer.")  # fmt: skip
     add_json_option(found)
@@ -136,10 +142,18 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     from helix_desktop.token_counting import TiktokenCounter
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
 
-    files = await asyncio.to_thread(find_files_to_import, arguments.paths) if arguments.paths else _find_history_files()
+    if arguments.copies is not None:  # the files themselves may be gone
+        files = arguments.paths
+    else:
+        files = await asyncio.to_thread(find_files_to_import, arguments.paths) if arguments.paths else _find_history_files()  # fmt: skip
+    only = frozenset({arguments.only_folder}) if arguments.only_folder is not None else frozenset()
+    wanted = {str(file): only for file in files}
     if (bench := workbench.workbench_of(workspace)) is not None:
-        return await bench.import_histories(files, kind=arguments.kind)
-    return await HistoryImport(workspace, TiktokenCounter(), arguments.kind).import_files(files)
+        return await bench.import_histories(files, kind=arguments.kind, wanted=wanted, copies=arguments.copies)
+    counter = TiktokenCounter()
+    return await HistoryImport(workspace, counter, arguments.kind, wanted=wanted, copies=arguments.copies).import_files(
+        files
+    )
 
 
 async def _import_until_stopped(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

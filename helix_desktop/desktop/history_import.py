@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,8 +45,6 @@ class HistoryImporter:
         self._going: asyncio.Task[ImportResult] | None = None
         self._stopped = False
         self._run = ""
-        self._one_import = asyncio.Lock()
-        self._watch: asyncio.Task[None] | None = None
 
     async def find_history_groups(self) -> Sequence[HistoryGroup]:
         self._found = await asyncio.to_thread(_find_histories_by_folder)
@@ -54,12 +52,6 @@ class HistoryImporter:
         return sorted(groups, key=lambda group: (-group.conversations, group.program, group.folder))
 
     async def import_history_groups(
-        self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
-    ) -> ImportOutcome:
-        async with self._one_import:
-            return await self._import_chosen_groups(groups, report)
-
-    async def _import_chosen_groups(
         self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
     ) -> ImportOutcome:
         from helix_desktop.workbench.history_imports import new_import_name
@@ -106,43 +98,6 @@ class HistoryImporter:
         self._stopped = True
         if self._going is not None:
             self._going.cancel()
-
-    @property
-    def is_watching_histories(self) -> bool:
-        return self._watch is not None and not self._watch.done()
-
-    def watch_history_groups(self, groups: Sequence[HistoryGroup], heard: Callable[[ImportOutcome], object]) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-        if groups:
-            work = self._import_changed_histories({_key_of_group(group) for group in groups}, heard)
-            self._watch = tasks.OwnedTasks("window").spawn_task(work, name="watch conversations")
-
-    async def _import_changed_histories(self, wanted: set[Key], heard: Callable[[ImportOutcome], object]) -> None:
-        """The last import somebody asked for stays the one that can be undone."""
-        import watchfiles
-
-        from helix_desktop.histories import history_finding
-
-        roots = history_finding.history_folders(history_finding.HistoryPlaces.of_this_user()).values()
-        there = [folder for folders in roots for folder in folders if folder.is_dir()]
-        changes = watchfiles.awatch(*there, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
-        begun = False
-        async for (
-            changed
-        ) in changes:  # The first value comes once the folders are watched, so that no change is missed.
-            if begun and not changed:
-                continue
-            begun = True
-            async with self._one_import:
-                asked = self._run, self._results, self._stopped
-                self._stopped = False
-                groups = [group for group in await self.find_history_groups() if _key_of_group(group) in wanted]
-                outcome = await self._import_chosen_groups(groups, lambda *_: None)
-                self._run, self._results, self._stopped = asked
-            if outcome.new_count or outcome.grown_count:
-                heard(outcome)
 
     async def undo_last_import(self) -> Sequence[str]:
         stayed: list[str] = []

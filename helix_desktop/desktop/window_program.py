@@ -43,6 +43,7 @@ from helix_desktop.program_settings import (
     LOG_LEVEL,
     LOG_SIZE,
     NEWER_VERSIONS,
+    RECORDER,
     SEND_WITH,
     THEME,
     ZOOM,
@@ -201,6 +202,8 @@ class WindowProgram:
         self.window.workbench_shown.connect(
             self._collecting.freeze_living_objects, Qt.ConnectionType.SingleShotConnection
         )
+        if self._settings[RECORDER]:  # its process may have been stopped, or nobody has logged in since
+            self._tasks.spawn_task(self._update_recorder(), name="recorder")
         self.window.workbench_shown.connect(self._import_pages, Qt.ConnectionType.SingleShotConnection)
 
     def _import_pages(self) -> None:
@@ -254,6 +257,19 @@ class WindowProgram:
             self._memory.remember_value("newline-with-enter", value=self._settings[SEND_WITH] != "enter")
         elif setting is NEWER_VERSIONS and self._updates is not None:
             self._tasks.spawn_task(self._updates.check_for_update(), name="newest version")
+        elif setting is RECORDER:
+            self._tasks.spawn_task(self._update_recorder(), name="recorder")
+
+    async def _update_recorder(self) -> None:
+        """The resident records, or stops, as the settings say."""
+        from helix_desktop.gateway import agent_run
+        from helix_desktop.resident import resident_client
+
+        command = agent_run.command_of_this_program(self._where) if self._settings[RECORDER] else ()
+        try:
+            await resident_client.ask_resident(self._where, "recorder", command=command)
+        except HelixError as error:
+            self.window.notices.show_error_notice(error)
 
     def _apply_look_settings(self) -> None:
         """Bring the settings' look into force, and keep what the first paint of the next start needs of it."""

@@ -260,6 +260,7 @@ class WindowServices(QObject):
             window,
             window.background_runner,
             self._history_importer(),
+            window.settings,
             self._on_histories_imported,
             window.refresh_conversations,
         )

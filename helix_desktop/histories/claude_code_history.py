@@ -323,7 +323,7 @@ class _ClaudeCodeMessages:
         time, boundary = parse_time(value.get("timestamp")), self.boundary or {}
         self.boundary = None
         if not self.made:
-            self._add_recorded_message(RecordedMessage("user", text, time=time, beside=True))
+            self._add_recorded_message(RecordedMessage("user", text, time=time, beside=True, is_summary=True))
             return
         details = mapping_or_empty(boundary.get("compactMetadata"))
         segment = first_text_field(mapping_or_empty(details.get("preservedSegment")), "headUuid")

@@ -325,7 +325,9 @@ class _CodexMessages:
             )
         if sealed_away:
             text += "\n[The rest of the summary is sealed: only its provider can read it.]"
-        if self.made and text.strip():
+        if not any(message.role != "system" for message in self.made):
+            self.made.append(RecordedMessage("user", text, time=self.time, beside=True, is_summary=True))
+        elif text.strip():
             self.compactions.append(
                 RecordedCompaction(
                     len(self.made), len(self.made), text, self.time, "Codex compacted the conversation here"

@@ -86,8 +86,26 @@ def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
             yield from _FIND[kind](folder)
 
 
-def _finder_for_pattern(kind: str, pattern: str) -> Callable[[Path], Iterator[FoundHistories]]:
-    return lambda folder: _found_in_files(kind, _history_files_below(folder, pattern))
+def history_file_of_change(kind: str, path: Path) -> Path | None:
+    """The history that a changed file is, or belongs to; None for any other file."""
+    name = path.name.removesuffix("-wal")
+    if name == _DATABASE_NAMES.get(kind):
+        return path.with_name(name)
+    fits = kind in _NAME_PATTERNS and path.match(_NAME_PATTERNS[kind])
+    return path if fits and (kind != gemini_cli_history.KIND or "chats" in path.parts) else None
+
+
+def find_histories_in_file(kind: str, path: Path, copy: Path | None = None) -> Iterator[FoundHistories]:
+    """What a history file holds, by folder. `copy`: what is read in its place."""
+    if path.name == _DATABASE_NAMES.get(kind):
+        yield from _FIND[kind](path.parent)
+    else:
+        folder, _ = _folder_and_time_of(kind, path, copy)
+        yield FoundHistories(kind, path, folder, 1, (copy or path).stat().st_size, 0.0, 0.0)
+
+
+def _finder_for_pattern(kind: str) -> Callable[[Path], Iterator[FoundHistories]]:
+    return lambda folder: _found_in_files(kind, _history_files_below(folder, _NAME_PATTERNS[kind]))
 
 
 def _find_claude_code(projects: Path) -> Iterator[FoundHistories]:
@@ -142,13 +160,13 @@ def _found_in_files(kind: str, files: Sequence[Path]) -> Iterator[FoundHistories
             yield FoundHistories(kind, file, folder, 1, about.st_size, begun or about.st_mtime, about.st_mtime)
 
 
-def _folder_and_time_of(kind: str, file: Path) -> tuple[str, float]:
+def _folder_and_time_of(kind: str, file: Path, copy: Path | None = None) -> tuple[str, float]:
     """The folder and the time its first lines name."""
     folder, time = "", 0.0
     if kind == gemini_cli_history.KIND:
         folder = _short_file_text(file.parent.parent, ".project_root")
     try:
-        with file.open("rb") as opened:
+        with (copy or file).open("rb") as opened:
             begins = opened.read(_LOOKED_AT)
     except OSError:
         return folder, time
@@ -228,12 +246,21 @@ def _editor_data_folder(places: HistoryPlaces) -> Path:
     return by_system.get(sys.platform, lambda: places.folder_from_variable("XDG_CONFIG_HOME", ".config"))()
 
 
+_DATABASE_NAMES = {opencode_history.KIND: "opencode.db", goose_history.KIND: "sessions.db"}
+_NAME_PATTERNS = {
+    claude_code_history.KIND: "*.jsonl",
+    codex_history.KIND: "rollout-*.jsonl",
+    gemini_cli_history.KIND: "session-*.json*",
+    pi_history.KIND: "*.jsonl",
+    cline_history.KIND: cline_history.NAME,
+    goose_history.KIND: "*.jsonl",
+}
 _FIND: Mapping[str, Callable[[Path], Iterator[FoundHistories]]] = {
     claude_code_history.KIND: _find_claude_code,
-    codex_history.KIND: _finder_for_pattern(codex_history.KIND, "rollout-*.jsonl"),
+    codex_history.KIND: _finder_for_pattern(codex_history.KIND),
     opencode_history.KIND: _find_opencode,
     gemini_cli_history.KIND: _find_gemini,
-    pi_history.KIND: _finder_for_pattern(pi_history.KIND, "*.jsonl"),
-    cline_history.KIND: _finder_for_pattern(cline_history.KIND, cline_history.NAME),
+    pi_history.KIND: _finder_for_pattern(pi_history.KIND),
+    cline_history.KIND: _finder_for_pattern(cline_history.KIND),
     goose_history.KIND: _find_goose,
 }

@@ -141,21 +141,26 @@ def read_history_file(path: Path) -> ImportedSessions:
     return ImportedSessions(recordings, complaints)
 
 
-def read_sessions(path: Path, told: ReadingComplaints, kind: str = "") -> Iterator[RecordedSession]:
-    """The sessions of a file, one by one, whatever it holds; NotFound, and InvalidInput for what is too large."""
+def read_sessions(
+    path: Path, told: ReadingComplaints, kind: str = "", copy: Path | None = None
+) -> Iterator[RecordedSession]:
+    """The sessions of a file, one by one, whatever it holds; NotFound, and InvalidInput for what is too large. `copy`: what is read
+    in its place, because the file itself may have changed.
+    """
+    there = copy or path
     try:
-        if not path.is_file() and path.exists():
+        if not there.is_file() and there.exists():
             raise InvalidInput(f"{path} is not a file.")
-        if path.stat().st_size > LARGEST:
+        if there.stat().st_size > LARGEST:
             raise InvalidInput(
                 f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split the file into smaller files at line breaks."
             )
-        if foreign_sqlite.is_sqlite_file(path):
+        if foreign_sqlite.is_sqlite_file(there):
             yield from _sessions_in_database(path, told)
         elif opencode_history.is_opencode_file(path):
             yield from opencode_history.read_opencode_file(path, told)
         else:
-            yield from _sessions_in_rows(path, told, kind)
+            yield from _sessions_in_rows(path, told, kind, there)
     except OSError as error:
         raise NotFound(f"{path} cannot be read: {error.strerror}.", remedy="Check the name.") from error
 
@@ -171,8 +176,8 @@ def _sessions_in_database(path: Path, told: ReadingComplaints) -> Iterator[Recor
         told.complaints.append(f"{path}: the database cannot be read: {error}.")
 
 
-def _sessions_in_rows(path: Path, told: ReadingComplaints, kind: str) -> Iterator[RecordedSession]:
-    groups = list(_group_into_sessions(list(_read_rows(path, told.complaints))))
+def _sessions_in_rows(path: Path, told: ReadingComplaints, kind: str, there: Path) -> Iterator[RecordedSession]:
+    groups = list(_group_into_sessions(list(_read_rows(path, told.complaints, there))))
     several = len(groups) > 1
     for number, rows in enumerate(groups, 1):
         try:
@@ -223,9 +228,9 @@ def history_files_in(folder: Path) -> Sequence[Path]:
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _read_rows(path: Path, complaints: list[str]) -> Iterator[HistoryRow]:
+def _read_rows(path: Path, complaints: list[str], there: Path) -> Iterator[HistoryRow]:
     """One JSON document, or one per line; each with a place for people."""
-    with path.open("rb") as file:
+    with there.open("rb") as file:
         first = _first_line_of(file.read(1 << 16))
         file.seek(0)
         if first[:1] == b"[" or first == b"{":

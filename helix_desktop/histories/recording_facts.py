@@ -69,11 +69,19 @@ class FactDraft:
     fact: Fact
     contents: tuple[Content, ...] = ()
     message: int = 0  # The number of the recorded message it comes from.
+    is_summary: bool = False  # A compaction's text whose originals are not in the file.
 
     @property
     def was_said_or_done(self) -> bool:
         """Whether it is part of what was said and done, by which an earlier import is recognised."""
         return isinstance(self.fact, UserSaid | ModelReplied | ToolReturned | SystemSet)
+
+
+def text_of_summary(draft: FactDraft) -> str:
+    """As a fold has it."""
+    part = draft.fact.parts[0] if isinstance(draft.fact, UserSaid) else None
+    text = part.text if isinstance(part, Text) else draft.contents[0][0].decode("utf-8", "replace")
+    return f"{SUMMARY}\n{text}"
 
 
 def comparable_text(fact: Fact) -> str:
@@ -201,6 +209,7 @@ class _FactDrafting:
                 message.time, UserSaid(tuple(parts), steering=message.beside and self.talking), tuple(contents)
             )
             self.talking = True
+            self.made[-1] = replace(self.made[-1], is_summary=message.is_summary)
 
     def _draft_reply(self, message: RecordedMessage) -> None:
         parts = tuple(self._with_part_tokens(part) for part in message.parts or _parts_of_recorded(message))

@@ -20,10 +20,13 @@ from typing import Any
 from helix_desktop import running_instance
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gateway import agent_settings, gateway_socket
+from helix_desktop.gateway import agent_run, agent_settings, gateway_socket
 from helix_desktop.gateway.registration import GatewayRegistration, new_token
+from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident.gateway_keeper import GatewayKeeper
+from helix_desktop.resident.history_recorder import HistoryRecorder
 from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 from helix_desktop.tasks import OwnedTasks
 
@@ -39,6 +42,7 @@ class Resident:
         self._where = where
         self._keeper = keeper
         self.schedule_keeper = schedules
+        self._recorder: HistoryRecorder | None = None
         self._registered: dict[str, GatewayRegistration] = {}
         self._installed: dict[str, GatewayRegistration] = {}
         self._starting = asyncio.Lock()
@@ -49,8 +53,10 @@ class Resident:
 
     @property
     def is_needed(self) -> bool:
-        """Whether somebody is registered who does not only look on, or an agent's settings have its address, or there are schedules."""
-        known = self._installed or self.schedule_keeper.schedules
+        """Whether it records, somebody is registered who does not only look on, an agent's settings have its address, or there are
+        schedules.
+        """
+        known = self._recorder or self._installed or self.schedule_keeper.schedules
         return bool(known) or any(not one.sees_all for one in self._registered.values())
 
     async def answer_caller(self, arguments: list[str], console: Console) -> int:
@@ -66,6 +72,9 @@ class Resident:
             case ["schedules"]:
                 self.schedule_keeper.reread_schedules()
                 self.stop_unless_needed()
+            case ["recorder"]:
+                await self.update_recorder()
+                await console.print_line(json.dumps(self.resident_status()))
             case ["status"]:
                 await console.print_line(json.dumps(self.resident_status()))
             case ["stop"]:
@@ -84,6 +93,7 @@ class Resident:
             "gateway": self._keeper.gateway_pid,
             "trouble": self.trouble,
             "schedules": len(self.schedule_keeper.schedules),
+            "recorder": self._recorder.recorder_status() if self._recorder is not None else None,
             "installed": sorted(one.agent for one in self._installed.values()),
             "registered": [{"agent": one.agent, "folder": one.folder, "upstream": one.upstream} for one in known],
         }
@@ -101,6 +111,17 @@ class Resident:
             self.trouble = await asyncio.to_thread(agent_settings.remove_all_addresses, self._where.config)
             found = {}
         self._installed = {one.token: one for one in found}
+        self._update_after_change()
+
+    async def update_recorder(self) -> None:
+        """Record, or stop recording, as the settings say now."""
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.stop_recording)
+            self._recorder, self._may_end = None, True
+        if ProgramSettings(self._where.settings_file)[RECORDER]:
+            command = agent_run.command_of_this_program(self._where)
+            self._recorder = HistoryRecorder(self._where, command, HistoryPlaces.of_this_user())
+            self._recorder.start_recording()
         self._update_after_change()
 
     async def _keep_registered(self, registrations: Sequence[GatewayRegistration], console: Console) -> int:
@@ -143,6 +164,8 @@ class Resident:
 
     async def aclose(self) -> None:
         """End what it keeps running."""
+        if self._recorder is not None:
+            await asyncio.to_thread(self._recorder.stop_recording)
         await asyncio.to_thread(self._keeper.stop_gateway_process)
 
 
@@ -164,6 +187,7 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
     keeping.spawn_task(schedules.keep_until_cancelled(), name="keep schedules")
     try:
         listens()
+        await resident.update_recorder()
         asyncio.get_running_loop().call_later(FIRST_SECONDS, resident.stop_unless_needed)
         await resident.ended.wait()
     finally:

@@ -35,6 +35,7 @@ from helix_desktop.errors import HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import foreign_sqlite, history_reading, leaked_keys, recording_facts
 from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.pending_copies import path_of_copy
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts, texts_to_count
 from helix_desktop.histories.recording_facts import FactDraft
 from helix_desktop.store.search_words import text_or_none
@@ -116,6 +117,7 @@ class HistoryImport:
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
     settings: RequestSettings | None = None  # what the next request of such a conversation would have besides it
     earlier: EarlierImports = field(default_factory=EarlierImports)
+    copies: Path | None = None  # a folder of copies, which are read in the place of their files
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     async def import_files(self, files: Sequence[Path], report: Report = ignore_import_progress) -> ImportResult:
@@ -156,15 +158,19 @@ class HistoryImport:
         for recorded in self.earlier.last.values():
             here.setdefault(imported_path(recorded), set()).add(recorded.conversation)
         for file in files:
-            stamp = _stamp_of_history_file(file)
+            stamp = _stamp_of_history_file(self._copy_of(file) or file)
             if stamp[0] and self._stamps.get(str(file)) == stamp:
                 self.result.here |= here.get(str(file), set())
             else:
                 yield from self._read_sessions_of_file(file, stamp)
 
+    def _copy_of(self, file: Path) -> Path | None:
+        copy = path_of_copy(self.copies, file) if self.copies is not None else file
+        return copy if self.copies is not None and copy.is_file() else None
+
     def _read_sessions_of_file(self, file: Path, stamp: tuple[int, int]) -> Iterator[Read]:
         told = ReadingComplaints()
-        read = history_reading.read_sessions(file, told, self.kind)
+        read = history_reading.read_sessions(file, told, self.kind, self._copy_of(file))
         if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(file):
             read = (one for one in read if one.folder in folders)
             stamp = (0, 0)  # Nothing is known yet about the other sessions of this file.

@@ -517,6 +517,7 @@ class Workbench:
         wanted: Mapping[str, frozenset[str]] | None = None,
         report: history_imports.Report = history_imports.ignore_import_progress,
         result: history_imports.ImportResult | None = None,
+        copies: Path | None = None,
     ) -> history_imports.ImportResult:
         """Make conversations of them, or add what is new of those that are here. Stopped, it leaves whole conversations, and `result`
         tells which.
@@ -524,7 +525,7 @@ class Workbench:
         result = result or history_imports.ImportResult(history_imports.new_import_name())
         ahead = (await self.preview_new_conversation()).conversation.expected_state.settings
         work = history_imports.HistoryImport(
-            self.workspace, self.token_counter, kind, self.hold_conversation, wanted or {}, result, ahead
+            self.workspace, self.token_counter, kind, self.hold_conversation, wanted or {}, result, ahead, copies=copies
         )
         try:
             return await work.import_files(files, report)

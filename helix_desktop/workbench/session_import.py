@@ -20,6 +20,7 @@ from helix_desktop.engine.facts import (
     Cover,
     Fact,
     Folded,
+    FoldKind,
     Forgotten,
     ModelReplied,
     Origin,
@@ -27,6 +28,7 @@ from helix_desktop.engine.facts import (
     Recorded,
     Rewound,
     Span,
+    SystemSet,
     ToolReturned,
     UserSaid,
 )
@@ -41,6 +43,7 @@ from helix_desktop.workbench import conversation_list_rows
 
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
 TOGETHER, SLICE = 64, 1 << 20  # contents that share a sync, and their bytes
+REWRITTEN = "the other program compacted the conversation and wrote its file anew"
 SAID = (UserSaid, ModelReplied, ToolReturned)
 
 
@@ -209,6 +212,8 @@ class SessionWriter:
         shorter = common < len(stand) and self.earlier.is_in_another_file(self.held)
         if shorter and common < len(said):
             return False
+        if common < min(len(stand), len(said)) and not ours and await self._append_behind_summary(facts, present, common):  # fmt: skip
+            return True
         fresh = said[common] if common < len(said) else len(self.drafted_facts) + 1
         folds = self._folds_made_since(facts, fresh)
         if common == len(said) and (shorter or (not folds and not undone)):
@@ -217,6 +222,30 @@ class SessionWriter:
             await self._fork_with_new_messages(present, common, fresh)
         else:
             await self._append_added_messages(facts, present, (common, fresh), folds, undone=undone)
+        return True
+
+    async def _append_behind_summary(self, facts: Sequence[Recorded], present: Sequence[Recorded], common: int) -> bool:
+        """Where the other program wrote its file anew, with a summary or nothing in the place of what was there: that stays, the
+        summary is a fold over it, and what is new comes behind it. False: the file says something else.
+        """
+        stand = [one for one in present if _is_message_fact(one.fact)]
+        said = [number for number, draft in enumerate(self.drafted_facts, 1) if draft.was_said_or_done][common:]
+        first = self.drafted_facts[said[0] - 1]
+        later = said[1:] if first.is_summary else said
+        here = [recording_facts.comparable_text(one.fact) for one in stand[common:]]
+        there = [recording_facts.comparable_text(self.drafted_facts[number - 1].fact) for number in later]
+        lengths = range(min(len(here), len(there)), 0, -1)
+        kept = next((length for length in lengths if here[len(here) - length :] == there[:length]), 0)
+        fold = _fold_of_summary(facts, stand[: len(stand) - kept], first) if first.is_summary else None
+        if not kept and fold is None and not _has_fold_of_summary(facts, first):
+            return False
+        for number, one in zip(later[:kept], stand[len(stand) - kept :], strict=True):
+            self._seqs[number] = one.seq
+        fresh = later[kept] if kept < len(later) else len(self.drafted_facts) + 1
+        if fold is not None or fresh <= len(self.drafted_facts):
+            await self._append_added_messages(facts, present, (len(stand), fresh), [], fold=fold)
+        else:
+            self.new_from = len(self.recorded_session.messages)
         return True
 
     def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
@@ -252,11 +281,12 @@ class SessionWriter:
         at: tuple[int, int],
         folds: list[FactDraft],
         *,
-        undone: bool,
+        undone: bool = False,
+        fold: Folded | None = None,
     ) -> None:
         common, fresh = at
         new = self.drafted_facts[fresh - 1 :] if fresh <= len(self.drafted_facts) else []
-        begun: list[tuple[float, Fact]] = []
+        begun: list[tuple[float, Fact]] = [] if fold is None else [(0.0, fold)]
         stand = [one for one in present if _is_message_fact(one.fact)]
         if common < len(stand):  # the file's messages differ from those imported before
             begun.append((0.0, Rewound(stand[common].seq - 1)))
@@ -378,6 +408,26 @@ class _UnusedFoldNames:
             return fact
         self._last += 1
         return replace(fact, fold=f"{fact.kind.value}-{self._last}")
+
+
+def _fold_of_summary(facts: Sequence[Recorded], covered: Sequence[Recorded], summary: FactDraft) -> Folded | None:
+    """A fold over what the summary stands for; None where there is one, or it would not hold."""
+    covered = [one for one in covered if not isinstance(one.fact, SystemSet)]
+    if not covered or _has_fold_of_summary(facts, summary):
+        return None
+    text, state = recording_facts.text_of_summary(summary), build_state(facts)
+    cover = Span(covered[0].seq, covered[-1].seq)
+    number = sum(isinstance(one.fact, Folded) for one in facts) + 1
+    documents = sum(isinstance(one.fact, Folded) and one.fact.kind is FoldKind.HANDOVER for one in facts)
+    tokens, before = summary.fact.parts[0].tokens, state.branch.shown_tokens(cover)  # type: ignore[union-attr]
+    fold = Folded(f"handover-{number}", FoldKind.HANDOVER, cover, text, tokens, before, number=documents + 1, why=REWRITTEN)  # fmt: skip
+    state.advance_state(Recorded(facts[-1].conversation, facts[-1].seq + 1, facts[-1].time, fold))
+    return fold if fold.fold in state.branch.live else None
+
+
+def _has_fold_of_summary(facts: Sequence[Recorded], summary: FactDraft) -> bool:
+    text = recording_facts.text_of_summary(summary) if summary.is_summary else None
+    return any(isinstance(one.fact, Folded) and one.fact.text == text for one in facts)
 
 
 def _is_message_fact(fact: Fact) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -10,13 +9,12 @@ import pytest
 
 from helix_desktop import program_folders
 from helix_desktop.desktop.history_import import HistoryImporter
-from helix_desktop.gui.importing.history_import_port import ImportOutcome
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.histories import written
 
 
-async def test_what_a_running_session_writes_comes_until_it_is_switched_off(
+async def test_what_a_session_has_written_since_comes_with_the_next_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -30,13 +28,8 @@ async def test_what_a_running_session_writes_comes_until_it_is_switched_off(
     histories = HistoryImporter(desk)
     groups = await histories.find_history_groups()
     first = await histories.import_history_groups(groups, lambda *_: None)
-    heard: asyncio.Queue[ImportOutcome] = asyncio.Queue()
-    histories.watch_history_groups(groups, heard.put_nowait)
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(value) + "\n" for value in values[6:])
-    grown = await asyncio.wait_for(heard.get(), 60)
+    grown = await histories.import_history_groups(await histories.find_history_groups(), lambda *_: None)
     assert (first.new_count, grown.new_count, grown.grown_count) == (1, 0, 1)
-    assert histories.is_watching_histories
-    histories.watch_history_groups((), heard.put_nowait)
-    assert not histories.is_watching_histories
     await desk.aclose()

@@ -39,6 +39,10 @@ ALL = (
     Trial("store_disk", "a full disk and I/O errors at every call", "--trials", 0, 40),
     Trial("store_twice", "a second process on an open workspace", "--trials", 200, 20),
     Trial("migration", "SIGKILL at every call of an update over an older workspace", "--trials", 0, 15),
+    Trial("agent_resume", "real agents resume what was given back to them", "--conversations", 20, 2),
+    Trial(
+        "agent_recorder", "histories cut, written anew and deleted while they are recorded", "--conversations", 40, 2
+    ),
     Trial("turn_kill", "SIGKILL in the middle of a turn", "--trials", 60, 5),
     Trial("fleet_kill", "SIGKILL of workers and of their database while tasks with effects run", "--tasks", 200, 20),
     Trial("network", "model servers that fail, in whole turns, every protocol", "--turns", 1000, 40),

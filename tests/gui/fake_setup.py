@@ -137,14 +137,6 @@ class FakeHistories:
         self.done: list[Sequence[HistoryGroup]] = []
         self.keys: Sequence[str] = ("sk-ant-…9f",)
         self.stopped = self.undone = self.forgotten = False
-        self.watched: Sequence[HistoryGroup] = ()
-
-    @property
-    def is_watching_histories(self) -> bool:
-        return bool(self.watched)
-
-    def watch_history_groups(self, groups: Sequence[HistoryGroup], heard: Callable[[Brought], object]) -> None:
-        self.watched = groups
 
     async def find_history_groups(self) -> Sequence[HistoryGroup]:
         return self.groups

@@ -450,3 +450,66 @@ async def test_the_list_shows_what_stands_in_the_window_and_what_was_paid_here(t
     await rows.read_all_rows()
     assert (row.cost, rows.cost_today_and_ever()) == (0.0, (0.0, 0.0))
     await again.aclose()
+
+
+# --- a file that its program wrote anew ------------------------------------------------------------------------------
+
+
+def claude_compacted() -> list[dict[str, Any]]:
+    """What the session is after a compaction that wrote the file anew: a summary, the last turn, and a new one."""
+    summary = "This session goes on from an earlier one. The files were listed."
+    return [
+        written.claude_line(20, "system", None, subtype="compact_boundary", content="Conversation compacted"),
+        written.claude_said(21, 20, summary, isCompactSummary=True),
+        written.claude_said(7, 21, "and again"),
+        written.claude_reply(8, 7, "m3", written.text("Again.")),
+        written.claude_said(9, 8, "once more"),
+        written.claude_reply(10, 9, "m4", written.text("Once more.")),
+    ]
+
+
+def codex_compacted(path: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    summary = {"type": "compacted", "payload": {"message": "The files were listed."}, "timestamp": rows[-1]["timestamp"]}  # fmt: skip
+    more = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "More."}]}
+    return [*rows[:2], summary, *rows[-2:], {"type": "response_item", "payload": more, "timestamp": rows[-1]["timestamp"]}]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["claude-code", "codex"])
+async def test_a_compaction_that_wrote_the_file_anew_is_a_fold_over_what_stood_before(
+    workspace: StoredWorkspace, tmp_path: Path, kind: str
+) -> None:
+    path = written.KINDS[kind](tmp_path)
+    await brought(workspace, path)
+    (before,) = await whole(workspace)
+    written.lines(path, claude_compacted() if kind == "claude-code" else codex_compacted(path))
+    for _ in range(2):  # the second time nothing is new
+        await brought(workspace, path)
+        (facts,) = await whole(workspace)
+        assert facts[: len(before)] == before
+        (fold,) = [one.fact for one in facts if isinstance(one.fact, Folded)]
+        assert "The files were listed." in fold.text
+        assert not [one for one in facts if isinstance(one.fact, Rewound)]
+        said = [one.seq for one in before if isinstance(one.fact, UserSaid)]
+        assert (fold.cover.first, fold.cover.last < said[-1]) == (said[0], True)  # the last turn was kept
+        state = build_state(facts)
+        assert fold.fold in state.branch.live
+        assert len(state.facts_on_path()) == len(facts)
+    path.write_text(path.read_text("utf-8") + json.dumps(written.claude_said(11, 10, "at last")) + "\n", "utf-8")
+    if kind == "claude-code":
+        await brought(workspace, path)
+        assert any(isinstance(one.fact, UserSaid) and one.fact.parts[0].text == "at last" for one in (await whole(workspace))[0])  # type: ignore[union-attr]  # fmt: skip
+
+
+async def test_a_file_whose_beginning_was_cut_off_loses_nothing(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    path = written.claude(tmp_path)
+    await brought(workspace, path)
+    (before,) = await whole(workspace)
+    kept = [{**written.claude_said(7, None, "and again")}, *claude_compacted()[3:]]
+    written.lines(path, kept)
+    await brought(workspace, path)
+    (facts,) = await whole(workspace)
+    assert facts[: len(before)] == before
+    assert not [one for one in facts if isinstance(one.fact, Rewound)]
+    texts = [part.text for one in facts if isinstance(one.fact, UserSaid) for part in one.fact.parts if isinstance(part, Text)]  # fmt: skip
+    assert texts == ["list the files", "and again", "once more"]

@@ -40,10 +40,7 @@ class ImportOutcome:
 
 
 class HistoryImportPort(Protocol):
-    """One import after another; `undo_last_import` and `forget_found_keys` are about the last. `is_watching_histories`: what is new comes by itself."""
-
-    @property
-    def is_watching_histories(self) -> bool: ...
+    """One import after another; `undo_last_import` and `forget_found_keys` are about the last."""
 
     async def find_history_groups(self) -> Sequence[HistoryGroup]:
         """What lies on this computer, the largest number first."""
@@ -57,10 +54,6 @@ class HistoryImportPort(Protocol):
 
     def stop_import(self) -> None:
         """End `import_history_groups` soon: it returns what came until then."""
-        ...
-
-    def watch_history_groups(self, groups: Sequence[HistoryGroup], heard: Callable[[ImportOutcome], object]) -> None:
-        """From now on bring in what these programs write for these folders, until it is called with none or the program ends."""
         ...
 
     async def undo_last_import(self) -> Sequence[str]:

@@ -28,6 +28,7 @@ from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.program_settings import RECORDER, ProgramSettings
 
 WIDTH, HEIGHT = 720, 560
 SHOWN_COMPLAINTS = 200  # The most sentences shown about what was left out.
@@ -41,10 +42,12 @@ class ImportConversationsDialog(QDialog):
         parent: QWidget,
         doing: BackgroundRunner,
         histories: HistoryImportPort,
+        settings: ProgramSettings,
         brought: Callable[[ImportOutcome], object],
         changed: Callable[[], object],
     ) -> None:
         super().__init__(parent)
+        self._settings = settings
         self._doing, self._histories, self._on_imported, self._on_conversations_changed = (
             doing,
             histories,
@@ -71,7 +74,7 @@ class ImportConversationsDialog(QDialog):
         column.addWidget(build_plain_label(tr("Conversations from other programs"), "title"))
         column.addWidget(self._message_label)
         column.addWidget(self._build_group_list(), 1)
-        column.addWidget(self._build_watch_checkbox())
+        column.addWidget(self._build_recorder_checkbox())
         column.addWidget(self._bar)
         column.addWidget(self._progress_label)
         column.addLayout(self._build_import_buttons())
@@ -89,15 +92,12 @@ class ImportConversationsDialog(QDialog):
         area.setWidget(inner)
         return area
 
-    def _build_watch_checkbox(self) -> QCheckBox:
-        self._watch = QCheckBox(tr("Keep importing new messages until Helix Desktop is closed"), self)
-        self._watch.setChecked(self._histories.is_watching_histories)
-        self._watch.toggled.connect(
-            lambda on: self._histories.watch_history_groups(
-                self._checked_groups() if on else (), lambda _outcome: self._on_conversations_changed()
-            )
-        )
-        return self._watch
+    def _build_recorder_checkbox(self) -> QCheckBox:
+        self.recorder_box = QCheckBox(tr(RECORDER.title), self)
+        self.recorder_box.setToolTip(tr(RECORDER.sentence))
+        self.recorder_box.setChecked(self._settings[RECORDER])
+        self.recorder_box.toggled.connect(lambda on: self._settings.change_setting(RECORDER, on))
+        return self.recorder_box
 
     def _build_import_buttons(self) -> QHBoxLayout:
         self._undo = build_push_button(tr("Undo"), self, self._undo_import, "link")
@@ -140,7 +140,6 @@ class ImportConversationsDialog(QDialog):
             told if groups else tr("No conversations from other programs were found on this computer.")
         )
         self._update_import_button()
-        self._watch.setVisible(bool(groups))
         if not groups:
             self.resize(self.width(), self.minimumSizeHint().height())
         if self._import_when_found and groups:

@@ -43,7 +43,7 @@ from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import WorkbenchPort
 
-GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Updates", "Logs", "Tools", "Sharing", "Keys")
+GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Updates", "Logs", "Tools", "Sharing", "Keys")
 
 
 class SettingsDialog(QDialog):

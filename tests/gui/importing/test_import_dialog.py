@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 from helix_desktop.gui.importing.history_import_port import ImportOutcome
 from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.program_settings import RECORDER
 from tests.gui.fake_setup import FakeHistories
 
 
@@ -16,7 +17,7 @@ def shown(
     brought: list[ImportOutcome] = []
     changed: list[bool] = []
     dialog = ImportConversationsDialog(
-        window, window.background_runner, histories, brought.append, lambda: changed.append(True)
+        window, window.background_runner, histories, window.settings, brought.append, lambda: changed.append(True)
     )
     dialog.open()
     return dialog, brought, changed
@@ -79,17 +80,15 @@ def test_closing_while_it_goes_on_stops_it(window: MainWindow) -> None:
     assert histories.stopped
 
 
-def test_what_is_ticked_is_watched_until_it_is_switched_off(window: MainWindow) -> None:
-    histories = FakeHistories()
-    dialog, _, _ = shown(window, histories)
-    dialog.find_conversations()
-    dialog._boxes[1][0].setChecked(False)
-    dialog._watch.click()
-    assert [group.program for group in histories.watched] == ["Claude Code"]
-    again, _, _ = shown(window, histories)
-    assert again._watch.isChecked()
-    again._watch.click()
-    assert not histories.is_watching_histories
+def test_recording_is_off_until_it_is_chosen_here(window: MainWindow) -> None:
+    dialog, _, _ = shown(window, FakeHistories())
+    assert not window.settings[RECORDER]
+    dialog.recorder_box.click()
+    assert window.settings[RECORDER]
+    again, _, _ = shown(window, FakeHistories())
+    assert again.recorder_box.isChecked()
+    again.recorder_box.click()
+    assert not window.settings[RECORDER]
 
 
 def test_nothing_found_is_said(window: MainWindow) -> None:

@@ -1,0 +1,229 @@
+"""`recorder`: keeps the conversations of the agents on this computer. `recorder --run` is the process that imports for it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop import program_folders
+from helix_desktop.commands import add_json_option, format_local_minute
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.program_folders import ProgramFolders
+    from helix_desktop.program_settings import ProgramSettings
+    from helix_desktop.store.all_workspaces import AllWorkspaces
+
+TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # files that are imported before the workspace is let go for a moment
+IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
+CLAIM = "recorder"
+
+
+def add_recorder_command(nouns: Subparsers) -> None:
+    noun = nouns.add_parser("recorder", help="keep the conversations of the agents on this computer")
+    noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
+    noun.set_defaults(run=_run_without_verb, json=False)
+    verbs = noun.add_subparsers(metavar="VERB")
+    on = verbs.add_parser("on", help="start recording, and import what is there already")
+    on.add_argument("--at-login", action="store_true", help="also record after the next login, before anything of Helix Desktop is started")  # fmt: skip
+    on.add_argument("--without-agent", action="append", metavar="AGENT", help="leave out this agent; use it again for another one")  # fmt: skip
+    on.add_argument("--without-folder", action="append", metavar="FOLDER", help="leave out conversations in this folder or below it; use it again for another one")  # fmt: skip
+    off = verbs.add_parser("off", help="stop recording; what was recorded is kept")
+    status = verbs.add_parser("status", help="show whether it records, what it reads, and where it keeps it")
+    for verb, run in ((on, _turn_on), (off, _turn_off), (status, _print_recorder_status)):
+        add_json_option(verb)
+        verb.set_defaults(run=run)
+
+
+def _run_without_verb(arguments: argparse.Namespace) -> int:
+    return (_import_what_is_asked if arguments.run_here else _print_recorder_status)(arguments)
+
+
+# --- on, off, status ------------------------------------------------------------------------------------------------
+
+
+def _turn_on(arguments: argparse.Namespace) -> int:
+    from helix_desktop.errors import InvalidInput
+    from helix_desktop.gateway import agent_run
+    from helix_desktop.histories.program_names import NAMES
+    from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS
+    from helix_desktop.resident import login_start, resident_client
+
+    where, settings = _folders_and_settings(arguments)
+    known = {name.casefold() for pair in NAMES.items() for name in pair}
+    if unknown := [name for name in arguments.without_agent or () if name.casefold() not in known]:
+        raise InvalidInput(f"There is no agent {unknown[0]}.", remedy=f"Available: {', '.join(NAMES)}.")
+    if arguments.without_agent is not None:
+        settings.change_setting(RECORDER_WITHOUT_AGENTS, tuple(arguments.without_agent))
+    if arguments.without_folder is not None:
+        folders = tuple(str(Path(name).expanduser().absolute()) for name in arguments.without_folder)
+        settings.change_setting(RECORDER_WITHOUT_FOLDERS, folders)
+    command = agent_run.command_of_this_program(where)
+    if arguments.at_login:
+        login_start.enable_login_start(command)
+    settings.change_setting(RECORDER, value=True)
+    asyncio.run(resident_client.ask_resident(where, "recorder", command=command))
+    return _print_recorder_status(arguments)
+
+
+def _turn_off(arguments: argparse.Namespace) -> int:
+    from helix_desktop.gateway import agent_settings
+    from helix_desktop.program_settings import RECORDER
+    from helix_desktop.resident import login_start, resident_client
+
+    where, settings = _folders_and_settings(arguments)
+    settings.change_setting(RECORDER, value=False)
+    asyncio.run(resident_client.ask_resident(where, "recorder"))
+    if not agent_settings.installed_registrations(where.config):
+        login_start.disable_login_start()
+    return _print_recorder_status(arguments)
+
+
+def _print_recorder_status(arguments: argparse.Namespace) -> int:
+    from helix_desktop.histories.history_finding import HistoryPlaces
+    from helix_desktop.histories.program_names import NAMES
+    from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_FOLDERS
+    from helix_desktop.resident import history_recorder, resident_client
+
+    where, settings = _folders_and_settings(arguments)
+    running = (asyncio.run(resident_client.ask_resident(where, "status")) or {}).get("recorder") or {}
+    recorded = history_recorder.recorded_folders(where, HistoryPlaces.of_this_user())
+    folders = [(kind, folder) for kind, folder in recorded if folder.is_dir()]
+    found: dict[str, Any] = {
+        "on": settings[RECORDER],
+        "recording": bool(running),
+        "reads": [{"agent": kind, "folder": str(folder)} for kind, folder in folders],
+        "without_folders": list(settings[RECORDER_WITHOUT_FOLDERS]),
+        "keeps_in": str(where.workspaces_folder),
+        "last_import": running.get("last_import", 0.0),
+        "trouble": running.get("trouble", ""),
+    }
+    if arguments.json:
+        print(json.dumps(found, ensure_ascii=False, indent=1))
+        return 0
+    print(f"The recorder is {'on' if found['on'] else 'off'}{'' if running or not found['on'] else ', but nothing records now'}.")  # fmt: skip
+    print("It reads:" if found["on"] else "It would read:")
+    for kind, folder in folders:
+        print(f"- {NAMES[kind]}: {folder}")
+    for name in found["without_folders"]:
+        print(f"- not what was done in {name}")
+    print(f"Each conversation is kept in the workspace of its folder, in {found['keeps_in']}.")
+    if found["last_import"]:
+        print(f"Something was recorded last at {format_local_minute(found['last_import'])}.")
+    if found["trouble"]:
+        print(found["trouble"], file=sys.stderr)
+    return 0
+
+
+def _folders_and_settings(arguments: argparse.Namespace) -> tuple[ProgramFolders, ProgramSettings]:
+    from helix_desktop.program_settings import ProgramSettings
+
+    where = program_folders.find_program_folders(arguments.home)
+    return where, ProgramSettings(where.settings_file)
+
+
+# --- the process that imports ---------------------------------------------------------------------------------------
+
+
+def _import_what_is_asked(arguments: argparse.Namespace) -> int:
+    """Answers each line of its input with a line, until the input ends."""
+    from helix_desktop import running_instance
+
+    where = program_folders.find_program_folders(arguments.home)
+    while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:
+        time.sleep(0.2)  # one whose resident was killed finishes what it is doing
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(_answer_import_request(where, json.loads(line))) + "\n")
+        sys.stdout.flush()
+    claim.close()
+    return 0
+
+
+def _answer_import_request(where: ProgramFolders, request: Mapping[str, Any]) -> dict[str, object]:
+    from helix_desktop.commands import workspace_access
+    from helix_desktop.errors import HelixError
+    from helix_desktop.histories.pending_copies import copied_files
+    from helix_desktop.resident.resident_client import CollectingConsole
+
+    copies = Path(request["copies"]) if "copies" in request else None
+    files = list(copied_files(copies)) if copies is not None else [Path(name) for name in request["files"]]
+    imported, trouble = 0, ""
+    for workspace, command in _import_commands(where, files, copies or where.data / "no-copies"):
+        console = CollectingConsole()
+        try:
+            arguments = _parse_import_command(workspace, command, where)
+            code = asyncio.run(workspace_access.open_or_hand_over(arguments, workspace, console))
+            if code:
+                trouble = console.complaint or "The import failed."
+            else:
+                imported += len(json.loads(console.answers[-1])["imported"])
+        except (HelixError, OSError) as error:
+            trouble = str(error)
+    return {"imported": imported, "trouble": trouble}
+
+
+def _parse_import_command(workspace: str, command: Sequence[str], where: ProgramFolders) -> argparse.Namespace:
+    from helix_desktop import commands
+
+    argv = ["conversation", "import", "-w", workspace, "--json", *command]
+    arguments = commands.build_command_line_parser().parse_args(argv)
+    arguments.argv, arguments.places = argv, where
+    return arguments
+
+
+def _import_commands(where: ProgramFolders, files: Sequence[Path], copies: Path) -> Iterator[tuple[str, list[str]]]:
+    """By workspace, which is created where there is none: what is imported together."""
+    from helix_desktop.commands import workspace_access
+    from helix_desktop.histories import history_finding
+    from helix_desktop.histories.pending_copies import path_of_copy
+    from helix_desktop.program_settings import RECORDER_WITHOUT_FOLDERS, ProgramSettings
+    from helix_desktop.resident.history_recorder import recorded_folders
+
+    without = [Path(name) for name in ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS]]
+    kinds = recorded_folders(where, history_finding.HistoryPlaces.of_this_user())
+    workspaces = workspace_access.open_all_workspaces(where)
+    by_folder: dict[tuple[str, str, Path | None], list[tuple[Path, int]]] = {}
+    for file in files:
+        kind = next((kind for kind, folder in kinds if file.is_relative_to(folder)), "")
+        copy = path_of_copy(copies, file)
+        if kind and (copy.is_file() or file.is_file()):
+            for found in history_finding.find_histories_in_file(kind, file, copy if copy.is_file() else None):
+                if not any(Path(found.folder).is_relative_to(one) for one in without):
+                    database = file if file.suffix == ".db" else None
+                    by_folder.setdefault((kind, found.folder, database), []).append((file, found.size))
+    for (kind, folder, database), group in by_folder.items():
+        workspace = _workspace_of_folder(workspaces, folder)
+        options = ["--from", kind] if database is None else ["--only-folder", folder]
+        for together in _in_portions(group):
+            yield workspace, [*map(str, together), *options, "--copies", str(copies)]
+
+
+def _in_portions(group: Sequence[tuple[Path, int]]) -> Iterator[list[Path]]:
+    portion: list[Path] = []
+    size = 0
+    for file, bytes_of_file in group:
+        if portion and (len(portion) >= TOGETHER or size + bytes_of_file > TOGETHER_BYTES):
+            yield portion
+            portion, size = [], 0
+        portion.append(file)
+        size += bytes_of_file
+    yield portion
+
+
+def _workspace_of_folder(workspaces: AllWorkspaces, name: str) -> str:
+    """The workspace of the folder; the one for all conversations whose folder is not here, or is nobody's project."""
+    from helix_desktop.gateway import project_workspace
+
+    known, folder = workspaces.list_workspaces(), Path(name)
+    if name and folder.is_absolute() and folder.is_dir() and project_workspace.has_project(folder, Path.home()):
+        folder = folder.resolve()
+        found = project_workspace.find_project_workspace(known, folder)
+        return (found or project_workspace.create_project_workspace(workspaces, folder)).id
+    there = next((one for one in known if one.name in IMPORTED), None)
+    return (there or workspaces.create_stored_workspace(IMPORTED[0])).id

@@ -1,0 +1,94 @@
+"""Copies of histories that have changed and are not imported yet, made before their program can write over them or delete them.
+
+Below one folder: `open` holds what changes now, and is copied on as the files grow. A folder with a number is sealed: nothing is added to
+it, and it is deleted when all of it is imported. In each, a copy has the path of its file. A file that was written anew, and not only
+added to, seals what was copied of it before.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+COMPARED = 4096  # bytes at the end of what is copied that must still stand in the file
+
+
+def path_of_copy(folder: Path, file: Path) -> Path:
+    """Where the copy of the file is, in a folder of copies."""
+    return folder.joinpath(*(part.strip(":\\/") for part in file.parts))
+
+
+def copied_files(folder: Path) -> Iterator[Path]:
+    """The files that a folder of copies has copies of."""
+    for copy in sorted(folder.rglob("*"), key=lambda one: (len(one.parts), one)):
+        if copy.is_file():
+            parts = copy.relative_to(folder).parts
+            yield Path(f"{parts[0]}:\\", *parts[1:]) if os.name == "nt" else Path(os.sep, *parts)
+
+
+class PendingCopies:
+    """The copies below one folder. Two threads may use it: one that copies, one that has them imported."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open = folder / "open"
+        self._copied: dict[Path, tuple[int, int]] = {}  # by file: its inode, and how many bytes of it are copied
+        self._lock = threading.Lock()
+
+    def copy_file(self, file: Path) -> None:
+        """Copy what the file has that its copy has not. OSError where it cannot be read or there is no room."""
+        with self._lock, file.open("rb") as source:
+            about = os.fstat(source.fileno())
+            inode, copied = self._copied.get(file, (about.st_ino, 0))
+            copy = path_of_copy(self._open, file)
+            if copied and not (inode == about.st_ino and _goes_on(source.fileno(), copy, copied, about.st_size)):
+                if file.suffix != ".json" or about.st_size < copied:  # a JSON document is always written anew
+                    self._seal_open_folder()
+                copied = 0
+            copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with copy.open("r+b" if copied else "wb") as target:
+                source.seek(copied)
+                target.seek(copied)
+                shutil.copyfileobj(source, target, 1 << 20)
+                copied = target.tell()
+                target.flush()
+                os.utime(target.fileno() if os.utime in os.supports_fd else copy, ns=(about.st_atime_ns, about.st_mtime_ns))  # fmt: skip
+            self._copied[file] = about.st_ino, copied
+
+    def sealed_folders(self) -> list[Path]:
+        """Every folder of copies, the oldest first, from now on sealed."""
+        with self._lock:
+            self._seal_open_folder()
+            with suppress(FileNotFoundError):
+                return sorted(
+                    (one for one in self._folder.iterdir() if one.name.isdecimal()), key=lambda one: int(one.name)
+                )
+            return []
+
+    def set_aside(self, folder: Path) -> None:
+        """Keep a folder of copies that cannot be imported, out of the way."""
+        folder.rename(folder.with_name(f"{folder.name}.failed"))
+
+    def _seal_open_folder(self) -> None:
+        self._copied.clear()
+        with suppress(FileNotFoundError):
+            self._open.rename(self._folder / str(time.time_ns()))
+
+
+def _goes_on(source: int, copy: Path, copied: int, size: int) -> bool:
+    """Whether the file still begins with what was copied, by the end of that."""
+    at = max(0, copied - COMPARED)
+    with suppress(OSError), copy.open("rb") as before:
+        before.seek(at)
+        return size >= copied and before.read(COMPARED) == _read_at(source, copied - at, at)
+    return False
+
+
+def _read_at(handle: int, count: int, at: int) -> bytes:
+    os.lseek(handle, at, os.SEEK_SET)
+    return os.read(handle, count)

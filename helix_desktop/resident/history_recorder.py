@@ -1,0 +1,221 @@
+"""Records the histories of the agents on this computer: what changes is copied at once, and imported by a process of its own.
+
+A thread waits for changes below the agents' history folders and copies them (`pending_copies.py`). A second one hands the copies to
+`recorder --run`, which imports them into workspaces, and which ends when nothing has changed for a while: at rest there is no engine in
+memory. What was copied and not imported is imported after the next start. Nothing else of the agents is read: no settings, no logins.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import tasks
+from helix_desktop.histories import history_finding
+from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.pending_copies import PendingCopies
+from helix_desktop.histories.program_names import NAMES
+from helix_desktop.processes import starter
+from helix_desktop.processes.starter import ChildProcess, CommandAuthor, ProcessLaunch
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
+
+log = logging.getLogger(__name__)
+REST_MILLISECONDS, ACTIVE_MILLISECONDS = 250, 10  # between two looks at what the system told of changes
+ACTIVE_SECONDS = 30.0  # after a change, in which more of them are likely
+FOLDERS_MILLISECONDS = 60_000  # between two looks for an agent's folder that was not there
+IDLE_SECONDS = 60.0  # after which the importing process is ended
+SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = (
+    1.0,
+    4.0,
+)  # after an import, at least so long, and so many times as long as it took
+MOST_TRIES = 3
+
+Folders = Sequence[tuple[str, Path]]
+
+
+def recorded_folders(where: ProgramFolders, places: HistoryPlaces) -> Folders:
+    """The history folders of the agents that are not left out, there or not."""
+    left_out = {name.casefold() for name in ProgramSettings(where.settings_file)[RECORDER_WITHOUT_AGENTS]}
+    return [
+        (kind, folder)
+        for kind, folders in history_finding.history_folders(places).items()
+        if not left_out & {kind, NAMES[kind].casefold()}
+        for folder in folders
+    ]
+
+
+def copies_folder(where: ProgramFolders) -> Path:
+    """Where what is not imported yet is kept."""
+    return where.data / "recorder"
+
+
+class HistoryRecorder:
+    """Records from `start_recording` to `stop_recording`. `command`: how the importing process is started."""
+
+    def __init__(self, where: ProgramFolders, command: Sequence[str], places: HistoryPlaces) -> None:
+        self._where, self._places = where, places
+        self._importing = _ImportingProcess([*command, "recorder", "--run"])
+        self._copies = PendingCopies(copies_folder(where))
+        self._files: set[Path] = set()  # that are imported from where they are
+        self._lock = threading.Lock()
+        self._has_work = threading.Event()
+        self._is_ending = threading.Event()
+        self._failures = 0
+        self.last_import, self.trouble = 0.0, ""
+
+    def start_recording(self) -> None:
+        tasks.start_thread(self._watch_folders, name="watch histories", daemon=True)
+        tasks.start_thread(self._import_until_ended, name="import histories", daemon=True)
+
+    def stop_recording(self) -> None:
+        """What is being imported is given a moment; the rest stays copied."""
+        self._is_ending.set()
+        self._has_work.set()
+        self._importing.end_process()
+
+    def recorder_status(self) -> dict[str, Any]:
+        return {"last_import": self.last_import, "trouble": self.trouble, "pid": self._importing.pid}
+
+    def _watch_folders(self) -> None:
+        from watchfiles._rust_notify import RustNotify
+
+        while not self._is_ending.is_set():
+            folders = self._folders_there()
+            if not folders:
+                self._is_ending.wait(FOLDERS_MILLISECONDS / 1000)
+                continue
+            watcher = RustNotify([str(folder) for _, folder in folders], False, False, 0, True, True)
+            self._add_files(file for kind, folder in folders for file in _history_files_in(kind, folder))
+            self._note_changes_until_folders_change(watcher.watch, folders)
+            watcher.close()
+
+    def _folders_there(self) -> Folders:
+        return [one for one in recorded_folders(self._where, self._places) if one[1].is_dir()]
+
+    def _note_changes_until_folders_change(self, watch: Callable[..., Any], folders: Folders) -> None:
+        active_until = 0.0
+        while True:
+            pause = ACTIVE_MILLISECONDS if time.monotonic() < active_until else REST_MILLISECONDS
+            changes = watch(5 * pause, pause, FOLDERS_MILLISECONDS, self._is_ending)
+            if isinstance(changes, set):
+                active_until = time.monotonic() + ACTIVE_SECONDS
+                self._note_changes(folders, {Path(name) for _, name in changes})
+            elif self._is_ending.is_set() or self._folders_there() != folders:
+                return
+
+    def _note_changes(self, folders: Folders, changed: set[Path]) -> None:
+        kinds = [(kind, path) for path in changed for kind, folder in folders if path.is_relative_to(folder)]
+        files = {file for kind, path in kinds if (file := history_finding.history_file_of_change(kind, path))}
+        directly = {file for file in files if file.suffix == ".db"}
+        for file in filter(_is_plain_file, files - directly):
+            try:
+                self._copies.copy_file(file)
+            except OSError as error:
+                self.trouble = f"{file} could not be copied: {error.strerror}."
+                directly.add(file)
+        if files:
+            self._add_files(directly)
+
+    def _add_files(self, files: Iterable[Path]) -> None:
+        with self._lock:
+            self._files.update(files)
+        self._has_work.set()
+
+    def _import_until_ended(self) -> None:
+        while not self._is_ending.is_set():
+            if not self._has_work.wait(IDLE_SECONDS if self._importing.pid else None):
+                self._importing.end_process()
+                continue
+            begun = time.monotonic()
+            self._has_work.clear()
+            if not self._import_what_waits():
+                self._has_work.set()
+            self._is_ending.wait(max(SHORTEST_PAUSE_SECONDS, PAUSE_SHARE * (time.monotonic() - begun)))
+
+    def _import_what_waits(self) -> bool:
+        """False: not all of it could be imported."""
+        with self._lock:
+            files, self._files = self._files, set()
+        if files and not self._ask_to_import({"files": sorted(map(str, files))}):
+            self._add_files(files)
+            return False
+        for folder in self._copies.sealed_folders():
+            if self._ask_to_import({"copies": str(folder)}):
+                shutil.rmtree(folder, ignore_errors=True)
+            elif self._failures < MOST_TRIES:
+                return False
+            else:
+                self._copies.set_aside(folder)
+        return True
+
+    def _ask_to_import(self, request: Mapping[str, object]) -> bool:
+        answer = self._importing.ask_process(request) or {"trouble": "The importing process ended.", "imported": 0}
+        self.trouble = answer["trouble"]
+        self._failures = self._failures + 1 if self.trouble and not self._is_ending.is_set() else 0
+        if self.trouble:
+            log.warning("recording: %s", self.trouble)
+        elif answer["imported"]:
+            self.last_import = time.time()
+        return not self.trouble
+
+
+class _ImportingProcess:
+    """The process that imports: started when it is asked something, one request after another."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = command
+        self._process: ChildProcess | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
+        """What it answers; None where it ended."""
+        if self._process is None:
+            launch = ProcessLaunch(CommandAuthor.PROGRAM, self._command, has_own_session=True)
+            self._process = starter.open_process(
+                launch, stdin=starter.PIPE, stdout=starter.PIPE, stderr=starter.DEVNULL
+            )
+        process = self._process
+        with suppress(OSError, ValueError):
+            if process.stdin is not None and process.stdout is not None:
+                process.stdin.write(json.dumps(request) + "\n")
+                process.stdin.flush()
+                answer: dict[str, Any] = json.loads(process.stdout.readline())
+                return answer
+        self.end_process()
+        return None
+
+    def end_process(self) -> None:
+        """It ends after what it is doing; one that does not is killed."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()
+        with suppress(starter.ProcessTimeout):
+            process.wait(3)
+        process.kill()
+        process.wait()
+
+
+def _history_files_in(kind: str, folder: Path) -> Iterator[Path]:
+    """All histories below the folder."""
+    for path in folder.rglob("*"):
+        if history_finding.history_file_of_change(kind, path) == path and _is_plain_file(path):
+            yield path
+
+
+def _is_plain_file(path: Path) -> bool:
+    """A link could lead to a file that is no history."""
+    return path.is_file() and not path.is_symlink()

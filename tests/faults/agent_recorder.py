@@ -1,0 +1,195 @@
+"""Everything that a real agent ever had completely on the disk is recorded, whatever becomes of its files and of the recorder.
+
+python -m tests.faults.agent_recorder [--conversations N] [--seed S]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+
+Each conversation is made by Claude Code or Codex against a scripted provider, in several runs, while the recorder runs. Between and
+during the runs, at random moments, the file is cut, written anew with a summary, or deleted, and the resident or its importing process is
+killed and the resident started again. What counts as on the disk is what stood in the file `SETTLED` seconds before something was taken out of it.
+At the end every text and every output that stood there must be in a conversation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import program_folders, tasks
+from helix_desktop.engine import fact_encoding
+from helix_desktop.errors import StoreBusy
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from tests.faults.agent_resume import AGENTS, Script, begin, resume, run_agent, session_file, session_id
+from tests.peers.agent_provider import Provider
+
+SETTLED = 0.5  # seconds
+MARK = re.compile(rb"OUT-\d+-END|step-\d+-[0-9a-f]{6}|ask-\d+-[0-9a-f]{6}")
+
+
+class MarkedScript(Script):
+    """Each reply has a mark of its own."""
+
+    def __call__(self, asked: Any) -> Sequence[Any]:
+        return [self._marked(block) for block in super().__call__(asked)]
+
+    def _marked(self, block: Any) -> Any:
+        text = getattr(block, "text", None)
+        if text is None:
+            return block
+        self._number += 1
+        return type(block)(f"{text} step-{self._number}-{self._chance.getrandbits(24):06x}")
+
+
+def marks_in(file: Path) -> set[bytes]:
+    """The marks in the whole lines of a file."""
+    with suppress(OSError):
+        whole, _, _ = file.read_bytes().rpartition(b"\n")
+        return set(MARK.findall(whole))
+    return set()
+
+
+class Trouble:
+    """Changes the newest history at random moments, and keeps what stood in it before."""
+
+    def __init__(self, name: str, home: Path, chance: random.Random) -> None:
+        self.name, self.home, self.chance = name, home, chance
+        self.expected: set[bytes] = set()
+        self.done: list[str] = []
+        self.kills = 0
+
+    def change_file(self, what: str) -> None:
+        with suppress(ValueError, OSError):
+            file = session_file(self.name, self.home)
+            stood = marks_in(file)
+            time.sleep(SETTLED)  # what stood there had this time to be seen
+            content = file.read_bytes()
+            self.expected |= stood
+            self.done.append(what)
+            lines = content.splitlines(keepends=True)
+            if what == "cut":
+                file.write_bytes(b"".join(lines[: self.chance.randint(1, len(lines))]))
+            elif what == "half a line":
+                file.write_bytes(content[: self.chance.randint(1, len(content))])
+            elif what == "replaced":
+                draft = file.with_suffix(".new")
+                draft.write_bytes(b"".join(lines[: len(lines) // 2]))
+                draft.replace(file)
+            elif what == "deleted":
+                file.unlink()
+
+    def kill(self, pid: int) -> None:
+        if pid:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+                self.kills += 1
+
+
+class Recording:
+    """The recorder on a home of its own."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def helix(self, *given: str) -> str:
+        command = [sys.executable, "-m", "helix_desktop", "--home", str(self._home / "helix"), *given]
+        variables = {**os.environ, "HOME": str(self._home), "PYTHONPATH": str(Path.cwd())}
+        return subprocess.run(command, env=variables, capture_output=True, text=True, check=True).stdout
+
+    def status(self) -> dict[str, Any]:
+        return json.loads(self.helix("resident", "status", "--json")) or {}
+
+    async def recorded_marks(self) -> set[bytes]:
+        """Those of all facts, also of those that a conversation has left behind."""
+        found: set[bytes] = set()
+        workspaces = AllWorkspaces(program_folders.find_program_folders(self._home / "helix").workspaces_folder)
+        for known in workspaces.list_workspaces():
+            try:
+                workspace = await workspaces.open_stored_workspace(known.id)
+            except StoreBusy:
+                continue
+            for row in await workspace.journal.list_conversations():
+                for one in await workspace.journal.read_facts(row.id):
+                    found |= set(MARK.findall(fact_encoding.encode_fact(one.fact).encode()))
+            await workspace.aclose()
+        return found
+
+
+def try_conversation(name: str, chance: random.Random) -> tuple[int, set[bytes], Trouble]:
+    """How many marks stood on the disk, and which are lost."""
+    script = MarkedScript(chance)
+    with tempfile.TemporaryDirectory(prefix="rec-") as folder, Provider(script) as provider:
+        home = Path(folder, "home")
+        (home.parent / "work").mkdir()
+        home.mkdir()
+        recording, trouble = Recording(home), Trouble(name, home, chance)
+        recording.helix("recorder", "on")
+        try:
+            _work(name, script, provider, recording, trouble)
+            with suppress(ValueError):
+                trouble.expected |= marks_in(session_file(name, home))
+            until = time.monotonic() + 90
+            lost = trouble.expected
+            while lost and time.monotonic() < until:
+                lost = trouble.expected - asyncio.run(recording.recorded_marks())
+        finally:
+            recording.helix("recorder", "off")
+            recording.helix("resident", "stop")
+        return len(trouble.expected), lost, trouble
+
+
+def _work(name: str, script: MarkedScript, provider: Provider, recording: Recording, trouble: Trouble) -> None:
+    chance, home, session = trouble.chance, trouble.home, ""
+    for number in range(3):
+        script.left = chance.randint(3, 16)
+        words = f"do the work ask-{number}-{chance.getrandbits(24):06x}"
+        working = tasks.start_thread(partial(_run, name, provider, home, session, words), name="agent")
+        if chance.random() < 0.5:
+            time.sleep(chance.uniform(0.5, 4.0))
+            trouble.kill(recording.status().get("recorder", {}).get("pid", 0))
+        working.join()
+        with suppress(ValueError):
+            session = session_id(name, session_file(name, home))
+        if chance.random() < 0.4:
+            trouble.kill(recording.status().get("pid", 0))
+            recording.helix("recorder", "on")
+            time.sleep(SETTLED)
+        if chance.random() < 0.8:
+            what = chance.choice(["cut", "half a line", "replaced", "deleted"])
+            trouble.change_file(what)
+            session = "" if what in ("deleted", "half a line") else session
+
+
+def _run(name: str, provider: Provider, home: Path, session: str, words: str) -> None:
+    with suppress(RuntimeError):  # it may refuse to go on with a file that was cut
+        run_agent(name, provider, home, resume(name, session, words) if session else begin(name, words))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--conversations", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    failed = whole = 0
+    for number in range(arguments.conversations):
+        name = AGENTS[number % 2]
+        count, lost, trouble = try_conversation(name, random.Random(arguments.seed * 1000 + number))
+        failed, whole = failed + len(lost), whole + count
+        print(f"{name} {number}: {count} marks, {len(lost)} lost {sorted(lost)[:3]}; {trouble.done}, {trouble.kills} kills", flush=True)  # fmt: skip
+    print(f"{arguments.conversations} conversations, {whole} marks, {failed} lost")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

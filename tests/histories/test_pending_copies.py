@@ -1,0 +1,63 @@
+"""Copies of histories before they are imported: nothing that was copied is lost when the file is written anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.histories.pending_copies import PendingCopies, copied_files, path_of_copy
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "agent" / "s.jsonl"
+    path.parent.mkdir()
+    return path
+
+
+def copied(copies: PendingCopies, file: Path) -> list[bytes]:
+    return [path_of_copy(folder, file).read_bytes() for folder in copies.sealed_folders()]
+
+
+def test_a_file_that_grows_is_one_copy_with_the_stamp_of_the_file(tmp_path: Path, file: Path) -> None:
+    copies = PendingCopies(tmp_path / "copies")
+    for content in (b"one\n", b"one\ntwo\n"):
+        file.write_bytes(content)
+        copies.copy_file(file)
+    (folder,) = copies.sealed_folders()
+    assert list(copied_files(folder)) == [file]
+    copy = path_of_copy(folder, file)
+    assert (copy.read_bytes(), copy.stat().st_mtime_ns) == (b"one\ntwo\n", file.stat().st_mtime_ns)
+
+
+@pytest.mark.parametrize("anew", [b"", b"other\nthings\nand more\n", b"on", b"ONE\ntwo\nthree\n"])
+def test_what_was_copied_stays_when_the_file_is_truncated_written_anew_or_replaced(
+    tmp_path: Path, file: Path, anew: bytes
+) -> None:
+    copies = PendingCopies(tmp_path / "copies")
+    file.write_bytes(b"one\ntwo\n")
+    copies.copy_file(file)
+    file.write_bytes(anew)
+    copies.copy_file(file)
+    file.unlink()
+    assert copied(copies, file) == [b"one\ntwo\n", anew]
+
+
+def test_a_json_document_that_grows_is_written_anew_and_one_copy_of_it_is_enough(tmp_path: Path, file: Path) -> None:
+    document = file.with_suffix(".json")
+    copies = PendingCopies(tmp_path / "copies")
+    for content in (b"[1]", b"[1, 2]", b"[9]"):
+        document.write_bytes(content)
+        copies.copy_file(document)
+    assert copied(copies, document) == [b"[1, 2]", b"[9]"]
+
+
+def test_what_is_copied_after_a_seal_is_whole(tmp_path: Path, file: Path) -> None:
+    copies = PendingCopies(tmp_path / "copies")
+    for content in (b"one\n", b"one\ntwo\n"):
+        file.write_bytes(content)
+        copies.copy_file(file)
+        copies.sealed_folders()
+    again = PendingCopies(tmp_path / "copies")  # after the process was killed
+    assert copied(again, file) == [b"one\n", b"one\ntwo\n"]

@@ -1,0 +1,94 @@
+"""The recorder as users have it: the resident in its own process, agents' files that grow, are cut, written anew and deleted."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.histories import written
+from tests.resident.test_resident_process import is_gone
+
+Helix = Callable[..., Any]
+AGENT_VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR")  # fmt: skip
+
+
+@pytest.fixture
+def helix(tmp_path: Path) -> Iterator[Helix]:
+    """Runs commands with a home of its own, and stops the resident at the end."""
+    me = tmp_path / "me"
+    (me / "project").mkdir(parents=True)
+    environment = {name: value for name, value in os.environ.items() if name not in AGENT_VARIABLES} | {"HOME": str(me)}
+
+    def run(*arguments: str) -> Any:
+        is_json = "export" not in arguments
+        command = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path / "helix"), *arguments]
+        command += ["--json"] if is_json else []
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout) if is_json else done.stdout
+
+    yield run
+    run("recorder", "off")
+    run("resident", "stop")
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    """Until another process has done it; each look takes part of a second."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if done():
+            return
+    raise AssertionError("it was not done in time")
+
+
+def session(me: Path, count: int) -> list[dict[str, Any]]:
+    turns = [written.claude_said(1, None, "list the files", cwd=str(me / "project"))]
+    for number in range(1, count + 1):
+        turns.append(written.claude_reply(10 * number, None, f"m{number}", written.text(f"answer {number}")))  # fmt: skip
+        turns[-1]["parentUuid"] = turns[-2]["uuid"]
+    return turns
+
+
+def recorded_texts(helix: Helix, workspace: str) -> str:
+    if workspace not in {one["name"] for one in helix("workspace", "list")}:
+        return ""
+    listed = helix("conversation", "list", "-w", workspace)
+    return "".join(helix("conversation", "export", "-w", workspace, one["id"]) for one in listed)
+
+
+def test_what_was_on_the_disk_is_kept_through_growing_cutting_deleting_and_kills(tmp_path: Path, helix: Helix) -> None:
+    me = tmp_path / "me"
+    path = written.lines(me / ".claude" / "projects" / "-p" / "session-1.jsonl", session(me, 2))
+    status = helix("recorder", "on", "--without-agent", "goose", "--without-folder", str(tmp_path / "private"))
+    assert [(one["agent"], one["folder"]) for one in status["reads"]] == [("claude-code", str(me / ".claude/projects"))]
+    wait_until(lambda: "answer 2" in recorded_texts(helix, "project"))
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(line) + "\n" for line in session(me, 4)[3:])
+    resident = helix("resident", "status")
+    wait_until(lambda: "answer 4" in recorded_texts(helix, "project"))
+    os.kill(helix("resident", "status")["recorder"]["pid"], signal.SIGKILL)
+    written.lines(path, session(me, 6))
+    wait_until(lambda: "answer 6" in recorded_texts(helix, "project"))
+    os.kill(resident["pid"], signal.SIGKILL)
+    wait_until(lambda: is_gone(resident["pid"]))
+    written.lines(path, session(me, 7))
+    helix("recorder", "on")
+    wait_until(lambda: "answer 7" in recorded_texts(helix, "project"))
+    path.unlink()
+    private = [{**line, "cwd": str(tmp_path / "private" / "deep"), "sessionId": "other"} for line in session(me, 3)]
+    written.lines(path.with_name("other.jsonl"), private)
+    written.lines(path.with_name("third.jsonl"), [{**line, "sessionId": "third"} for line in session(me, 8)])
+    wait_until(lambda: "answer 8" in recorded_texts(helix, "project"))
+    assert [one["name"] for one in helix("workspace", "list")] == ["project"]
+    assert "answer 7" in recorded_texts(helix, "project")
+    assert not [one for one in (tmp_path / "helix" / "recorder").rglob("*") if one.is_file()]
+    assert helix("recorder", "off")["on"] is False
+    assert helix("recorder", "status")["recording"] is False
