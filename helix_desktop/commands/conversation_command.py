@@ -75,7 +75,7 @@ async def export_conversation_file(arguments: argparse.Namespace, workspace: Sto
     from contextlib import suppress
 
     from helix_desktop.errors import CacheCorrupt
-    from helix_desktop.histories import session_export
+    from helix_desktop.histories import claude_code_writer, session_export
 
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
     contents = {}
@@ -83,7 +83,8 @@ async def export_conversation_file(arguments: argparse.Namespace, workspace: Sto
         with suppress(NotFound, CacheCorrupt):
             contents[digest] = await workspace.cache.read_content(digest)
     folder = next(iter(workspace.settings.roots), "")
-    write = session_export.claude_code_lines if arguments.form == "claude-code" else session_export.openai_lines
+    is_claude = arguments.form == "claude-code"
+    write = claude_code_writer.export_claude_code_lines if is_claude else session_export.openai_lines
     lines = list(write(facts, contents.get, folder))
     if arguments.json:
         await print_json(console, lines)

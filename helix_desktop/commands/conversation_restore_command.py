@@ -13,8 +13,6 @@ from helix_desktop.commands.workspace_access import print_json
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from helix_desktop.commands import Subparsers
     from helix_desktop.console import Console
     from helix_desktop.histories.conversation_restoring import RestoredSession
@@ -76,7 +74,7 @@ async def restore_conversation(arguments: argparse.Namespace, workspace: StoredW
     if arguments.json:
         await print_json(console, _restored_as_json(restored, path))
         return 0
-    for line in _describe_restored_session(restored, path):
+    for line in restoring.describe_restored_session(restored, path):
         await console.print_line(line)
     return 0
 
@@ -95,24 +93,6 @@ def _restored_as_json(restored: RestoredSession, path: Path) -> dict[str, object
         "calls_as_text": restored.calls_as_text,
         "version": restored.version,
     }
-
-
-def _describe_restored_session(restored: RestoredSession, path: Path) -> Iterator[str]:
-    from helix_desktop.histories.conversation_restoring import FORMATS
-
-    form = FORMATS[restored.agent]
-    yield f"{path}: {restored.messages:,} messages, {restored.compactions} compactions."
-    if restored.is_original:
-        yield "These are the lines the agent wrote, with a new session ID."
-    if restored.left_out_reasoning:
-        yield f"{restored.left_out_reasoning:,} parts of reasoning were left out: this agent's provider can't read them."
-    if restored.left_out_context:
-        yield f"{restored.left_out_context:,} messages that an agent had added itself were left out."
-    if restored.calls_as_text:
-        yield f"{restored.calls_as_text:,} tool calls became text: the agent has no such tool."
-    if restored.version and restored.version != form.seen_version:
-        yield f"The session is from version {restored.version}. Restoring was tried with {form.seen_version}."
-    yield f"To continue in {restored.folder}, run: {form.resume.format(restored.session)}"
 
 
 async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -> str:

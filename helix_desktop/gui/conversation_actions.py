@@ -4,6 +4,7 @@ undone.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -15,8 +16,9 @@ from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult
 from helix_desktop.gui import conversation_export
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.notices import Notices
-from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_confirm
+from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_confirm, ask_which_way, show_text_box
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
 from helix_desktop.gui.translation import format_count, tr
@@ -26,9 +28,9 @@ SUFFIX_BY_EXPORT_FORM = {
     "markdown": ".md",
     "json": ".json",
     "html": ".html",
-    "claude-code": ".jsonl",
     "openai": ".jsonl",
 }
+AGENTS_TO_CONTINUE_IN = ("claude", "codex")
 
 
 class ConversationActions:
@@ -63,6 +65,7 @@ class ConversationActions:
             "restore": self.restore_conversation,
             "fork": self.fork_and_open,
             **{f"export-{form}": partial(self.ask_where_to_export, form=form) for form in SUFFIX_BY_EXPORT_FORM},
+            **{f"continue-{agent}": partial(self.ask_to_continue, agent=agent) for agent in AGENTS_TO_CONTINUE_IN},
         }
         acts[what](bench, row)
 
@@ -176,11 +179,45 @@ class ConversationActions:
             )
 
         name = file_name_from_title(row.title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
-        if form == "claude-code":  # Claude Code finds a session by the name of its file.
-            from helix_desktop.histories import session_export
-
-            name = f"{session_export.export_session_id(row.id)}{SUFFIX_BY_EXPORT_FORM[form]}"
         ask_new_file(self._window, tr("Export conversation"), name, export_to_chosen_file)
+
+    def ask_to_continue(self, bench: WorkbenchPort, row: ConversationListRow, agent: str) -> None:
+        """Offers the conversation as it is, or as it was before its last compaction; then says how to go on in the agent."""
+
+        def write_as_before(compaction: int) -> None:
+            self._doing.run_in_background(
+                self._write_session_for_agent(bench, row, agent, compaction),
+                name="write a session",
+                then=lambda lines: show_text_box(self._window, tr("The session was written"), "\n\n".join(lines)),
+            )
+
+        def offer_ways(compactions: int) -> None:
+            ways = [(tr("Write the session"), partial(write_as_before, 0))]
+            if compactions:
+                ways.append((tr("As before its last compaction"), partial(write_as_before, compactions)))
+            text = tr("A new session is written where the agent looks for its sessions. No file that is there is changed, and the agent's login is not read.")  # fmt: skip
+            ask_which_way(self._window, tr("Continue in another agent"), text, "", ways)
+
+        self._doing.run_in_background(_count_compactions(bench, row), name="count compactions", then=offer_ways)
+
+    async def _write_session_for_agent(
+        self, bench: WorkbenchPort, row: ConversationListRow, agent: str, compaction: int
+    ) -> Sequence[str]:
+        from helix_desktop.histories import conversation_restoring as restoring
+        from helix_desktop.histories import session_export
+        from helix_desktop.histories.history_finding import HistoryPlaces
+
+        facts = list((await bench.open_session(row.id)).conversation.state.facts)
+        contents = await bench.workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
+        folder = str(next(iter(bench.allowed_folders), Path.home()))
+
+        def write_session() -> Sequence[str]:
+            restored = restoring.restore_session(facts, contents.get, agent, folder, compaction)
+            root, inside = restoring.place_of_session(restored, HistoryPlaces.of_this_user())
+            path = restoring.write_new_session_file(root, inside, restored.content)
+            return [translate_sentences(line) for line in restoring.describe_restored_session(restored, path)]
+
+        return await asyncio.to_thread(write_session)
 
     async def _set_session_trashed(self, bench: WorkbenchPort, row: ConversationListRow, *, trashed: bool) -> None:
         await (await bench.open_session(row.id)).set_trashed(trashed=trashed)
@@ -193,20 +230,25 @@ class ConversationActions:
 
         facts = list((await bench.open_session(row.id)).conversation.state.facts)
         named = [] if form == "json" else conversation_export.outputs_to_export(facts)
-        if form in session_export.FORMATS:
+        if form == "openai":
             named = session_export.entries_needed_for_export(facts)
         contents = await bench.workspace.cache.read_contents(named)
         texts = {digest: content.decode("utf-8", "replace") for digest, content in contents.items()}
-        folder = str(next(iter(bench.allowed_folders), ""))
         makers: dict[str, Callable[[], str]] = {
             "json": lambda: conversation_export.export_conversation_json(row.title, facts),
             "html": lambda: conversation_export.export_conversation_html(row.title, facts, texts.get),
             "markdown": lambda: conversation_export.export_conversation_markdown(row.title, facts, texts.get),
-            "claude-code": lambda: _format_json_lines(session_export.claude_code_lines(facts, contents.get, folder)),
             "openai": lambda: _format_json_lines(session_export.openai_lines(facts, contents.get)),
         }
         await save_text_file(file, makers[form])
         return len(set(named) - set(texts))
+
+
+async def _count_compactions(bench: WorkbenchPort, row: ConversationListRow) -> int:
+    from helix_desktop.histories import session_from_facts
+
+    facts = (await bench.open_session(row.id)).conversation.state.facts
+    return len(await asyncio.to_thread(session_from_facts.list_compactions, list(facts)))
 
 
 def _format_json_lines(values: Iterable[object]) -> str:

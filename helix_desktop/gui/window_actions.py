@@ -23,7 +23,7 @@ WORKSPACE_ACTIONS = (
     "lab", "model", "mode", "brought", "side-by-side",
 )  # fmt: skip
 CONVERSATION_ACTIONS = (
-    "rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html", "export-claude-code",
+    "rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html", "continue-claude", "continue-codex",
     "export-openai", "fold-marker", "fold-observations", "fold-reflection", "fold-handover", "agents",
 )  # fmt: skip
 QUESTION_ACTIONS = ("allow-once", "allow-conversation", "allow-always", "refuse")
@@ -107,7 +107,8 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
         WindowAction("export-markdown", tr("Export as Markdown…"), talk, "Ctrl+Shift+E"),
         WindowAction("export-json", tr("Export as JSON…"), talk),
         WindowAction("export-html", tr("Export as HTML…"), talk),
-        WindowAction("export-claude-code", tr("Export for Claude Code…"), talk),
+        WindowAction("continue-claude", tr("Continue in Claude Code…"), talk),
+        WindowAction("continue-codex", tr("Continue in Codex…"), talk),
         WindowAction("export-openai", tr("Export as OpenAI messages…"), talk),
         WindowAction("fold-marker", tr("Cache old outputs now"), context),
         WindowAction("fold-observations", tr("Take observations now"), context),

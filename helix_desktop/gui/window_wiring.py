@@ -18,7 +18,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.message_drafts import UnsentMessage
 from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
-from helix_desktop.gui.conversation_actions import SUFFIX_BY_EXPORT_FORM
+from helix_desktop.gui.conversation_actions import AGENTS_TO_CONTINUE_IN, SUFFIX_BY_EXPORT_FORM
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.top_bar import PAGES
@@ -371,7 +371,15 @@ def _focus_next_area(all_: Sequence[QWidget]) -> None:
 
 def _wire_conversation(window: MainWindow) -> None:
     on = window.window_actions.set_action_handler
-    for name in ("rename", "pin", "archive", "trash", "fork", *(f"export-{form}" for form in SUFFIX_BY_EXPORT_FORM)):
+    for name in (
+        "rename",
+        "pin",
+        "archive",
+        "trash",
+        "fork",
+        *(f"export-{form}" for form in SUFFIX_BY_EXPORT_FORM),
+        *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),
+    ):
         on(name, partial(_act_on_conversation, window, name))
     work = partial(_run_on_session, window.showing, partial(window.background_runner.run_in_background, owner=window))
     on("regenerate", lambda: work("regenerate", lambda session: session.ask_again()))

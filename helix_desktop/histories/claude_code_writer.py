@@ -10,13 +10,16 @@ import base64
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.facts import Origin, Reasoning, Recorded, Text, ToolCall
+from helix_desktop.engine.legal_messages import with_plain_name
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture, RecordedSession
-from helix_desktop.histories.session_export import arguments_object
+from helix_desktop.histories.session_export import Content, arguments_object, export_session_id
+from helix_desktop.histories.session_from_facts import build_session_from_facts
 
 SEEN_VERSION = "2.1.197"
 _LONGEST_NAME = 200  # The longest name of a project's folder. Claude Code shortens longer ones in its own way.
@@ -57,6 +60,14 @@ def write_claude_code_session(session: RecordedSession, name: str) -> Iterator[M
             before = identity
 
 
+def export_claude_code_lines(facts: Sequence[Recorded], content: Content, folder: str) -> Iterator[Mapping[str, Any]]:
+    """All that was said and done as a session, without compactions; its id is the same in every export."""
+    session = build_session_from_facts(facts, content, folder, Origin())
+    messages = tuple(one for one in session.messages if one.role != "system")
+    name = export_session_id(facts[0].conversation)
+    return write_claude_code_session(replace(session, messages=messages, compactions=()), name)
+
+
 def _compaction_lines(text: str, time: float, before: str | None) -> list[Block]:
     when, about = _format_time(time), {"isCompactSummary": True, "isVisibleInTranscriptOnly": True}
     boundary = {"type": "system", "subtype": "compact_boundary", "content": "Conversation compacted", "isMeta": False}
@@ -88,12 +99,12 @@ def _message_lines(message: RecordedMessage) -> list[Block]:
 def _reply_message(message: RecordedMessage) -> Block:
     blocks: list[Block] = []
     for part in message.parts:
-        if isinstance(part, Reasoning) and part.opaque:
+        if isinstance(part, Reasoning) and part.opaque and part.provider.startswith("anthropic "):
             blocks.append(json.loads(part.opaque))
         elif isinstance(part, Text) and part.text.strip():
             blocks.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):
-            call = {"type": "tool_use", "id": _plain_id(part.id), "name": part.name}
+            call = {"type": "tool_use", "id": _plain_id(part.id), "name": with_plain_name(part).name}
             blocks.append({**call, "input": arguments_object(part.arguments)})
     usage = message.usage
     figures = {

@@ -13,7 +13,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -193,6 +193,23 @@ def _write_anew(session: RecordedSession, agent: str, name: str) -> RestoredSess
         session.version if session.kind == form.kind else "",
         translation.left_out_reasoning, translation.left_out_context, translation.as_text,
     )  # fmt: skip
+
+
+def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator[str]:
+    """What a person is told of it, in sentences; the last one says how to go on."""
+    form = FORMATS[restored.agent]
+    yield f"{path}: {restored.messages:,} messages, {restored.compactions} compactions."
+    if restored.is_original:
+        yield "These are the lines the agent wrote, with a new session ID."
+    if restored.left_out_reasoning:
+        yield f"{restored.left_out_reasoning:,} parts of reasoning were left out: this agent's provider can't read them."
+    if restored.left_out_context:
+        yield f"{restored.left_out_context:,} messages that an agent had added itself were left out."
+    if restored.calls_as_text:
+        yield f"{restored.calls_as_text:,} tool calls became text: the agent has no such tool."
+    if restored.version and restored.version != form.seen_version:
+        yield f"The session is from version {restored.version}. Restoring was tried with {form.seen_version}."
+    yield f"To continue in {restored.folder}, run: {form.resume.format(restored.session)}"
 
 
 # --- the file -------------------------------------------------------------------------------------------------------

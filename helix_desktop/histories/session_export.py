@@ -1,4 +1,4 @@
-"""A conversation as other programs read it: a session of Claude Code, and messages as OpenAI's chat completions take them.
+"""A conversation as other programs read it: what was said and done, and messages as OpenAI's chat completions take them.
 
 Pure: facts in, values out. All that was said and done stands in it, whatever folds show the model; what was never answered gets a
 result that says so, so that what reads it may go on.
@@ -10,14 +10,12 @@ import base64
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     ModelReplied,
-    Reasoning,
     Recorded,
     Stored,
     SystemSet,
@@ -86,99 +84,9 @@ def text_of_exported_result(fact: ToolReturned, content: Content) -> str:
     )
 
 
-# --- Claude Code ------------------------------------------------------------------------------------------------------
-
-
 def export_session_id(conversation: str) -> str:
     """The name of the session: the same in every export."""
     return str(uuid.uuid5(_NAMES, conversation))
-
-
-def claude_code_lines(facts: Sequence[Recorded], content: Content, folder: str) -> Iterator[Line]:
-    """The lines of a session, for `~/.claude/projects/<folder>/<session>.jsonl`."""
-    before = None
-    for number, recorded in enumerate(list_said_and_done(facts)):
-        fact = recorded.fact
-        name = str(uuid.uuid5(_NAMES, f"{recorded.conversation} {number}"))
-        kind = "assistant" if isinstance(fact, ModelReplied) else "user"
-        blocks = (
-            _claude_export_reply(fact) if isinstance(fact, ModelReplied) else list(_claude_export_user(fact, content))
-        )
-        if not blocks:
-            continue
-        yield {
-            "parentUuid": before,
-            "isSidechain": False,
-            "userType": "external",
-            "cwd": folder,
-            "sessionId": export_session_id(recorded.conversation),
-            "version": "2.0.0",
-            "type": kind,
-            "message": _claude_export_message(fact, name, blocks),
-            "uuid": name,
-            "timestamp": datetime.fromtimestamp(recorded.time, UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z"),
-        }
-        before = name
-
-
-def _claude_export_message(fact: object, name: str, blocks: list[Line]) -> Line:
-    if not isinstance(fact, ModelReplied):
-        return {"role": "user", "content": blocks}
-    usage = fact.usage
-    fresh = max(0, usage.input - usage.cache_read - usage.cache_write)
-    told = {
-        "input_tokens": fresh,
-        "cache_read_input_tokens": usage.cache_read,
-        "cache_creation_input_tokens": usage.cache_write,
-    }
-    reason = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
-    about = {"id": f"msg_{name}", "type": "message", "role": "assistant", "model": fact.model, "stop_reason": reason}
-    return {**about, "stop_sequence": None, "content": blocks, "usage": {**told, "output_tokens": usage.output}}
-
-
-def _claude_export_reply(fact: ModelReplied) -> list[Line]:
-    blocks: list[Line] = []
-    for part in fact.parts:
-        if isinstance(part, Text) and part.text.strip():
-            blocks.append({"type": "text", "text": part.text})
-        elif isinstance(part, Reasoning) and part.provider.startswith("anthropic ") and part.opaque:
-            blocks.append(json.loads(part.opaque))
-        elif isinstance(part, ToolCall):
-            blocks.append(
-                {
-                    "type": "tool_use",
-                    "id": part.id,
-                    "name": with_plain_name(part).name,
-                    "input": arguments_object(part.arguments),
-                }
-            )
-    return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []
-
-
-def _claude_export_user(fact: object, content: Content) -> Iterator[Line]:
-    if isinstance(fact, ToolReturned):
-        text = {"type": "text", "text": text_of_exported_result(fact, content) or "(no output)"}
-        pictures = [block for image in fact.images if (block := _picture_block(image, content)) is not None]
-        yield {"type": "tool_result", "tool_use_id": fact.call, "content": [text, *pictures], "is_error": not fact.ok}
-    elif isinstance(fact, UserSaid):
-        for part in fact.parts:
-            if isinstance(part, Text) and part.text.strip():
-                yield {"type": "text", "text": part.text}
-            elif isinstance(part, Attachment):
-                yield _picture_block(part.stored, content) or {
-                    "type": "text",
-                    "text": text_of_exported_attachment(part, content),
-                }
-
-
-def _picture_block(stored: Stored, content: Content) -> Line | None:
-    data = content(stored.digest) if stored.media_type.startswith("image/") else None
-    if data is None:
-        return None
-    source = {"type": "base64", "media_type": stored.media_type, "data": base64.b64encode(data).decode("ascii")}
-    return {"type": "image", "source": source}
 
 
 def text_of_exported_attachment(part: Attachment, content: Content) -> str:

@@ -77,7 +77,7 @@ def build_session_from_facts(
     facts: Sequence[Recorded], content: Content, folder: str, origin: Origin
 ) -> RecordedSession:
     """The conversation with its compactions. `folder`: where its work was done; `origin`: also where `facts` are a part."""
-    shown = _results_shown_shorter(facts)
+    shown = _results_shown_shorter(facts) if origin.kind else {}
     said = list(list_said_and_done(facts))
     messages = [_message_of_fact(one, content, shown.get(one.seq, ""), imported=bool(origin.kind)) for one in said]
     system = next((one.fact.text for one in reversed(facts) if isinstance(one.fact, SystemSet) and one.fact.text), "")

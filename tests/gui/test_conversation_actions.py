@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtWidgets import QFileDialog, QMessageBox
 
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.gui.main_window import MainWindow
@@ -24,7 +24,6 @@ def save_to(window: MainWindow, file: Path) -> None:
         ("export-markdown", "a.md", "# Extract the lock manager"),
         ("export-html", "a.html", "<!doctype html>"),
         ("export-json", "a.json", "{"),
-        ("export-claude-code", "a.jsonl", '{"parentUuid": null'),
         ("export-openai", "a.jsonl", '{"role": '),
     ],
 )
@@ -62,3 +61,20 @@ def test_a_place_that_cannot_be_written_is_said(window: MainWindow, tmp_path: Pa
     save_to(window, tmp_path / "no such folder" / "a.md")
     assert "No such file or directory." in window.notices.shown_text
     assert "Nothing was lost" in window.notices.shown_text
+
+
+@pytest.mark.parametrize(("agent", "folder", "command"), [("claude", ".claude", "claude --resume "), ("codex", ".codex", "codex resume ")])  # fmt: skip
+def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
+    window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, folder: str, command: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    window.window_actions[f"continue-{agent}"].trigger()
+    (question,) = window.findChildren(QMessageBox)
+    next(button for button in question.buttons() if button.text() == "Write the session").click()
+    (written,) = (tmp_path / folder).rglob("*.jsonl")
+    assert "The guard must never be held across an await." in written.read_text("utf-8")
+    shown = window.findChildren(QMessageBox)[-1]
+    assert command in shown.text()
+    assert str(written) in shown.text()

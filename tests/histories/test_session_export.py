@@ -8,7 +8,7 @@ import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, SystemSet
-from helix_desktop.histories import history_reading, recording_facts, session_export
+from helix_desktop.histories import claude_code_writer, history_reading, recording_facts, session_export
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from tests.histories import written
 from tests.histories.test_recording_facts import Words
@@ -29,7 +29,7 @@ def said(message: RecordedMessage) -> tuple[object, ...]:
 def test_an_export_reads_back(tmp_path: Path, kind: str, form: str) -> None:
     (recording,) = history_reading.read_history_file(written.KINDS[kind](tmp_path)).recordings
     facts, contents = conversation(recording)
-    write = session_export.claude_code_lines if form == "claude-code" else session_export.openai_lines
+    write = claude_code_writer.export_claude_code_lines if form == "claude-code" else session_export.openai_lines
     path = written.lines(tmp_path / "out.jsonl", write(facts, contents.get, "/home/me/project"))
     imported = history_reading.read_history_file(path)
     assert imported.complaints == ()
