@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # files that are imported before the workspace is let go for a moment
 IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
 CLAIM = "recorder"
+IN_USE_SECONDS = 3600.0  # A database notes when a turn began, not what came in it.
 
 
 def add_recorder_command(nouns: Subparsers) -> None:
@@ -43,9 +44,6 @@ def add_recorder_command(nouns: Subparsers) -> None:
 
 def _run_without_verb(arguments: argparse.Namespace) -> int:
     return (_import_what_is_asked if arguments.run_here else _print_recorder_status)(arguments)
-
-
-# --- on, off, status ------------------------------------------------------------------------------------------------
 
 
 def _turn_on(arguments: argparse.Namespace) -> int:
@@ -87,7 +85,6 @@ def _turn_off(arguments: argparse.Namespace) -> int:
 
 def _print_recorder_status(arguments: argparse.Namespace) -> int:
     from helix_desktop.histories.history_finding import HistoryPlaces
-    from helix_desktop.histories.program_names import NAMES
     from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_FOLDERS
     from helix_desktop.resident import history_recorder, resident_client
 
@@ -104,21 +101,20 @@ def _print_recorder_status(arguments: argparse.Namespace) -> int:
         "last_import": running.get("last_import", 0.0),
         "trouble": running.get("trouble", ""),
     }
-    if arguments.json:
-        print(json.dumps(found, ensure_ascii=False, indent=1))
-        return 0
-    print(f"The recorder is {'on' if found['on'] else 'off'}{'' if running or not found['on'] else ', but nothing records now'}.")  # fmt: skip
-    print("It reads:" if found["on"] else "It would read:")
-    for kind, folder in folders:
-        print(f"- {NAMES[kind]}: {folder}")
-    for name in found["without_folders"]:
-        print(f"- not what was done in {name}")
-    print(f"Each conversation is kept in the workspace of its folder, in {found['keeps_in']}.")
-    if found["last_import"]:
-        print(f"Something was recorded last at {format_local_minute(found['last_import'])}.")
-    if found["trouble"]:
-        print(found["trouble"], file=sys.stderr)
+    print(json.dumps(found, ensure_ascii=False, indent=1) if arguments.json else "\n".join(_describe_status(found)))
     return 0
+
+
+def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
+    nothing = ", but nothing records now" if found["on"] and not found["recording"] else ""
+    yield f"The recorder is {'on' if found['on'] else 'off'}{nothing}. It reads{'' if found['on'] else ', when it is on'}:"
+    yield from (f"- {one['agent']}: {one['folder']}" for one in found["reads"])
+    yield from (f"- not what was done in {name}" for name in found["without_folders"])
+    yield f"Each conversation is kept in the workspace of its folder, in {found['keeps_in']}."
+    if found["last_import"]:
+        yield f"Something was recorded last at {format_local_minute(found['last_import'])}."
+    if found["trouble"]:
+        yield f"The last import failed, and is tried again: {found['trouble']}"
 
 
 def _folders_and_settings(arguments: argparse.Namespace) -> tuple[ProgramFolders, ProgramSettings]:
@@ -128,9 +124,6 @@ def _folders_and_settings(arguments: argparse.Namespace) -> tuple[ProgramFolders
     return where, ProgramSettings(where.settings_file)
 
 
-# --- the process that imports ---------------------------------------------------------------------------------------
-
-
 def _import_what_is_asked(arguments: argparse.Namespace) -> int:
     """Answers each line of its input with a line, until the input ends."""
     from helix_desktop import running_instance
@@ -138,14 +131,19 @@ def _import_what_is_asked(arguments: argparse.Namespace) -> int:
     where = program_folders.find_program_folders(arguments.home)
     while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:
         time.sleep(0.2)  # one whose resident was killed finishes what it is doing
+    read: set[tuple[Path, str]] = set()
     for line in sys.stdin:
-        sys.stdout.write(json.dumps(_answer_import_request(where, json.loads(line))) + "\n")
+        sys.stdout.write(json.dumps(_answer_import_request(where, json.loads(line), read)) + "\n")
         sys.stdout.flush()
     claim.close()
     return 0
 
 
-def _answer_import_request(where: ProgramFolders, request: Mapping[str, Any]) -> dict[str, object]:
+def _answer_import_request(
+    where: ProgramFolders, request: Mapping[str, Any], read: set[tuple[Path, str]]
+) -> dict[str, object]:
+    """`read`: databases and the folders that this process has read of them, and reads again only if they are in use."""
+    from helix_desktop import commands
     from helix_desktop.commands import workspace_access
     from helix_desktop.errors import HelixError
     from helix_desktop.histories.pending_copies import copied_files
@@ -154,30 +152,26 @@ def _answer_import_request(where: ProgramFolders, request: Mapping[str, Any]) ->
     copies = Path(request["copies"]) if "copies" in request else None
     files = list(copied_files(copies)) if copies is not None else [Path(name) for name in request["files"]]
     imported, trouble = 0, ""
-    for workspace, command in _import_commands(where, files, copies or where.data / "no-copies"):
+    for workspace, command in _import_commands(where, files, copies or where.data / "no-copies", read):
+        argv = ["conversation", "import", "-w", workspace, "--json", *command]
+        arguments = commands.build_command_line_parser().parse_args(argv)
+        arguments.argv, arguments.places = argv, where
         console = CollectingConsole()
         try:
-            arguments = _parse_import_command(workspace, command, where)
-            code = asyncio.run(workspace_access.open_or_hand_over(arguments, workspace, console))
-            if code:
-                trouble = console.complaint or "The import failed."
+            if asyncio.run(workspace_access.open_or_hand_over(arguments, workspace, console)):
+                trouble = console.complaint
             else:
                 imported += len(json.loads(console.answers[-1])["imported"])
         except (HelixError, OSError) as error:
             trouble = str(error)
+    if trouble:
+        read.clear()
     return {"imported": imported, "trouble": trouble}
 
 
-def _parse_import_command(workspace: str, command: Sequence[str], where: ProgramFolders) -> argparse.Namespace:
-    from helix_desktop import commands
-
-    argv = ["conversation", "import", "-w", workspace, "--json", *command]
-    arguments = commands.build_command_line_parser().parse_args(argv)
-    arguments.argv, arguments.places = argv, where
-    return arguments
-
-
-def _import_commands(where: ProgramFolders, files: Sequence[Path], copies: Path) -> Iterator[tuple[str, list[str]]]:
+def _import_commands(
+    where: ProgramFolders, files: Sequence[Path], copies: Path, read: set[tuple[Path, str]]
+) -> Iterator[tuple[str, list[str]]]:
     """By workspace, which is created where there is none: what is imported together."""
     from helix_desktop.commands import workspace_access
     from helix_desktop.histories import history_finding
@@ -194,8 +188,10 @@ def _import_commands(where: ProgramFolders, files: Sequence[Path], copies: Path)
         copy = path_of_copy(copies, file)
         if kind and (copy.is_file() or file.is_file()):
             for found in history_finding.find_histories_in_file(kind, file, copy if copy.is_file() else None):
-                if not any(Path(found.folder).is_relative_to(one) for one in without):
-                    database = file if file.suffix == ".db" else None
+                database = file if file.suffix == ".db" else None
+                is_idle = (file, found.folder) in read and time.time() - found.last > IN_USE_SECONDS
+                if not is_idle and not any(Path(found.folder).is_relative_to(one) for one in without):
+                    read |= {(file, found.folder)} if database else set()
                     by_folder.setdefault((kind, found.folder, database), []).append((file, found.size))
     for (kind, folder, database), group in by_folder.items():
         workspace = _workspace_of_folder(workspaces, folder)

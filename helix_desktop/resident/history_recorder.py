@@ -36,7 +36,9 @@ SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = (
     1.0,
     4.0,
 )  # after an import, at least so long, and so many times as long as it took
-MOST_TRIES = 3
+LONGEST_PAUSE_SECONDS = 30.0
+FILES_TOGETHER = 200
+MOST_DEATHS = 3  # of the importing process, one after another
 
 Folders = Sequence[tuple[str, Path]]
 
@@ -68,7 +70,7 @@ class HistoryRecorder:
         self._lock = threading.Lock()
         self._has_work = threading.Event()
         self._is_ending = threading.Event()
-        self._failures = 0
+        self._failures = self._deaths = 0
         self.last_import, self.trouble = 0.0, ""
 
     def start_recording(self) -> None:
@@ -136,33 +138,48 @@ class HistoryRecorder:
                 continue
             begun = time.monotonic()
             self._has_work.clear()
-            if not self._import_what_waits():
+            if not (self._import_copies() and self._import_files()):
                 self._has_work.set()
-            self._is_ending.wait(max(SHORTEST_PAUSE_SECONDS, PAUSE_SHARE * (time.monotonic() - begun)))
+            pause = max(SHORTEST_PAUSE_SECONDS, PAUSE_SHARE * (time.monotonic() - begun))
+            self._is_ending.wait(min(pause, LONGEST_PAUSE_SECONDS) * 2 ** min(self._failures, 6))
 
-    def _import_what_waits(self) -> bool:
-        """False: not all of it could be imported."""
-        with self._lock:
-            files, self._files = self._files, set()
-        if files and not self._ask_to_import({"files": sorted(map(str, files))}):
-            self._add_files(files)
-            return False
+    def _import_copies(self) -> bool:
+        """False: not all of them could be imported. Copies that end the process again and again are set aside."""
         for folder in self._copies.sealed_folders():
             if self._ask_to_import({"copies": str(folder)}):
                 shutil.rmtree(folder, ignore_errors=True)
-            elif self._failures < MOST_TRIES:
+            elif self._deaths < MOST_DEATHS:
                 return False
             else:
                 self._copies.set_aside(folder)
         return True
 
+    def _import_files(self) -> bool:
+        """The same for files that are imported from where they are; what was copied meanwhile is not kept waiting."""
+        while portion := self._next_files():
+            if not self._ask_to_import({"files": [str(file) for file in portion]}) and self._deaths < MOST_DEATHS:
+                self._add_files(portion)
+                return False
+            if not self._import_copies():
+                return False
+        return True
+
+    def _next_files(self) -> Sequence[Path]:
+        with self._lock:
+            portion = sorted(self._files, key=lambda file: (len(file.parts), file))[:FILES_TOGETHER]
+            self._files.difference_update(portion)
+        return portion
+
     def _ask_to_import(self, request: Mapping[str, object]) -> bool:
-        answer = self._importing.ask_process(request) or {"trouble": "The importing process ended.", "imported": 0}
-        self.trouble = answer["trouble"]
-        self._failures = self._failures + 1 if self.trouble and not self._is_ending.is_set() else 0
+        if self._is_ending.is_set():
+            return False
+        answer = self._importing.ask_process(request)
+        self._deaths = self._deaths + 1 if answer is None else 0
+        self.trouble = answer["trouble"] if answer is not None else "The importing process ended."
+        self._failures = self._failures + 1 if self.trouble else 0
         if self.trouble:
             log.warning("recording: %s", self.trouble)
-        elif answer["imported"]:
+        elif answer is not None and answer["imported"]:
             self.last_import = time.time()
         return not self.trouble
 

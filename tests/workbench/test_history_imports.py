@@ -19,6 +19,7 @@ from helix_desktop.engine.facts import (
     Folded,
     ModelReplied,
     Rewound,
+    Span,
     Text,
     ToolReturned,
     TurnEnd,
@@ -491,6 +492,7 @@ async def test_a_compaction_that_wrote_the_file_anew_is_a_fold_over_what_stood_b
         assert "The files were listed." in fold.text
         assert not [one for one in facts if isinstance(one.fact, Rewound)]
         said = [one.seq for one in before if isinstance(one.fact, UserSaid)]
+        assert isinstance(fold.cover, Span)
         assert (fold.cover.first, fold.cover.last < said[-1]) == (said[0], True)  # the last turn was kept
         state = build_state(facts)
         assert fold.fold in state.branch.live
