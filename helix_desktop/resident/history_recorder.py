@@ -22,8 +22,15 @@ from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
-from helix_desktop.processes import starter
-from helix_desktop.processes.starter import ChildProcess, CommandAuthor, ProcessLaunch
+from helix_desktop.processes.starter import (
+    DEVNULL,
+    PIPE,
+    ChildProcess,
+    CommandAuthor,
+    ProcessLaunch,
+    ProcessTimeout,
+    open_process,
+)
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 
@@ -199,9 +206,7 @@ class _ImportingProcess:
         """What it answers; None where it ended."""
         if self._process is None:
             launch = ProcessLaunch(CommandAuthor.PROGRAM, self._command, has_own_session=True)
-            self._process = starter.open_process(
-                launch, stdin=starter.PIPE, stdout=starter.PIPE, stderr=starter.DEVNULL
-            )
+            self._process = open_process(launch, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
         process = self._process
         with suppress(OSError, ValueError):
             if process.stdin is not None and process.stdout is not None:
@@ -220,7 +225,7 @@ class _ImportingProcess:
         if process.stdin is not None:
             with suppress(OSError):
                 process.stdin.close()
-        with suppress(starter.ProcessTimeout):
+        with suppress(ProcessTimeout):
             process.wait(3)
         process.kill()
         process.wait()
