@@ -156,10 +156,11 @@ RECORDER = ProgramSetting(
     False,
 )  # fmt: skip
 RECORDER_WITHOUT_AGENTS = ProgramSetting(
-    "recorder.without_agents", "", "Agents that are not recorded", "", tuple[str, ...](),
+    "recorder.without_agents", "Recorder", "Agents that are not recorded", "One agent on each line, such as goose.", "", long=True,
 )  # fmt: skip
 RECORDER_WITHOUT_FOLDERS = ProgramSetting(
-    "recorder.without_folders", "", "Folders that are not recorded", "", tuple[str, ...](),
+    "recorder.without_folders", "Recorder", "Folders that are not recorded",
+    "One folder on each line. Conversations in it or below it are left out.", "", long=True,
 )  # fmt: skip
 KEYS_IN_FILE = ProgramSetting(
     "keys.file", "Keys", "Store keys in a file",

@@ -58,10 +58,10 @@ def _turn_on(arguments: argparse.Namespace) -> int:
     if unknown := [name for name in arguments.without_agent or () if name.casefold() not in known]:
         raise InvalidInput(f"There is no agent {unknown[0]}.", remedy=f"Available: {', '.join(NAMES)}.")
     if arguments.without_agent is not None:
-        settings.change_setting(RECORDER_WITHOUT_AGENTS, tuple(arguments.without_agent))
+        settings.change_setting(RECORDER_WITHOUT_AGENTS, "\n".join(arguments.without_agent))
     if arguments.without_folder is not None:
-        folders = tuple(str(Path(name).expanduser().absolute()) for name in arguments.without_folder)
-        settings.change_setting(RECORDER_WITHOUT_FOLDERS, folders)
+        folders = [str(Path(name).expanduser().absolute()) for name in arguments.without_folder]
+        settings.change_setting(RECORDER_WITHOUT_FOLDERS, "\n".join(folders))
     command = agent_run.command_of_this_program(where)
     if arguments.at_login:
         login_start.enable_login_start(command)
@@ -96,7 +96,7 @@ def _print_recorder_status(arguments: argparse.Namespace) -> int:
         "on": settings[RECORDER],
         "recording": bool(running),
         "reads": [{"agent": kind, "folder": str(folder)} for kind, folder in folders],
-        "without_folders": list(settings[RECORDER_WITHOUT_FOLDERS]),
+        "without_folders": settings[RECORDER_WITHOUT_FOLDERS].splitlines(),
         "keeps_in": str(where.workspaces_folder),
         "last_import": running.get("last_import", 0.0),
         "trouble": running.get("trouble", ""),
@@ -179,7 +179,8 @@ def _import_commands(
     from helix_desktop.program_settings import RECORDER_WITHOUT_FOLDERS, ProgramSettings
     from helix_desktop.resident.history_recorder import recorded_folders
 
-    without = [Path(name) for name in ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS]]
+    left_out = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines()
+    without = [Path(name.strip()).expanduser() for name in left_out if name.strip()]
     kinds = recorded_folders(where, history_finding.HistoryPlaces.of_this_user())
     workspaces = workspace_access.open_all_workspaces(where)
     by_folder: dict[tuple[str, str, Path | None], list[tuple[Path, int]]] = {}

@@ -52,7 +52,9 @@ Folders = Sequence[tuple[str, Path]]
 
 def recorded_folders(where: ProgramFolders, places: HistoryPlaces) -> Folders:
     """The history folders of the agents that are not left out, there or not."""
-    left_out = {name.casefold() for name in ProgramSettings(where.settings_file)[RECORDER_WITHOUT_AGENTS]}
+    left_out = {
+        name.strip().casefold() for name in ProgramSettings(where.settings_file)[RECORDER_WITHOUT_AGENTS].splitlines()
+    }
     return [
         (kind, folder)
         for kind, folders in history_finding.history_folders(places).items()
