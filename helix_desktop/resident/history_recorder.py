@@ -45,6 +45,7 @@ SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = (
 )  # after an import, at least so long, and so many times as long as it took
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 200
+RECENT_SECONDS = 3600.0  # Since a file was written last: an agent may still be at work on it.
 MOST_DEATHS = 3  # of the importing process, one after another
 
 Folders = Sequence[tuple[str, Path]]
@@ -103,10 +104,22 @@ class HistoryRecorder:
             if not folders:
                 self._is_ending.wait(FOLDERS_MILLISECONDS / 1000)
                 continue
-            watcher = RustNotify([str(folder) for _, folder in folders], False, False, 0, True, True)
-            self._add_files(file for kind, folder in folders for file in _history_files_in(kind, folder))
-            self._note_changes_until_folders_change(watcher.watch, folders)
-            watcher.close()
+            try:
+                watcher = RustNotify([str(folder) for _, folder in folders], False, False, 0, True, True)
+                self._note_what_is_there(folders)
+                self._note_changes_until_folders_change(watcher.watch, folders)
+                watcher.close()
+            except (OSError, RuntimeError) as error:  # A folder has just gone, or the system watches no more of them.
+                self.trouble = f"The history folders cannot be watched: {error}."
+                log.warning("recording: %s", self.trouble)
+                self._is_ending.wait(FOLDERS_MILLISECONDS / 1000)
+
+    def _note_what_is_there(self, folders: Folders) -> None:
+        """What an agent works on may be gone before it is imported, so it is copied."""
+        there = {file for kind, folder in folders for file in _history_files_in(kind, folder)}
+        recent = {file for file in there if _is_recent(file)}
+        self._note_changes(folders, recent)
+        self._add_files(there - recent)
 
     def _folders_there(self) -> Folders:
         return [one for one in recorded_folders(self._where, self._places) if one[1].is_dir()]
@@ -238,6 +251,12 @@ def _history_files_in(kind: str, folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
         if history_finding.history_file_of_change(kind, path) == path and _is_plain_file(path):
             yield path
+
+
+def _is_recent(file: Path) -> bool:
+    with suppress(OSError):
+        return time.time() - file.stat().st_mtime < RECENT_SECONDS
+    return False
 
 
 def _is_plain_file(path: Path) -> bool:
