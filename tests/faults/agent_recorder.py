@@ -110,6 +110,9 @@ class Recording:
     def status(self) -> dict[str, Any]:
         return json.loads(self.helix("resident", "status", "--json")) or {}
 
+    def has_copies(self) -> bool:
+        return any(file.is_file() for file in (self._home / "helix" / "recorder").rglob("*"))
+
     async def recorded_marks(self) -> set[bytes]:
         """Those of all facts, also of those that a conversation has left behind."""
         found: set[bytes] = set()
@@ -139,13 +142,14 @@ def try_conversation(name: str, chance: random.Random) -> tuple[int, set[bytes],
             _work(name, script, provider, recording, trouble)
             with suppress(ValueError):
                 trouble.expected |= marks_in(session_file(name, home))
-            until = time.monotonic() + 90
-            lost = trouble.expected
-            while lost and time.monotonic() < until:
-                lost = trouble.expected - asyncio.run(recording.recorded_marks())
+            until = time.monotonic() + 60
+            while recording.has_copies() and time.monotonic() < until:
+                time.sleep(0.5)  # who looks into a workspace keeps the recorder out of it
         finally:
             recording.helix("recorder", "off")
             recording.helix("resident", "stop")
+        time.sleep(1.0)
+        lost = trouble.expected - asyncio.run(recording.recorded_marks())
         return len(trouble.expected), lost, trouble
 
 
@@ -157,7 +161,7 @@ def _work(name: str, script: MarkedScript, provider: Provider, recording: Record
         working = tasks.start_thread(partial(_run, name, provider, home, session, words), name="agent")
         if chance.random() < 0.5:
             time.sleep(chance.uniform(0.5, 4.0))
-            trouble.kill(recording.status().get("recorder", {}).get("pid", 0))
+            trouble.kill((recording.status().get("recorder") or {}).get("pid", 0))
         working.join()
         with suppress(ValueError):
             session = session_id(name, session_file(name, home))
