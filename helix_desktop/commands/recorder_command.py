@@ -73,12 +73,12 @@ def _turn_on(arguments: argparse.Namespace) -> int:
 def _turn_off(arguments: argparse.Namespace) -> int:
     from helix_desktop.gateway import agent_settings
     from helix_desktop.program_settings import RECORDER
-    from helix_desktop.resident import login_start, resident_client
+    from helix_desktop.resident import login_start, resident_client, schedules
 
     where, settings = _folders_and_settings(arguments)
     settings.change_setting(RECORDER, value=False)
     asyncio.run(resident_client.ask_resident(where, "recorder"))
-    if not agent_settings.installed_registrations(where.config):
+    if not (agent_settings.installed_registrations(where.config) or schedules.read_schedules(where.data)):
         login_start.disable_login_start()
     return _print_recorder_status(arguments)
 

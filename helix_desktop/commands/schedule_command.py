@@ -91,6 +91,7 @@ def _remove_schedules(arguments: argparse.Namespace) -> int:
 def _change_schedules(where: program_folders.ProgramFolders, wanted: list[WorkSchedule]) -> None:
     """Writes them, and sees to it that the resident keeps them, also after the next login."""
     from helix_desktop.gateway import agent_run, agent_settings
+    from helix_desktop.program_settings import RECORDER, ProgramSettings
     from helix_desktop.resident import login_start, resident_client, schedules
 
     schedules.write_schedules(where.data, wanted)
@@ -98,7 +99,9 @@ def _change_schedules(where: program_folders.ProgramFolders, wanted: list[WorkSc
     try:
         if wanted:
             login_start.enable_login_start(command)
-        elif not agent_settings.installed_registrations(where.config):
+        elif not (
+            agent_settings.installed_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]
+        ):
             login_start.disable_login_start()
     except ActionRefused as error:
         print(error.what)

@@ -15,6 +15,7 @@ from helix_desktop.gateway import agent_run, agent_settings
 from helix_desktop.gateway.agent_settings import AgentSettingsChange
 from helix_desktop.gateway.known_agents import KnownAgent
 from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import login_start, resident_client
 
 
@@ -37,6 +38,6 @@ def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
 def disconnect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
     """Take it out. With the last one the resident is no longer started at login, and ends when nothing else needs it."""
     agent_settings.remove_address(change, where.config)
-    if not agent_settings.installed_registrations(where.config):
+    if not (agent_settings.installed_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]):
         login_start.disable_login_start()
     asyncio.run(resident_client.ask_resident(where, "installed"))
