@@ -164,6 +164,7 @@ class HistoryRecorder:
                 self._has_work.set()
             pause = max(SHORTEST_PAUSE_SECONDS, PAUSE_SHARE * (time.monotonic() - begun))
             self._is_ending.wait(min(pause, LONGEST_PAUSE_SECONDS) * 2 ** min(self._failures, 6))
+        self._importing.end_process()  # One that was started while this was told to end.
 
     def _import_copies(self) -> bool:
         """False: not all of them could be imported. Copies that end the process again and again are set aside."""
