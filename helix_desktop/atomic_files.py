@@ -1,6 +1,4 @@
-"""Writes files atomically: after a crash or on a full disk a file has its old or its new content,
-never half of it.
-"""
+"""Writes files atomically: after a crash or on a full disk a file has its old or its new content, never half of it."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ class ReplacementFile:
 
 
 def find_abandoned_files(folder: Path) -> Iterator[Path]:
-    """Finds temporary files that a killed process left in this folder and that nobody is still
-    writing.
-    """
+    """Finds temporary files that a killed process left in this folder and that nobody is still writing."""
     for path in folder.glob(_LEFT):
         with suppress(OSError):
             about = path.lstat()
@@ -121,9 +117,7 @@ def read_small_file(path: Path, most: int = 4 << 20) -> bytes:
 
 
 def make_path_private(path: Path) -> None:
-    """Makes a file or folder readable by this user only. What belongs to somebody else is left
-    unchanged.
-    """
+    """Makes a file or folder readable by this user only. What belongs to somebody else is left unchanged."""
     if os.name == "nt":
         return
     with suppress(OSError):

@@ -53,9 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _split_off_target(given: list[str]) -> str:
-    """Removes the target from the arguments and returns it: a link that the desktop passes on, or a
-    folder to open.
-    """
+    """Removes the target from the arguments and returns it: a link that the desktop passes on, or a folder to open."""
     last = given[-1] if given else ""
     if last.startswith("helix:"):
         return given.pop()
@@ -74,9 +72,7 @@ def _has_no_screen() -> bool:
 
 
 def _run_command_line(arguments: argparse.Namespace) -> int:
-    """Runs a command with a log file of its own, because the window may be writing to the other
-    one.
-    """
+    """Runs a command with a log file of its own, because the window may be writing to the other one."""
     where = program_folders.find_program_folders(arguments.home)
     stop = logs.start_logging(where.logs, logs.LogRedaction(), file="command")
     program_folders.make_folders_private(where)
@@ -90,9 +86,7 @@ def _run_command_line(arguments: argparse.Namespace) -> int:
 
 
 def _speak_utf8() -> None:
-    """Makes standard output UTF-8 on every console and pipe, so that no character can end the
-    program.
-    """
+    """Makes standard output UTF-8 on every console and pipe, so that no character can end the program."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

@@ -25,16 +25,12 @@ _OBEYED = {
 
 
 def escape_control_characters(text: str) -> str:
-    """Escapes control characters in foreign text, so that a terminal shows them and does not act on
-    them.
-    """
+    """Escapes control characters in foreign text, so that a terminal shows them and does not act on them."""
     return text.translate(_OBEYED)
 
 
 class Console(Protocol):
-    """The input and output of whoever started a command, on this terminal or at the other end of a
-    socket.
-    """
+    """The input and output of whoever started a command, on this terminal or at the other end of a socket."""
 
     async def read_input(self) -> bytes:
         """The next piece of the input; empty at its end."""

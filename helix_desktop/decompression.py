@@ -164,9 +164,7 @@ class _ZstdTarget:
 
 
 class _Gzip:
-    """Decodes the members of a gzip stream one after another and ignores padding behind the last
-    one.
-    """
+    """Decodes the members of a gzip stream one after another and ignores padding behind the last one."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink, self._members = sink, 1

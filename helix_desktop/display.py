@@ -16,9 +16,7 @@ INSTEAD = (
 
 
 def why_no_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
-    """Returns why no window can be opened, as a clause for a sentence; empty when there is a
-    screen.
-    """
+    """Returns why no window can be opened, as a clause for a sentence; empty when there is a screen."""
     if platform in {"win32", "darwin"}:
         return ""
     plugins = environ.get("QT_QPA_PLATFORM") or "wayland;xcb"
@@ -39,9 +37,7 @@ def _wayland_socket_path(environ: Mapping[str, str]) -> str:
 
 
 def _x_server_listens(display: str) -> bool:
-    """Returns whether an X server listens for this display. A display on another machine is assumed
-    to answer.
-    """
+    """Returns whether an X server listens for this display. A display on another machine is assumed to answer."""
     local = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", display)
     if local is None and not display.startswith("/"):
         return True

@@ -69,9 +69,7 @@ def find_program_folders(home: Path | None = None, environ: Mapping[str, str] = 
 
 
 def why_not_writable(where: ProgramFolders) -> StoreFailed | None:
-    """Returns an error for the first folder that cannot be written to, or None. The test files are
-    removed again.
-    """
+    """Returns an error for the first folder that cannot be written to, or None. The test files are removed again."""
     for folder in dict.fromkeys((where.data, where.config)):
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,15 +1,14 @@
-"""Lets a second start, or the command line, run a command in the process that has the workspace or
-the window open.
+"""Lets a second start, or the command line, run a command in the process that has the workspace or the window open.
 
 The owner listens on a socket in a private directory; whoever connects must be the same user. A request is a command
 line; the owner runs it and the two ends are joined: what the caller's input holds is fetched piece by piece as the
 command reads it, what the command writes goes to the caller's output. So every command works beside an open window,
 with binary data of any size, and is written once.
 
-A frame is one letter, the length of what follows (four bytes, big endian), and that:
-H hello, from the owner, who will answer · A arguments (JSON) · R "read a piece of your input" · I of such a piece, D the piece is whole · O output · S a line for
-standard output, E for standard error · X exit code. Windows has no such sockets in asyncio: there it is a port on loopback, whose number and a
-token (frame T, sent first) stand in a file of the private directory.
+A frame is one letter, the length of what follows (four bytes, big endian), and that: H hello, from the owner, who will
+answer · A arguments (JSON) · R "read a piece of your input" · I of such a piece, D the piece is whole · O output · S a
+line for standard output, E for standard error · X exit code. Windows has no such sockets in asyncio: there it is a port
+on loopback, whose number and a token (frame T, sent first) stand in a file of the private directory.
 """
 
 from __future__ import annotations

@@ -368,9 +368,7 @@ class SecretStorage:
 
 
 def keyring_name_of(secret: Addressee) -> str:
-    """Returns the secret's name in the keyring. A plain string is refused, because it does not say
-    whose secret it is.
-    """
+    """Returns the secret's name in the keyring. A plain string is refused, because it does not say whose secret it is."""
     if not isinstance(secret, Addressee):
         raise TypeError(f"a secret is asked for by its addressee, not by {type(secret).__name__}")
     return secret.keyring_name

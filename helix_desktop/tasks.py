@@ -73,9 +73,7 @@ class OwnedTasks:
 
 
 async def finish_making(making: Coroutine[Any, Any, T], end: Callable[[T], Awaitable[object]]) -> T:
-    """Waits for `making` even when this is cancelled, and then passes its result to `end`, so that
-    it does not leak.
-    """
+    """Waits for `making` even when this is cancelled, and then passes its result to `end`, so that it does not leak."""
     task = asyncio.get_running_loop().create_task(making)
     try:
         return await asyncio.shield(task)

@@ -85,9 +85,7 @@ def _create_qt_application() -> QApplication:
 
 
 def _wait_for_first_paint(application: QApplication, shell: WindowShell) -> None:
-    """Waits until the window has been painted, but not longer than the limit: some screens never
-    ask for a paint.
-    """
+    """Waits until the window has been painted, but not longer than the limit: some screens never ask for a paint."""
     for _ in range(20):
         application.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 10)
         if shell.placeholder.was_painted:
@@ -96,9 +94,7 @@ def _wait_for_first_paint(application: QApplication, shell: WindowShell) -> None
 
 
 class _ProgramImport(QObject):
-    """`done` is emitted when everything behind the window has been imported, or when the import has
-    failed.
-    """
+    """`done` is emitted when everything behind the window has been imported, or when the import has failed."""
 
     done = Signal()
 

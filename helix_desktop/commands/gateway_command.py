@@ -128,9 +128,7 @@ async def _provider_key_and_host(where: program_folders.ProgramFolders, provider
 
 
 async def answer_gateway_request(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Answers a gateway that found the workspace open here: work for it as its engine, or close the
-    workspace.
-    """
+    """Answers a gateway that found the workspace open here: work for it as its engine, or close the workspace."""
     from helix_desktop import workbench
     from helix_desktop.gateway import gateway_workspaces, remote_conversations
 

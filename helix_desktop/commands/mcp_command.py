@@ -172,9 +172,7 @@ async def _compact_with_fast_model(
 
 
 async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Signs in within the process that has the workspace open, so that its running server uses the
-    new token.
-    """
+    """Signs in within the process that has the workspace open, so that its running server uses the new token."""
     from helix_desktop import workbench
 
     bench = workbench.workbench_of(workspace)

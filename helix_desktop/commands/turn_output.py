@@ -59,9 +59,7 @@ class TurnPrinter:
                 pass
 
     def answer_early_question(self, event: Event) -> None:
-        """Answers questions that come before the turn, such as those of the shell lines of a slash
-        command.
-        """
+        """Answers questions that come before the turn, such as those of the shell lines of a slash command."""
         if isinstance(event, QuestionAsked):
             self.session.answer_question(event.number, self.answer_as_allowed(event.question))
 

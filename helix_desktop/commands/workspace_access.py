@@ -1,8 +1,7 @@
-"""Runs a command on a workspace: it opens the workspace, or hands the command to the process that
-has it open.
+"""Runs a command on a workspace: it opens the workspace, or hands the command to the process that has it open.
 
-A command's work is written once, as a coroutine on the open workspace and a console. The caller keeps its own files:
-it reads `source` and writes `target` itself, and the work sees both as the console's input and output.
+A command's work is written once, as a coroutine on the open workspace and a console. The caller keeps its own files: it
+reads `source` and writes `target` itself, and the work sees both as the console's input and output.
 
 Who opens a workspace for a moment answers others meanwhile, and leaves after the last answer. So an answer must not
 wait for a person or a pipe; a command that does (`is_in_background`) is not asked of somebody who is about to leave.
@@ -123,9 +122,7 @@ async def _run_on_reading_copy(
 
 
 async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
-    """Waits until the search index is up to date and reports progress on standard error when that
-    takes long.
-    """
+    """Waits until the search index is up to date and reports progress on standard error when that takes long."""
     clock = asyncio.get_running_loop().time
     told = clock()
     late: list[str] = []

@@ -240,9 +240,7 @@ async def export_workspace_file(arguments: argparse.Namespace, workspace: Stored
 
 
 def _run_empty_trash(arguments: argparse.Namespace) -> int:
-    """Asks here before emptying the trash, so that the process that has the workspace open never
-    waits for a person.
-    """
+    """Asks here before emptying the trash, so that the process that has the workspace open never waits for a person."""
     code = workspace_access.run_on_workspace(arguments)
     if code != ASKING:
         return code

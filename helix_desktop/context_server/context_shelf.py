@@ -145,9 +145,7 @@ def _entry_row_as_json(row: ShelfEntryRow) -> dict[str, Any]:
 
 
 async def put_content(shelf: ContextShelf, *, content: str, source: str = "", tool: str = "") -> dict[str, Any]:
-    """Stores content for a foreign agent. The tool's name is marked as foreign, so that it cannot
-    pass for one of ours.
-    """
+    """Stores content for a foreign agent. The tool's name is marked as foreign, so that it cannot pass for one of ours."""
     data = content.encode("utf-8", "replace")
     if not data or len(data) > MOST_PUT:
         raise InvalidInput(f"The content must be 1 to {MOST_PUT:,} bytes long; this is {len(data):,} bytes.")

@@ -26,9 +26,7 @@ _EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace for c
 
 @dataclass(slots=True)
 class _WorkspaceImport:
-    """The files to import into one workspace, with the folder they belong to and where it is on
-    this computer.
-    """
+    """The files to import into one workspace, with the folder they belong to and where it is on this computer."""
 
     folder: Path | None
     files: dict[Path, set[str]] = field(default_factory=dict)

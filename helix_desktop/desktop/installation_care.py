@@ -243,7 +243,5 @@ def _describe_configured_server(name: str, table: Mapping[str, Any], hosted: Hos
 
 
 def _workbench_behind_port(bench: Shown) -> Workbench:
-    """Returns the workbench behind the window's Protocol, which names only the members the window
-    uses.
-    """
+    """Returns the workbench behind the window's Protocol, which names only the members the window uses."""
     return cast("Workbench", bench)

@@ -317,9 +317,7 @@ class WindowProgram:
 
 
 def _warm_up_text_rendering() -> None:
-    """Warms up fonts and highlighting, which would otherwise delay a frame by 30 to 40 ms when
-    first used.
-    """
+    """Warms up fonts and highlighting, which would otherwise delay a frame by 30 to 40 ms when first used."""
     importlib.import_module("markdown_it")
     for language in ("python", "json", "bash"):
         code_highlighting.find_lexer(language)
@@ -332,9 +330,7 @@ def _warm_up_pages() -> None:
 
 
 def _exit_process_at_once() -> None:
-    """Ends the process at once, so that a hanging thread (a keyring, a dead network mount) cannot
-    keep it alive.
-    """
+    """Ends the process at once, so that a hanging thread (a keyring, a dead network mount) cannot keep it alive."""
     stuck = [each for each in threading.enumerate() if each is not threading.main_thread() and not each.daemon]
     if stuck:
         logging.shutdown()

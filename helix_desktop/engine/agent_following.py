@@ -1,8 +1,7 @@
-"""Turns what a foreign agent says and receives into facts of a conversation here, so that its
-context can be folded.
+"""Turns what a foreign agent says and receives into facts of a conversation here, so that its context can be folded.
 
-A replay follows a recording and the gateway follows a live client. Both call the same methods in
-the same order. This module must not know where the messages come from.
+A replay follows a recording and the gateway follows a live client. Both call the same methods in the same order. This
+module must not know where the messages come from.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ async def await_directly(work: Awaitable[Any]) -> Any:
 class AgentFollower:
     """Records a foreign agent's turns.
 
-    `waiting` wraps every wait that delays the agent. `stored` is called with each output that was
-    put into the cache.
+    `waiting` wraps every wait that delays the agent. `stored` is called with each output that was put into the cache.
     """
 
     def __init__(
@@ -100,9 +98,7 @@ class AgentFollower:
         return other
 
     async def record_user_message(self, parts: tuple[UserPart, ...], *, steering: bool = False) -> None:
-        """Records a message of the user. It ends the previous turn unless it was sent while the
-        agent worked.
-        """
+        """Records a message of the user. It ends the previous turn unless it was sent while the agent worked."""
         if not steering:
             await self.end_agent_turn()
         counted = tuple(self.with_token_count(part) for part in parts)

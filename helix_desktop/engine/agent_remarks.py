@@ -56,9 +56,7 @@ def reports_finding(text: str, *, changes: bool) -> bool:
 
 
 def extract_report(text: str) -> str:
-    """Returns the beginning of an answer that reports what was done. Empty for a short answer and
-    for data.
-    """
+    """Returns the beginning of an answer that reports what was done. Empty for a short answer and for data."""
     return text[:REPORTED] if len(text) >= ANSWER and not _DATA.search(text) else ""
 
 

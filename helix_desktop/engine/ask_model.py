@@ -1,6 +1,4 @@
-"""Asks a model for one text outside the conversation's own steps, with a time limit, and records
-what it cost.
-"""
+"""Asks a model for one text outside the conversation's own steps, with a time limit, and records what it cost."""
 
 from __future__ import annotations
 
@@ -29,8 +27,7 @@ _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 class ModelInquiry:
     """Asks a model and reports the cost.
 
-    `spent` is called with the cost of every answered request, `heard` with every sign that the
-    model is working.
+    `spent` is called with the cost of every answered request, `heard` with every sign that the model is working.
     """
 
     spent: Callable[[Spent], None]

@@ -1,9 +1,7 @@
-"""Defines what a view consists of and what a model is asked. These are plain values, the same for
-every provider.
+"""Defines what a view consists of and what a model is asked. These are plain values, the same for every provider.
 
-`View` is computed from facts (view.py) and refers to stored content. A `Request` is a view whose
-content has been read from the cache and arranged into legal messages (legal_messages.py). All a
-provider has to do is translate it.
+`View` is computed from facts (view.py) and refers to stored content. A `Request` is a view whose content has been read
+from the cache and arranged into legal messages (legal_messages.py). All a provider has to do is translate it.
 """
 
 from __future__ import annotations
@@ -101,9 +99,8 @@ class Message:
 class Request:
     """A view ready to be sent.
 
-    `stable`: how many messages at the start the provider knows from the previous request.
-    `settled`: how many there are up to the last one that a fold changed. A cache mark goes after
-    each of the two (cache_marks.py).
+    `stable`: how many messages at the start the provider knows from the previous request. `settled`: how many there are
+    up to the last one that a fold changed. A cache mark goes after each of the two (cache_marks.py).
     """
 
     model: str
@@ -131,9 +128,7 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of the arguments of the reply's `index`-th call. `id` and `name` come with the first
-    piece.
-    """
+    """A piece of the arguments of the reply's `index`-th call. `id` and `name` come with the first piece."""
 
     index: int
     id: str
@@ -143,9 +138,7 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryDelay:
-    """The client waits before it tries again. The user sees this and may stop it; `wake` ends the
-    wait at once.
-    """
+    """The client waits before it tries again. The user sees this and may stop it; `wake` ends the wait at once."""
 
     why: str
     seconds: float

@@ -1,12 +1,11 @@
-"""Decides where a request asks the provider to cache it: after its head, after what is known, after
-the last change and at its end.
+"""Decides where a request asks the provider to cache it: after its head, after what is known, after the last change and
+at its end.
 
-A provider looks for cached content only at a mark of the new request or shortly before one, and
-only at places an earlier request marked. So one mark is set at the last place that was marked
-before and is unchanged. After a fold, another is set after the last block the fold changed. It
-stays there because the next fold usually lies after it, so everything before it can be read from
-the cache. Together with the mark after the head there are never more than four. A client of the
-gateway sets its own marks on the head; the marks that are left go where they save most.
+A provider looks for cached content only at a mark of the new request or shortly before one, and only at places an
+earlier request marked. So one mark is set at the last place that was marked before and is unchanged. After a fold,
+another is set after the last block the fold changed. It stays there because the next fold usually lies after it, so
+everything before it can be read from the cache. Together with the mark after the head there are never more than four. A
+client of the gateway sets its own marks on the head; the marks that are left go where they save most.
 """
 
 from __future__ import annotations
@@ -38,9 +37,7 @@ class MarkedRequest:
 
     @property
     def marked_blocks(self) -> tuple[int, ...]:
-        """The numbers of the blocks, from 0, after which a mark is set; the mark after the head is
-        not included.
-        """
+        """The numbers of the blocks, from 0, after which a mark is set; the mark after the head is not included."""
         return tuple(place - 1 for place in self.marks)
 
     def mark_next(self, now: Sequence[object]) -> MarkedRequest:
@@ -64,9 +61,7 @@ class MarkedRequest:
         return replace(self, marks=tuple(sorted(places[: max(0, count)])))
 
     def _end_of_change(self, now: Sequence[object], same: int) -> int:
-        """Returns where the changed part ends. Blocks after the end of the last request are
-        additions, not changes.
-        """
+        """Returns where the changed part ends. Blocks after the end of the last request are additions, not changes."""
         last = self.blocks[-1]
         end = next((place for place in range(len(now), same, -1) if now[place - 1] == last), 0)
         if not end:

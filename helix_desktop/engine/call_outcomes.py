@@ -1,9 +1,8 @@
-"""Finds out what a call did from its arguments and output: which files it made, why it failed, what
-it proves.
+"""Finds out what a call did from its arguments and output: which files it made, why it failed, what it proves.
 
-Recorders and tools report success differently, so a command's output is read as well as its exit
-code. A line that merely mentions an error, in a file or a log, is not a failure. The patterns are
-therefore those with which programs end.
+Recorders and tools report success differently, so a command's output is read as well as its exit code. A line that
+merely mentions an error, in a file or a log, is not a failure. The patterns are therefore those with which programs
+end.
 """
 
 from __future__ import annotations
@@ -128,9 +127,7 @@ def find_failure_lines(text: str, *, ok: bool, command: bool) -> str:
 
 
 def find_pasted_errors(text: str) -> list[str]:
-    """Returns the last pasted lines that report a failure, either as programs end or with a file
-    and a position.
-    """
+    """Returns the last pasted lines that report a failure, either as programs end or with a file and a position."""
     lines = (line.strip()[:LINE] for line in text[-TAIL:].splitlines())
     return list(dict.fromkeys(line for line in lines if _WHY.fullmatch(line) or _PLACE.match(line)))[-FAILED:]
 

@@ -39,9 +39,7 @@ class TurnLimits:
 
 @dataclass(frozen=True, slots=True)
 class StandingNote:
-    """A text that holds word for word from some step on: a folder's rules, a skill, a plan. An
-    empty text withdraws it.
-    """
+    """A text that holds word for word from some step on: a folder's rules, a skill, a plan. An empty text withdraws it."""
 
     by: str
     text: str
@@ -63,9 +61,7 @@ async def run_no_hooks(_event: str, _conversation: str, _values: Mapping[str, An
 
 @dataclass(frozen=True, slots=True)
 class ConversationSetup:
-    """What the view depends on besides the messages. It is compared before every step, and what
-    changed is appended.
-    """
+    """What the view depends on besides the messages. It is compared before every step, and what changed is appended."""
 
     system: SystemSet
     policy: PolicySet
@@ -107,11 +103,10 @@ class TaskSpawner(Protocol):
 class SessionCollaborators:
     """Everything a session works with.
 
-    `models` returns the client of a role (main, fast, long) or None. `spent` returns the money
-    spent today and in total. `restore` puts files back as they were before the given facts, which
-    are in the order they happened. `collect_file_changes` returns changes in the folders that no
-    result has reported. `withheld`: see `ToolsOffered`. `turn_lease` is held during a turn; it
-    raises ActionRefused while another machine works in the conversation.
+    `models` returns the client of a role (main, fast, long) or None. `spent` returns the money spent today and in
+    total. `restore` puts files back as they were before the given facts, which are in the order they happened.
+    `collect_file_changes` returns changes in the folders that no result has reported. `withheld`: see `ToolsOffered`.
+    `turn_lease` is held during a turn; it raises ActionRefused while another machine works in the conversation.
     """
 
     cache: ContentCache

@@ -226,11 +226,10 @@ async def compact_entry(
 async def recall_folded_messages(
     state: ConversationState, cache: ContentCache, tokens: TokenCounter, name: str, words: str = ""
 ) -> str:
-    """Returns the messages a fold covers, word for word, with outputs by their hash. More than a
-    page becomes an entry.
+    """Returns the messages a fold covers, word for word, with outputs by their hash. More than a page becomes an entry.
 
-    With `words`, returns the passages that contain them, from these messages and their outputs.
-    Without a name, searches everything that summaries cover.
+    With `words`, returns the passages that contain them, from these messages and their outputs. Without a name,
+    searches everything that summaries cover.
     """
     branch, asked = state.branch, words.strip()
     folds = [_require_fold(state, name)] if name.strip() or not asked else _live_summaries(state)

@@ -296,9 +296,7 @@ def policy_from_fact(fact: PolicySet | None) -> Policy:
 
 
 def check_threshold(name: str, value: object) -> Value:
-    """Returns the value in its declared type. Raises InvalidInput that names the value and what was
-    expected.
-    """
+    """Returns the value in its declared type. Raises InvalidInput that names the value and what was expected."""
     declared = declared_thresholds().get(name)
     if declared is None:
         raise InvalidInput(f"There is no setting {name!r}.", remedy=_suggest_name(name, list(declared_thresholds())))

@@ -1,8 +1,7 @@
 """One conversation in memory: its state, and the only way facts get into it.
 
-Facts are written to the journal first. They enter the state once they are on the disk, in the same
-order, and then the listeners are called. One lock keeps that order, even if the caller is cancelled
-while the disk is writing.
+Facts are written to the journal first. They enter the state once they are on the disk, in the same order, and then the
+listeners are called. One lock keeps that order, even if the caller is cancelled while the disk is writing.
 """
 
 from __future__ import annotations
@@ -72,9 +71,7 @@ class Conversation:
         return written
 
     async def _write_facts(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | HelixError:
-        """Runs to its end even if the caller is cancelled. That is why a failure of the store is
-        returned, not raised.
-        """
+        """Runs to its end even if the caller is cancelled. That is why a failure of the store is returned, not raised."""
         async with self._lock:
             first = self.state.last_seq + 1
             facts = tuple(resolve_relative_cover(fact, first) for fact in make(first))
@@ -95,9 +92,7 @@ class Conversation:
             pass
 
     async def append_foreign_facts(self, grow: Callable[[], Awaitable[None]]) -> None:
-        """Adds facts that another machine wrote. `grow` appends them to the journal; nothing else
-        is written meanwhile.
-        """
+        """Adds facts that another machine wrote. `grow` appends them to the journal; nothing else is written meanwhile."""
         failed = await asyncio.shield(self._append_foreign_facts(grow))
         if failed is not None:
             raise failed
@@ -120,18 +115,14 @@ class Conversation:
             self.state.advance_state(one, branch)
 
     async def _branch_after_rewind(self, fact: Fact) -> ConversationBranch | None:
-        """Builds the branch that a rewind continues from, in a thread, because a long one takes a
-        second.
-        """
+        """Builds the branch that a rewind continues from, in a thread, because a long one takes a second."""
         if not isinstance(fact, Rewound):
             return None
         return await asyncio.to_thread(self.state.branch_at_rewind, max(0, min(fact.to, self.state.seq)))
 
     @asynccontextmanager
     async def hold_still(self) -> AsyncIterator[None]:
-        """Prevents appending, so that the journal itself may be changed. If it was changed, the
-        state is read again.
-        """
+        """Prevents appending, so that the journal itself may be changed. If it was changed, the state is read again."""
         changed = True
         async with self._lock:
             try:
@@ -192,9 +183,7 @@ class Conversation:
 
     @property
     def expected_state(self) -> ConversationState:
-        """The state with the settings expected for the next request. Only for display: a turn uses
-        `state`.
-        """
+        """The state with the settings expected for the next request. Only for display: a turn uses `state`."""
         if self._expected is None or self._expected[0] is not self.state.settings:
             return self.state
         return self.state.with_settings(self._expected[1])
@@ -204,9 +193,7 @@ class Conversation:
         return ConversationDraft(self.journal, self.id, await asyncio.to_thread(build_state, tuple(self.state.facts)))
 
     async def adopt_draft(self, draft: Conversation) -> bool:
-        """Appends at once what a draft has in addition. Returns False and appends nothing if the
-        two have diverged.
-        """
+        """Appends at once what a draft has in addition. Returns False and appends nothing if the two have diverged."""
         known = self.state.last_seq
         fresh = [recorded.fact for recorded in draft.state.facts[known:]]
         return bool(await self.append_facts_from(lambda first: fresh if first == known + 1 else ()))

@@ -1,12 +1,11 @@
-"""Details that must not be lost. They are collected from facts without a model, checked against a
-summary and kept across handovers.
+"""Details that must not be lost. They are collected from facts without a model, checked against a summary and kept
+across handovers.
 
-Critical details are demands, prohibitions and figures of the user, decisions, files that were made,
-commands that fail or work, open tasks, lessons, and what an agent reports. They appear word for
-word in the document with their seq, as far as there is room, and only they are counted. All details
-are in one cache entry that the document names, followed by an index of the names, paths and
-addresses in what is covered, each once (`details_entry.py`). A later handover takes them over
-without reading the facts again.
+Critical details are demands, prohibitions and figures of the user, decisions, files that were made, commands that fail
+or work, open tasks, lessons, and what an agent reports. They appear word for word in the document with their seq, as
+far as there is room, and only they are counted. All details are in one cache entry that the document names, followed by
+an index of the names, paths and addresses in what is covered, each once (`details_entry.py`). A later handover takes
+them over without reading the facts again.
 """
 
 from __future__ import annotations
@@ -127,9 +126,7 @@ class Detail:
 
 
 def collect_details(sources: Iterable[DetailSource], between: Callable[[], None] = lambda: None) -> list[Detail]:
-    """Returns every detail of the sources once, in the order it was first seen. `between` is called
-    after each source.
-    """
+    """Returns every detail of the sources once, in the order it was first seen. `between` is called after each source."""
     collecting = _DetailCollector()
     for source in sources:
         collecting.read_source(source)
@@ -159,9 +156,7 @@ def _count_detail(known: Known, detail: Detail) -> None:
 def combine_with_inherited(
     before: Iterable[Detail], fresh: Iterable[Detail], todo: Sequence[tuple[str, str]]
 ) -> list[Detail]:
-    """Combines a document's details with those of what came after it. Of the task list only the
-    present one is kept.
-    """
+    """Combines a document's details with those of what came after it. Of the task list only the present one is kept."""
     standing = [detail for detail in before if detail.kind != "todo"]
     return merge_details([*standing, *fresh, *(Detail("todo", text, 0) for text, state in todo if state != "done")])
 
@@ -375,9 +370,7 @@ class _DetailCollector:
 
 
 def _states_a_limit(sentence: str) -> bool:
-    """Returns whether the sentence states a limit or a goal: a figure with a word that compares or
-    demands.
-    """
+    """Returns whether the sentence states a limit or a goal: a figure with a word that compares or demands."""
     wanted = len(sentence) < SENTENCE // 2 and _FIGURE.search(sentence)
     return bool(wanted and (_LIMIT.search(sentence) or states_a_wish(sentence)))
 
@@ -426,9 +419,7 @@ def find_error_lines(text: str) -> Iterator[str]:
 
 
 def _blank_harmless_lines(piece: str) -> Iterator[str]:
-    """Yields the lines, blanking those that cannot be errors. The pattern would take ten times as
-    long to reject them.
-    """
+    """Yields the lines, blanking those that cannot be errors. The pattern would take ten times as long to reject them."""
     small = piece.lower() if piece.isascii() else piece.casefold().replace("ı", "i").replace("\u0307", "")
     tells = [tell for tell in _TELLS if tell in small]
     for line, low in zip(piece.splitlines(), small.splitlines(), strict=True):
@@ -480,9 +471,7 @@ def find_missing_details(found: Iterable[Detail], text: str) -> list[Detail]:
 
 
 def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCounter) -> list[Detail]:
-    """Chooses what fits: of each kind the newest and most repeated first. Unused room goes to other
-    kinds.
-    """
+    """Chooses what fits: of each kind the newest and most repeated first. Unused room goes to other kinds."""
     taken: dict[int, Detail] = {}
     ranked = {kind: sorted((d for d in lacking if d.kind == kind), key=_detail_rank) for kind in CRITICAL}
     left = room

@@ -1,10 +1,9 @@
-"""Writes the document of a fold over a span. This is the second of three phases; no lock is held,
-so the conversation goes on meanwhile.
+"""Writes the document of a fold over a span. This is the second of three phases; no lock is held, so the conversation
+goes on meanwhile.
 
-It tries in turn: the fast model, a model with a long window, writing in pieces, truncation. An
-attempt that fails, hangs, or returns nothing or too little is followed by the next. Apart from
-that, what a model wrote is never rejected: it is shortened, completed, and given the details it
-left out.
+It tries in turn: the fast model, a model with a long window, writing in pieces, truncation. An attempt that fails,
+hangs, or returns nothing or too little is followed by the next. Apart from that, what a model wrote is never rejected:
+it is shortened, completed, and given the details it left out.
 """
 
 from __future__ import annotations
@@ -127,9 +126,7 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
 
 
 def is_material_current(reading: DocumentMaterial, state: ConversationState) -> bool:
-    """Returns whether the covered facts are still shown as they were when read. Markers made since
-    do not count.
-    """
+    """Returns whether the covered facts are still shown as they were when read. Markers made since do not count."""
     if state.branch is not reading.branch or not reading.branch.may_nest(reading.plan.span):
         return False
     return not any(_changes_material(recorded.fact, reading) for recorded in state.facts[reading.seq :])
@@ -162,9 +159,7 @@ class DocumentWriter:
     heard_at: float = math.inf  # When a model was asked, or last sent something, by the event loop's clock.
 
     async def write_document(self, reading: DocumentMaterial, fold: str, seconds: float) -> WrittenDocument:
-        """Returns the fold from the first attempt that works. Raises NoDocumentWritten if none
-        does.
-        """
+        """Returns the fold from the first attempt that works. Raises NoDocumentWritten if none does."""
         self.heard_at = math.inf
         limit = self._document_limit_tokens(reading)
         started, spent = self.clock.current_time(), list[Spent]()
@@ -210,17 +205,13 @@ class DocumentWriter:
         )
 
     def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
-        """Returns why a document would be no shorter than what it replaces; empty if it can be
-        shorter.
-        """
+        """Returns why a document would be no shorter than what it replaces; empty if it can be shorter."""
         if self._document_limit_tokens(reading) >= SMALLEST:
             return ""
         return f"Folding {reading.shown:,} tokens would not save a tenth of them."
 
     async def wait_for_writing(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
-        """Waits for work of this writer, as long as a turn may. Returns why it gave up, or an empty
-        text.
-        """
+        """Waits for work of this writer, as long as a turn may. Returns why it gave up, or an empty text."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not work.done():
@@ -277,9 +268,7 @@ class DocumentWriter:
         return found, kept.digest
 
     async def _inherited_details(self, branch: ConversationBranch, item: ViewItem) -> Sequence[Detail] | None:
-        """Returns the details of the document in this place; None for messages, or if its entry is
-        gone.
-        """
+        """Returns the details of the document in this place; None for messages, or if its entry is gone."""
         fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
@@ -314,9 +303,7 @@ class DocumentWriter:
     # --- the rungs --------------------------------------------------------------------------------------------------
 
     def _writing_attempts(self, reading: DocumentMaterial) -> Iterator[WritingAttempt]:
-        """Yields the ways to try, the policy's choice first. The main model replaces a role that
-        has no model.
-        """
+        """Yields the ways to try, the policy's choice first. The main model replaces a role that has no model."""
         main, fast, long = (self.models(role) for role in ModelRole)
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
@@ -380,9 +367,7 @@ class DocumentWriter:
     async def _build_document(
         self, rung: WritingAttempt, making: DocumentPlan, text: str, answer: int, asking: ModelInquiry, seconds: float
     ) -> FoldDocument:
-        """Puts the text into its form. Missing sections are asked for once, then filled from the
-        details.
-        """
+        """Puts the text into its form. Missing sections are asked for once, then filled from the details."""
         if not STRATEGIES[making.plan.kind].sections:
             return await asyncio.to_thread(build_fold_document, making, {"": text}, self.tokens)
         found = handover.split_handover_sections(text)
@@ -402,9 +387,7 @@ class DocumentWriter:
         return legal_messages.build_request(view, await self.contents.read_view_contents(view))
 
     def _material_room_tokens(self, situation: FoldSituation, role: ModelRole) -> int:
-        """Returns the tokens of material that fit a role's window, with room for the question and
-        the answer.
-        """
+        """Returns the tokens of material that fit a role's window, with room for the question and the answer."""
         room = _role_window_tokens(situation, role) - _answer_limit_tokens(situation, role) - 600
         return max(1_000, int(room / max(situation.meter.factor, 1.0) * 0.95))
 
@@ -459,9 +442,7 @@ def _require_text(text: str) -> str:
 
 
 def _join_passages_to_pieces(passages: Sequence[SpanText], room: int) -> Iterator[str]:
-    """Yields the transcript in pieces of at most `room` tokens, cut between messages where
-    possible.
-    """
+    """Yields the transcript in pieces of at most `room` tokens, cut between messages where possible."""
     held: list[str] = []
     left = room
     for passage in passages:

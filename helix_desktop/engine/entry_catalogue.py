@@ -1,6 +1,4 @@
-"""Describes the workspace's entries as a list shows them: the content of a row, and how rows are
-filtered and sorted.
-"""
+"""Describes the workspace's entries as a list shows them: the content of a row, and how rows are filtered and sorted."""
 
 from __future__ import annotations
 

@@ -225,9 +225,7 @@ def _is_combining(sign: str) -> bool:
 
 
 def _is_usual_combination(text: str, at: int) -> bool:
-    """Returns whether a combining mark is on a letter of a script that uses it, in the one usual
-    order.
-    """
+    """Returns whether a combining mark is on a letter of a script that uses it, in the one usual order."""
     base = at - 1
     while base > max(0, at - _MOST_CARRIED) and _is_combining(text[base]):
         base -= 1

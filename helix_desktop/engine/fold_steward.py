@@ -1,9 +1,8 @@
 """Decides, by the policy, what is folded when in one conversation, and carries it out.
 
-Every strategy has three phases: read without a pause; ask the model while everything goes on;
-append if the covered facts are unchanged. One fold is in progress at a time, and three failures of
-a kind in a row open its breaker. Nothing here ever fails a turn: errors are recorded as
-`FoldFailed`, and in panic the next step of the ladder is taken.
+Every strategy has three phases: read without a pause; ask the model while everything goes on; append if the covered
+facts are unchanged. One fold is in progress at a time, and three failures of a kind in a row open its breaker. Nothing
+here ever fails a turn: errors are recorded as `FoldFailed`, and in panic the next step of the ladder is taken.
 """
 
 from __future__ import annotations

@@ -122,9 +122,7 @@ class _MessageBuilder:
             self.waiting[part.id] = None
 
     def _add_tool_result(self, block: Block) -> None:
-        """Adds a result, with a picture joining the result of its call. A result that no call waits
-        for is left out.
-        """
+        """Adds a result, with a picture joining the result of its call. A result that no call waits for is left out."""
         content = block.content
         shown = self.resolve(content) if isinstance(content, Stored) else content
         if block.call in self.waiting:

@@ -200,9 +200,8 @@ class ReplyCalls:
         )
 
     def most_repeated_tool(self) -> tuple[str, int]:
-        """Returns the tool most often called with the same arguments and result, and how often.
-        Calls with something new in between do not count, because checking after each step of work
-        is no repetition.
+        """Returns the tool most often called with the same arguments and result, and how often. Calls with something
+        new in between do not count, because checking after each step of work is no repetition.
         """
         if not self._lately:
             return "", 0

@@ -1,8 +1,6 @@
-"""Decides which requests may enter: those with a valid token that do not come from a web page in a
-browser.
+"""Decides which requests may enter: those with a valid token that do not come from a web page in a browser.
 
-The user is not checked by the socket's owner: for a connection that is already closed, the kernel
-answers root.
+The user is not checked by the socket's owner: for a connection that is already closed, the kernel answers root.
 """
 
 from __future__ import annotations

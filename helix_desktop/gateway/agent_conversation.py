@@ -1,6 +1,4 @@
-"""Keeps one conversation of a connected agent open: turns its messages into facts and its view into
-what is sent on.
-"""
+"""Keeps one conversation of a connected agent open: turns its messages into facts and its view into what is sent on."""
 
 from __future__ import annotations
 
@@ -100,9 +98,7 @@ class OpenAgentConversation:
         return replace(self, follower=self.follower.follow_draft(await self.conversation.copy_as_draft()))
 
     async def update_entries(self, track: MessageLine) -> ViewEntries:
-        """Computes the entries of the current view, reusing those of the last one as far as they
-        are equal.
-        """
+        """Computes the entries of the current view, reusing those of the last one as far as they are equal."""
         view = self.conversation.current_view()
         shown, whole = await self.entries_of_view(view, tuple(track.seqs), self.last_entries)
         self.last_entries = shown if whole else None
@@ -121,9 +117,7 @@ class OpenAgentConversation:
             contents |= await self.contents.read_view_contents(replace(view, blocks=tuple(showing.missing.values())))
 
     async def apply_request_settings(self, arrival: Arrival) -> None:
-        """Appends facts for system prompt, tools, policy and model where the request differs from
-        the conversation.
-        """
+        """Appends facts for system prompt, tools, policy and model where the request differs from the conversation."""
         conversation = self.conversation
         settings = conversation.state.settings
         wanted: list[Fact] = []
@@ -141,9 +135,7 @@ class OpenAgentConversation:
         self.applied_settings = self.settings_of_arrival(arrival)
 
     async def count_tokens_of_texts(self, texts: Sequence[str]) -> int:
-        """Counts tokens, long texts in a thread. The counter remembers the result, so counting
-        again is free.
-        """
+        """Counts tokens, long texts in a thread. The counter remembers the result, so counting again is free."""
         count = self.bench.token_counter.count_tokens
         if sum(map(len, texts)) <= LONG_TEXT_CHARACTERS:
             return sum(map(count, texts))
@@ -180,9 +172,7 @@ class OpenAgentConversation:
     # --- messages become facts
 
     async def append_messages(self, messages: Sequence[Wired], tip: int) -> list[int]:
-        """Appends the messages as facts. Returns for each message the number of the last fact that
-        stands for it.
-        """
+        """Appends the messages as facts. Returns for each message the number of the last fact that stands for it."""
         await self.count_tokens_of_texts(_countable_texts(messages))
         stored = await self._store_call_outputs(messages)
         outputs: list[tuple[int, AgentOutput]] = []

@@ -65,9 +65,7 @@ async def _history_is_elsewhere(_fold: str, _words: str) -> str:
 
 @dataclass(slots=True)
 class AgentExchange:
-    """Handles one request and its reply. `on_sent` is called with every body that was sent to the
-    provider.
-    """
+    """Handles one request and its reply. `on_sent` is called with every body that was sent to the provider."""
 
     sending: RequestForwarder
     on_sent: Callable[[str, ParsedRequest, dict[str, Json]], None] = lambda _conversation, _opened, _body: None

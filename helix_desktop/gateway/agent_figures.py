@@ -1,6 +1,4 @@
-"""Computes what a connected agent's conversation sent and saved, compared with running without the
-gateway.
-"""
+"""Computes what a connected agent's conversation sent and saved, compared with running without the gateway."""
 
 from __future__ import annotations
 

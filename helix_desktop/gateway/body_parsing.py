@@ -1,9 +1,8 @@
-"""Parses request bodies incrementally: only what differs from the session's previous body is
-parsed.
+"""Parses request bodies incrementally: only what differs from the session's previous body is parsed.
 
-The list of messages is cut into its values in the bytes themselves. What was there before, byte for byte, is not parsed again,
-and what no fold touches goes on as the bytes it came as. Values are parsed one by one and long texts in slices, so that other
-threads go on between: the parser holds the interpreter.
+The list of messages is cut into its values in the bytes themselves. What was there before, byte for byte, is not parsed
+again, and what no fold touches goes on as the bytes it came as. Values are parsed one by one and long texts in slices,
+so that other threads go on between: the parser holds the interpreter.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Finds the conversation a request belongs to: the one that shares the longest beginning, among
-those of its session.
-"""
+"""Finds the conversation a request belongs to: the one that shares the longest beginning, among those of its session."""
 
 from __future__ import annotations
 

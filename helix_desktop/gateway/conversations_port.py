@@ -1,6 +1,4 @@
-"""Defines what the process that holds the agent's connection and the process that holds the journal
-exchange.
-"""
+"""Defines what the process that holds the agent's connection and the process that holds the journal exchange."""
 
 from __future__ import annotations
 
@@ -77,9 +75,7 @@ AskAgentModel = Callable[[str, str, str, int], Awaitable[tuple[str, Usage, str]]
 
 
 class AgentConversations(Protocol):
-    """The connected agents' conversations of one workspace, in this process or in the one that has
-    the workspace open.
-    """
+    """The connected agents' conversations of one workspace, in this process or in the one that has the workspace open."""
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent: ...
 

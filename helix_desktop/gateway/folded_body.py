@@ -1,6 +1,4 @@
-"""Builds the body sent to the provider: the client's own, with its messages replaced by the entries
-of the view.
-"""
+"""Builds the body sent to the provider: the client's own, with its messages replaced by the entries of the view."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The gateway as an ASGI application: checks access, chooses the workspace and forwards each
-request to its provider.
-"""
+"""The gateway as an ASGI application: checks access, chooses the workspace and forwards each request to its provider."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ ASK_SECONDS = 180.0
 
 @dataclass(slots=True)
 class AgentActivity:
-    """What the page of connected agents shows about one agent. The field names are keys of the
-    status.
-    """
+    """What the page of connected agents shows about one agent. The field names are keys of the status."""
 
     agent: str
     requests: int = 0
@@ -260,9 +256,7 @@ class GatewayApp:
     async def _forward_token_count(
         self, sending: RequestForwarder, request: ParsedRequest, room: AgentConversations
     ) -> None:
-        """Asks the provider to count the tokens of the folded request, because that is what would
-        be sent.
-        """
+        """Asks the provider to count the tokens of the folded request, because that is what would be sent."""
         try:
             entries = await room.preview_request(request.arrival, request.messages_after_instructions)
             body = (

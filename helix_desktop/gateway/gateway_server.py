@@ -43,9 +43,7 @@ def read_or_create_token(where: ProgramFolders) -> str:
 
 
 def _import_gateway_workspaces() -> type[GatewayWorkspaces]:
-    """Imports most of the program. Called only when the port answers, so requests wait instead of
-    failing.
-    """
+    """Imports most of the program. Called only when the port answers, so requests wait instead of failing."""
     from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
 
     return GatewayWorkspaces

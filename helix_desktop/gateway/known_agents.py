@@ -1,6 +1,4 @@
-"""Lists the agents the gateway knows and how each is pointed at it: for one run, or in its own
-settings file.
-"""
+"""Lists the agents the gateway knows and how each is pointed at it: for one run, or in its own settings file."""
 
 from __future__ import annotations
 
@@ -141,9 +139,7 @@ def _change_opencode_settings(text: str, url: str) -> str:
 
 
 def _set_provider_addresses(whole: dict[str, Any], urls: Mapping[AgentUpstream, str]) -> dict[str, Any]:
-    """Sets the gateway's address for every provider in opencode's settings, keeping the user's
-    other options.
-    """
+    """Sets the gateway's address for every provider in opencode's settings, keeping the user's other options."""
     providers = dict(whole.get("provider", {}))
     for name, base in _base_addresses(urls, {"anthropic": "/v1", "openai": "/v1", "google": "/v1beta"}).items():
         given = dict(providers.get(name, {}))

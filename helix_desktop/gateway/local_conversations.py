@@ -170,11 +170,9 @@ class LocalAgentConversations:
     def _forward_if_nothing_due(
         self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: MessageLine
     ) -> Sent | None:
-        """Sends the request before recording it when no fold can be due; the reply waits until it
-        is recorded.
+        """Sends the request before recording it when no fold can be due; the reply waits until it is recorded.
 
-        What the new messages make due is folded for the next request. Returns None when something
-        may be due now.
+        What the new messages make due is folded for the next request. Returns None when something may be due now.
         """
         follower = self._open_conversations.get(track.conversation)
         if follower is None or not track.is_free or not place.is_at_end or place.known_count == len(messages):
@@ -392,9 +390,7 @@ class LocalAgentConversations:
         return len(track.chain) == ticket.messages and track.chain[-1] == ticket.last
 
     async def _run_recall_call(self, call: Piece, track: MessageLine | None) -> tuple[str, bool]:
-        """Runs a hidden recall call. Returns its text and whether it succeeded; an error is given
-        to the model as text.
-        """
+        """Runs a hidden recall call. Returns its text and whether it succeeded; an error is given to the model as text."""
         try:
             given = json.loads(call.text or "{}")
             asked: Mapping[str, object] = given if isinstance(given, dict) else {}
@@ -446,9 +442,7 @@ class LocalAgentConversations:
 
 
 def _is_long_history(messages: Sequence[Wired], track: MessageLine) -> bool:
-    """Whether the request has so many new messages that it is sent on before they are recorded,
-    without a fold.
-    """
+    """Whether the request has so many new messages that it is sent on before they are recorded, without a fold."""
     return len(messages) - len(track.chain) > LONG_HISTORY_MESSAGES + len(track.chain) // 50
 
 

@@ -1,5 +1,4 @@
-"""Encodes the messages between the process with the agent's connection and the one with the journal
-as lines of JSON.
+"""Encodes the messages between the process with the agent's connection and the one with the journal as lines of JSON.
 
 A history is told once. Of what is told again with every request only what differs goes over.
 """

@@ -17,9 +17,7 @@ MOST_EVENT_SIGNS = 200_000  # of lists and objects in an event; one with more is
 
 @dataclass(slots=True)
 class RawEventSplitter:
-    """Splits a byte stream into complete server-sent events, unchanged, each with the empty line
-    that ends it.
-    """
+    """Splits a byte stream into complete server-sent events, unchanged, each with the empty line that ends it."""
 
     unfinished: bytearray = field(default_factory=bytearray)
 

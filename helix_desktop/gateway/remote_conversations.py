@@ -31,9 +31,7 @@ ARGUMENTS = ("gateway", "--engine")
 
 
 class RemoteAgentConversations:
-    """Conversations whose workspace is open in another process. `is_ended`: that process has
-    closed.
-    """
+    """Conversations whose workspace is open in another process. `is_ended`: that process has closed."""
 
     def __init__(self, wire: running_instance.FrameConnection, ask: AskAgentModel) -> None:
         self._ask = ask
@@ -118,9 +116,7 @@ class RemoteAgentConversations:
         return found
 
     def _shorten_arrival(self, arrival: Arrival) -> tuple[Arrival, int, int]:
-        """Returns the arrival with only the new hashes and tools, and how many of each the other
-        process already has.
-        """
+        """Returns the arrival with only the new hashes and tools, and how many of each the other process already has."""
         known, chain = self._last_values.split_off_known(f"{arrival.session} chain", arrival.chain)
         same, tools = self._last_values.split_off_known(f"{arrival.session} tools", arrival.tools)
         return replace(arrival, chain=chain, tools=tools), known, same

@@ -1,6 +1,4 @@
-"""Passes a reply on to the agent without hidden calls, and continues the request while the model
-only recalls.
-"""
+"""Passes a reply on to the agent without hidden calls, and continues the request while the model only recalls."""
 
 from __future__ import annotations
 

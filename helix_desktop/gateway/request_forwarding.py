@@ -90,9 +90,7 @@ def build_provider_request(
 
 
 async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
-    """Joins short pieces and slices long ones into parts of about equal size, because each part
-    costs one write.
-    """
+    """Joins short pieces and slices long ones into parts of about equal size, because each part costs one write."""
     parts: list[memoryview] = []
     size = 0
     for piece in pieces:

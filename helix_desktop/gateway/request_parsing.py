@@ -98,16 +98,12 @@ def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, f
 
 
 def _is_excerpt_of_conversation(said: Sequence[Wired]) -> bool:
-    """Whether the messages are an excerpt of a conversation, such as a client sends when it
-    searches for something.
-    """
+    """Whether the messages are an excerpt of a conversation, such as a client sends when it searches for something."""
     return said[0].speaker is Speaker.ASSISTANT
 
 
 def _can_be_folded(route: RequestRoute, body: Mapping[str, Json]) -> bool:
-    """Whether the whole history is in the request. What the provider stores for the client cannot
-    be folded.
-    """
+    """Whether the whole history is in the request. What the provider stores for the client cannot be folded."""
     if route.wire == responses_wire.NAME:
         return not body.get("previous_response_id") and not body.get("conversation") and not body.get("background")
     return route.wire != gemini_wire.NAME or not body.get("cachedContent")
@@ -119,9 +115,7 @@ def _hash_of_head(system: str, tools: Sequence[Tool]) -> str:
 
 
 def decompress_within_limit(content: BodyBytes, encoding: str) -> BodyBytes:
-    """Decompresses a body. Raises ValueError for an unknown encoding and DecodedTooLarge above the
-    limit.
-    """
+    """Decompresses a body. Raises ValueError for an unknown encoding and DecodedTooLarge above the limit."""
     if encoding.strip().lower() in ("", "identity"):
         return content
     return decompress_body(bytes(content), encoding, MOST_BODY_BYTES)

@@ -1,6 +1,4 @@
-"""Finds the name shown above an answer: the connected agent, the program it was imported from, or
-Helix.
-"""
+"""Finds the name shown above an answer: the connected agent, the program it was imported from, or Helix."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """Holds the only table of colours; everything that is drawn takes its colour from here by name.
 
-Every text token has a contrast of 4.5:1 on every surface it may stand on
-(tests/gui/test_colour_tokens.py checks this), so some differ a little from the design: `muted`,
-`faint`, `accent`, `handover` and, in the dark table, `danger` and `on_accent`. `line` divides
-surfaces; `edge` is the border of buttons and fields, with 3:1 on all of them. A kind has two
-colours: the fill of meters, dots and marks, and a darker or lighter one for words (`*_text`).
+Every text token has a contrast of 4.5:1 on every surface it may stand on (tests/gui/test_colour_tokens.py checks this),
+so some differ a little from the design: `muted`, `faint`, `accent`, `handover` and, in the dark table, `danger` and
+`on_accent`. `line` divides surfaces; `edge` is the border of buttons and fields, with 3:1 on all of them. A kind has
+two colours: the fill of meters, dots and marks, and a darker or lighter one for words (`*_text`).
 """
 
 from __future__ import annotations

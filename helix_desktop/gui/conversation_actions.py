@@ -1,6 +1,4 @@
-"""Actions on a conversation of the list: rename, pin, archive, trash, fork, export. Most can be
-undone.
-"""
+"""Actions on a conversation of the list: rename, pin, archive, trash, fork, export. Most can be undone."""
 
 from __future__ import annotations
 

@@ -1,12 +1,10 @@
 """Translates English sentences that come from below the window.
 
-The engine, the stores, the tools and the providers know nothing of languages: their sentences are
-English, in the journal and for the models. Where such a sentence enters the window, it is
-recognised by its template and translated. The templates are in `resources/translations`, in a file
-beside the language's other words. Of what fills a placeholder only our own phrases
-(`TRANSLATED_NAMES`) are translated, and a sentence that is not recognised stays as it is.
-tests/gui/test_engine_sentences.py collects the sentences from the source and checks that the table
-is complete.
+The engine, the stores, the tools and the providers know nothing of languages: their sentences are English, in the
+journal and for the models. Where such a sentence enters the window, it is recognised by its template and translated.
+The templates are in `resources/translations`, in a file beside the language's other words. Of what fills a placeholder
+only our own phrases (`TRANSLATED_NAMES`) are translated, and a sentence that is not recognised stays as it is.
+tests/gui/test_engine_sentences.py collects the sentences from the source and checks that the table is complete.
 """
 
 from __future__ import annotations
@@ -138,9 +136,7 @@ def _translate_piecewise(text: str, between: re.Pattern[str], depth: int) -> str
 
 
 def _separator_after(found: str, between: str) -> str:
-    """The separator after a translated sentence: the language's own comma, and no space after a
-    full-width full stop.
-    """
+    """The separator after a translated sentence: the language's own comma, and no space after a full-width full stop."""
     wide = unicodedata.east_asian_width(found[-1:] or " ") in "WF"
     return "" if wide and between == " " else _plain_sentences.get(between, between)
 

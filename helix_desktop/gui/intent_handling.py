@@ -128,9 +128,7 @@ def _edit_user_message(window: MainWindow, session: SessionPort, seq: int) -> No
 
 
 def _ask_and_rewind(window: MainWindow, session: SessionPort, seq: int) -> None:
-    """Rewinds the conversation for which the question was asked, even if another is shown when it
-    is answered.
-    """
+    """Rewinds the conversation for which the question was asked, even if another is shown when it is answered."""
 
     def rewind_session(*, restore: bool) -> None:
         window.background_runner.run_in_background(

@@ -62,9 +62,8 @@ MEASURE_PAUSE_MS = 100  # An empty conversation is measured after this many mill
 
 
 class MainWindow(WindowFrame):
-    """`activity_ended`: see workspace_activity.py. `model_setup_wanted`: a model is needed.
-    `settings_wanted` carries a page's name. `conversation_opened` carries its workspace, its
-    session, and the messages that waited for it.
+    """`activity_ended`: see workspace_activity.py. `model_setup_wanted`: a model is needed. `settings_wanted` carries a
+    page's name. `conversation_opened` carries its workspace, its session, and the messages that waited for it.
     """
 
     activity_ended = Signal(str, str, object, str)
@@ -150,9 +149,7 @@ class MainWindow(WindowFrame):
     # --- what is written before a conversation is open -----------------------------------------------------------
 
     def await_conversation(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
-        """Lets the user write in this conversation before it can be opened. `sent`: messages
-        already sent there.
-        """
+        """Lets the user write in this conversation before it can be opened. `sent`: messages already sent there."""
         self.awaited_conversation = place[1]
         self.unsent_messages.add_remembered_messages(place, sent)
         self.chat.show_transcript_or_start(name, begun=place[1] != "new")

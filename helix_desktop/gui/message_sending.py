@@ -1,6 +1,4 @@
-"""Sends what the user wrote, and answers what the message box and the palette ask for: recall, `@`,
-`/`, search.
-"""
+"""Sends what the user wrote, and answers what the message box and the palette ask for: recall, `@`, `/`, search."""
 
 from __future__ import annotations
 

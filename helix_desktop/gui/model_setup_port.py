@@ -1,8 +1,6 @@
-"""The Protocol for connecting providers and choosing models; implemented by
-`desktop/provider_administration.py`.
+"""The Protocol for connecting providers and choosing models; implemented by `desktop/provider_administration.py`.
 
-Nothing here is asked before it is needed, and a key goes straight to where keys are kept: the
-window forgets it.
+Nothing here is asked before it is needed, and a key goes straight to where keys are kept: the window forgets it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Holds which workspace, conversation, page and moment the window shows, and notifies listeners of
-changes.
+"""Holds which workspace, conversation, page and moment the window shows, and notifies listeners of changes.
 
-The signals carry nothing: whoever hears one asks. `about_to_change` comes before the workspace or the conversation changes, for
-what has to be kept of the one that is shown.
+The signals carry nothing: whoever hears one asks. `about_to_change` comes before the workspace or the conversation
+changes, for what has to be kept of the one that is shown.
 """
 
 from __future__ import annotations

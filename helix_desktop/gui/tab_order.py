@@ -1,6 +1,4 @@
-"""Makes Tab move through the window in reading order. Qt's own order is the order in which widgets
-were created.
-"""
+"""Makes Tab move through the window in reading order. Qt's own order is the order in which widgets were created."""
 
 from __future__ import annotations
 

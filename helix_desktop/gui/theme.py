@@ -1,9 +1,8 @@
-"""The look of the program: computes palette, fonts and style sheet from the colour scheme and text
-zoom.
+"""The look of the program: computes palette, fonts and style sheet from the colour scheme and text zoom.
 
 Every widget that paints itself asks a `Theme` for colours, fonts and sizes, and repaints on `changed`. Everything else
-is styled by `resources/style/helix.qss`, where `$name` is a token and `@13` a length that grows with the text zoom.
-A standard widget says what it is with the property `look` (`set_widget_look`): "pill", "primary", "chip", "muted", ...
+is styled by `resources/style/helix.qss`, where `$name` is a token and `@13` a length that grows with the text zoom. A
+standard widget says what it is with the property `look` (`set_widget_look`): "pill", "primary", "chip", "muted", ...
 """
 
 from __future__ import annotations
@@ -109,9 +108,7 @@ class Theme(QObject):
         return max(1, round(length * self._zoom))
 
     def keep_scaled(self, owner: QObject, give: Callable[..., object], *lengths: float) -> None:
-        """Sets margins, spacings or widths, and again at every change of the text zoom while
-        `owner` lives.
-        """
+        """Sets margins, spacings or widths, and again at every change of the text zoom while `owner` lives."""
 
         def apply_scaled_lengths() -> None:
             if isValid(owner):

@@ -1,6 +1,4 @@
-"""The dialog that asks two models the same question and shows their answers side by side, each in a
-fork.
-"""
+"""The dialog that asks two models the same question and shows their answers side by side, each in a fork."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Protocols of everything the window needs from the program: workspaces, one open workspace, one
-conversation.
+"""Protocols of everything the window needs from the program: workspaces, one open workspace, one conversation.
 
-`workbench.Workbenches`, `workbench.Workbench` and `engine.session.Session` are the real ones;
-tests/gui/fake_desk.py keeps a believable one in memory. Every coroutine may raise a HelixError,
-which is shown where it was asked for (background_runner.py).
+`workbench.Workbenches`, `workbench.Workbench` and `engine.session.Session` are the real ones; tests/gui/fake_desk.py
+keeps a believable one in memory. Every coroutine may raise a HelixError, which is shown where it was asked for
+(background_runner.py).
 """
 
 from __future__ import annotations
@@ -105,9 +104,7 @@ class SessionPort(Protocol):
 
 
 class ProjectItemPort(Protocol):
-    """A rules file, a skill, a command, a hook or an agent, as found on the disk: `project/` reads
-    it.
-    """
+    """A rules file, a skill, a command, a hook or an agent, as found on the disk: `project/` reads it."""
 
     @property
     def kind(self) -> str: ...

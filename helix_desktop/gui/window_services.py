@@ -94,9 +94,7 @@ class WindowServices(QObject):
     # --- what opening found
 
     def _warn_of_missing_folders(self) -> None:
-        """Warns when a workspace's folder was moved or deleted, before tool calls fail because of
-        it.
-        """
+        """Warns when a workspace's folder was moved or deleted, before tool calls fail because of it."""
         window, bench = self._window, self._window.current_workbench
         if bench is None:
             return
@@ -116,9 +114,7 @@ class WindowServices(QObject):
         )
 
     def _show_opening_notes(self) -> None:
-        """Tells the user what was repaired while opening, and ask before settings of an imported
-        workspace take effect.
-        """
+        """Tells the user what was repaired while opening, and ask before settings of an imported workspace take effect."""
         bench, notices = self._window.current_workbench, self._window.notices
         if bench is None:
             return

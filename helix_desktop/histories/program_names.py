@@ -1,6 +1,4 @@
-"""The display names of the programs whose histories can be read, by kind of history (`KIND` of each
-module here).
-"""
+"""The display names of the programs whose histories can be read, by kind of history (`KIND` of each module here)."""
 
 NAMES = {
     "claude-code": "Claude Code",

@@ -486,9 +486,7 @@ class HostedServer:
             self._limits.discard(limit)
 
     async def _check_http_session(self) -> None:
-        """Pings a server over HTTP: after a restart it has lost our session, and nothing reports
-        that.
-        """
+        """Pings a server over HTTP: after a restart it has lost our session, and nothing reports that."""
         if self.config.kind == "stdio" or self._lost:
             return
         try:

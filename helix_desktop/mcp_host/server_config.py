@@ -126,9 +126,7 @@ class ServerConfig:
 
     @property
     def url_origin(self) -> str:
-        """Returns the origin of the server's address, which decides which secrets may be sent
-        there.
-        """
+        """Returns the origin of the server's address, which decides which secrets may be sent there."""
         try:
             parts = urlsplit(_REFERENCE.sub("", self.url))
         except ValueError:
@@ -355,9 +353,7 @@ def _hide_secrets_in_args(server: str, args: Sequence[str], secrets: dict[str, s
 
 
 def _looks_like_secret_value(value: str) -> bool:
-    """Returns whether a value may be a secret. Short words are choices of an option, and paths only
-    point to secrets.
-    """
+    """Returns whether a value may be a secret. Short words are choices of an option, and paths only point to secrets."""
     return len(value) >= _SHORTEST and not value.startswith(("/", "./", "../", "~", "-", "http:", "https:"))
 
 

@@ -1,6 +1,4 @@
-"""Starts and stops all MCP servers of a workspace, each in a task of its own, and lists their
-tools.
-"""
+"""Starts and stops all MCP servers of a workspace, each in a task of its own, and lists their tools."""
 
 from __future__ import annotations
 

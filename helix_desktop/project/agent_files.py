@@ -1,6 +1,4 @@
-"""Reads agents described in files: first name, purpose, tools, model and policy, then the
-instructions.
-"""
+"""Reads agents described in files: first name, purpose, tools, model and policy, then the instructions."""
 
 from __future__ import annotations
 

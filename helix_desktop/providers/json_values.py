@@ -1,6 +1,4 @@
-"""Reads and writes JSON values as the provider protocols need them. It must not know any single
-protocol.
-"""
+"""Reads and writes JSON values as the provider protocols need them. It must not know any single protocol."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Finds model servers on this machine by asking the usual ports of loopback, all at once and
-briefly.
-"""
+"""Finds model servers on this machine by asking the usual ports of loopback, all at once and briefly."""
 
 from __future__ import annotations
 

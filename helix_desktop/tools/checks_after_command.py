@@ -38,9 +38,7 @@ class CommandCheck:
         return cls(guard, await asyncio.to_thread(guard.read_autorun_state), lasting)
 
     async def revert_and_ask(self, use: ToolResources, *, ask: bool) -> str:
-        """Reverts what the command changed, asks about it, and reports the outcome; empty if
-        nothing changed.
-        """
+        """Reverts what the command changed, asks about it, and reports the outcome; empty if nothing changed."""
         self.is_settled = True
         planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before)
         planted = [one for one in planted if not self.is_in_background or one.before is None]

@@ -458,9 +458,7 @@ def _format_footer(end: _CommandEnd, seconds: int, size: int) -> str:
 
 
 def _hint_for_command(line: str) -> str:
-    """Explains what differs from a terminal though nothing failed, such as a `cd` that affects only
-    this command.
-    """
+    """Explains what differs from a terminal though nothing failed, such as a `cd` that affects only this command."""
     if _ONLY_SETS.fullmatch(line):
         return "This held for this command alone: the next one begins anew. Use `folder`, or put both into one command."
     leaves = sys.platform != "win32" and "<<" not in line and _LEAVES.search(_QUOTED.sub("", line))

@@ -297,9 +297,7 @@ async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> Too
 
 
 async def _write_despite_cancel(use: ToolResources, change: FileEdit) -> None:
-    """Finishes and records a write even if the turn is stopped, so that no file changes without a
-    fact.
-    """
+    """Finishes and records a write even if the turn is stopped, so that no file changes without a fact."""
     writing = asyncio.get_running_loop().run_in_executor(None, write_edit, use.roots, change)
     while not writing.done():
         with suppress(asyncio.CancelledError):

@@ -1,6 +1,4 @@
-"""The common form of a message of every protocol: a role, and pieces that know their position in
-the JSON.
-"""
+"""The common form of a message of every protocol: a role, and pieces that know their position in the JSON."""
 
 from __future__ import annotations
 

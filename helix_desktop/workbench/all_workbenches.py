@@ -234,9 +234,7 @@ class Workbenches:
         return await self._known.open_stored_workspace(workspace)
 
     async def _ask_gateway_to_release(self, workspace: str) -> None:
-        """Asks a gateway that has the workspace open to close it, and to work through this process
-        from then on.
-        """
+        """Asks a gateway that has the workspace open to close it, and to work through this process from then on."""
         with suppress(HelixError, OSError):
             if (wire := await running_instance.connect_to_owner(self.places.run, workspace)) is not None:
                 with Terminal() as console:

@@ -38,9 +38,7 @@ class ConversationListRows:
                     self._today.charge_fact(recorded)
 
     async def reread_rows(self, conversations: Collection[str]) -> None:
-        """Reads the rows of these conversations again: they are new, or have changed other than by
-        single facts.
-        """
+        """Reads the rows of these conversations again: they are new, or have changed other than by single facts."""
         for row in await self._journal.list_conversations():
             if row.id in conversations:
                 self._rows[row.id] = await self._row_with_agent_name(row)

@@ -187,9 +187,7 @@ class WorkspaceSharing:
             await self.wait_until_sent()
 
     async def _wait_until_fewer_unsent(self) -> None:
-        """Waits until fewer facts are unsent, so that a failure of this computer cannot lose too
-        much work.
-        """
+        """Waits until fewer facts are unsent, so that a failure of this computer cannot lose too much work."""
         before = await self._count_unsent_facts()
         while before > MOST_UNSENT_FACTS:
             await self.wait_until_sent()
@@ -288,9 +286,7 @@ class WorkspaceSharing:
             self._bench.spawn_workbench_task(self.stop_conversation_sync(), name="share no more")
 
     async def stop_conversation_sync(self, *, limit_seconds: float = LAST) -> None:
-        """Sends the last facts and releases the leases. What cannot be sent in time is sent at the
-        next start.
-        """
+        """Sends the last facts and releases the leases. What cannot be sent in time is sent at the next start."""
         task, self._task = self._task, None
         self._connect = None
         conversations, self._conversations = self._conversations, None

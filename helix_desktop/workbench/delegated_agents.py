@@ -273,9 +273,7 @@ class AgentWorkforce:
                 await self._wait_for_place(agent, team)
 
     async def _wait_for_place(self, agent: DelegatedAgent, team: AgentTeam) -> None:
-        """Waits for a free place in the tree. An agent that is being stopped gets one at once, so
-        that it can end.
-        """
+        """Waits for a free place in the tree. An agent that is being stopped gets one at once, so that it can end."""
         try:
             while agent.state != "stopped" and not self._closed and team.working >= self.limits().agents_at_once:
                 await team.freed.wait()
@@ -294,9 +292,7 @@ class AgentWorkforce:
         _end_agents([each for each in team.agents.values() if each is found or self._is_below(each, agent)], team)
 
     def stop_all_agents(self, conversation: str) -> None:
-        """Stops all agents below a conversation, including those whose conversation is still being
-        created.
-        """
+        """Stops all agents below a conversation, including those whose conversation is still being created."""
         team = self.team_of(conversation)
         team.stops += 1
         _end_agents(team.agents.values(), team)

@@ -187,9 +187,8 @@ class FileChanges:
         )
 
     async def _without_foreign_lines(self, differences: Sequence[Difference]) -> Sequence[Difference]:
-        """Recomputes an undo, and what follows it, without lines that somebody else wrote;
-        otherwise they would be shown as the agent's. An undo that left nothing of the agent's work
-        is not listed, and neither is what it undid.
+        """Recomputes an undo, and what follows it, without lines that somebody else wrote; otherwise they would be
+        shown as the agent's. An undo that left nothing of the agent's work is not listed, and neither is what it undid.
         """
         whole: dict[str, PathChange] = {}
         beside: set[str] = set()  # Paths that are shown without the lines somebody else changed.

@@ -60,9 +60,7 @@ class HookRunner:
     # --- what the engine and the tools ask
 
     async def run_hooks_for_event(self, event: str, conversation: str, values: Mapping[str, Any]) -> HookOutcome:
-        """Runs the hooks for an event that is not a tool call, and returns whether it may go on and
-        what they say.
-        """
+        """Runs the hooks for an event that is not a tool call, and returns whether it may go on and what they say."""
         if not self._has_hooks_for(event):
             return HookOutcome()
         about = str(values.get("source") or values.get("trigger") or "")
@@ -108,9 +106,7 @@ class HookRunner:
         return tuple(self._notes.pop(conversation, ()))
 
     def on_session_event(self, event: Event, spawn: TaskSpawner) -> None:
-        """Runs hooks that only observe, in the background: a question is asked, or a handover
-        begins.
-        """
+        """Runs hooks that only observe, in the background: a question is asked, or a handover begins."""
         match event:
             case QuestionAsked(conversation, _, question) if self._has_hooks_for("Notification"):
                 spawn(self.run_hooks_for_event("Notification", conversation, {"message": question.title}), name="hooks")

@@ -308,18 +308,14 @@ class Workbench:
         return await self.open_session(await self._create_conversation(started, identity))
 
     async def preview_new_conversation(self) -> Session:
-        """Returns a session of a conversation that is not stored, so that the price of its first
-        message can be shown.
-        """
+        """Returns a session of a conversation that is not stored, so that the price of its first message can be shown."""
         session = self._build_session(Conversation(MemoryJournal(), "new", ConversationState()))
         session.conversation.listeners.clear()
         await self._predict_request_of(session)
         return session
 
     async def predict_next_request(self, conversation: str) -> None:
-        """Computes what the next request will be sent with, when that has changed since the last
-        one.
-        """
+        """Computes what the next request will be sent with, when that has changed since the last one."""
         if (session := self.sessions.find_open_session(conversation)) is not None:
             await self._predict_request_of(session)
 
@@ -554,16 +550,12 @@ class Workbench:
     # --- conversations other machines have too
 
     async def take_over_new_facts(self, conversation: str) -> None:
-        """Updates the list for a conversation that another machine created or continued, and that
-        is not open here.
-        """
+        """Updates the list for a conversation that another machine created or continued, and that is not open here."""
         await self._reread_rows([conversation])
         self._on_event(ConversationReplaced(conversation))
 
     async def move_to_branch(self, conversation: str, branch: str) -> None:
-        """Updates the conversation after two machines wrote in it; what was written here is now a
-        branch.
-        """
+        """Updates the conversation after two machines wrote in it; what was written here is now a branch."""
         await self._reread_rows([conversation, branch])
         self._on_event(ConversationReplaced(branch))
         await self.workspace.index.rebuild_in_background()

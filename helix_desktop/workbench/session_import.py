@@ -83,9 +83,7 @@ class SessionToImport:
     keys: list[tuple[int, str]]  # Texts that look like keys, with the number of their message.
 
     def under_own_name(self) -> SessionToImport:
-        """Returns the session under a name of its own, for two different files that name the same
-        session.
-        """
+        """Returns the session under a name of its own, for two different files that name the same session."""
         name = hashlib.sha256(str(self.file).encode("utf-8", "replace")).hexdigest()[:8]
         return replace(self, recording=replace(self.recording, session=f"{self.recording.session}#{name}"))
 
@@ -364,9 +362,7 @@ class SessionWriter:
     async def _append_with_import_fact(
         self, facts: list[tuple[float, Fact]], state: str, before: Sequence[Recorded] = ()
     ) -> None:
-        """Appends the facts in one transaction, together with the fact that says where they come
-        from.
-        """
+        """Appends the facts in one transaction, together with the fact that says where they come from."""
         size, modified = self.held.stamp
         origin, said = recording_facts.origin_of_recording(self.recorded_session), [fact for _, fact in facts]
         paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))

@@ -1,6 +1,4 @@
-"""Splits the difference of two versions of a file into hunks and reverts some of them. The result
-is exact to the byte.
-"""
+"""Splits the difference of two versions of a file into hunks and reverts some of them. The result is exact to the byte."""
 
 from __future__ import annotations
 
@@ -49,9 +47,7 @@ class Hunk:
 
     @property
     def stable_id(self) -> str:
-        """An ID that stays the same for the same change of the same lines, wherever they are in the
-        file.
-        """
+        """An ID that stays the same for the same change of the same lines, wherever they are in the file."""
         body = b"".join(sign.encode() + line for sign, line in self.rows)
         return hashlib.sha256(body).hexdigest()[:16]
 
@@ -128,8 +124,7 @@ def _build_hunk(group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequen
 
 
 def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -> bytes:
-    """Returns `now` without the chosen hunks of the change from `before` to `after`. All later
-    changes stay.
+    """Returns `now` without the chosen hunks of the change from `before` to `after`. All later changes stay.
 
     Raises ActionRefused if the same or adjacent lines have changed since.
     """
@@ -158,9 +153,7 @@ def _position_in_later_version(block: ChangedLines, same: Sequence[MatchingLines
 
 
 def _has_same_neighbours(at: int, run: MatchingLines, new: int, current: int) -> bool:
-    """Returns whether the lines on both sides of the place where lines are put back are the same as
-    before.
-    """
+    """Returns whether the lines on both sides of the place where lines are put back are the same as before."""
     end = run.left + run.count
     above = at > run.left or (at == 0 and run.right == 0)
     below = at < end or (at == new and run.right + run.count == current)

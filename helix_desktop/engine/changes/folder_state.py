@@ -1,9 +1,8 @@
-"""Describes a folder at a moment: each path and what is there. Also how two such states differ, and
-both as bytes for the cache.
+"""Describes a folder at a moment: each path and what is there. Also how two such states differ, and both as bytes for
+the cache.
 
-Paths are relative, separated by "/" and preceded by the number of their root: `0/src/main.c`. Names
-of any bytes are held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the
-stored forms.
+Paths are relative, separated by "/" and preceded by the number of their root: `0/src/main.c`. Names of any bytes are
+held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
 """
 
 from __future__ import annotations
@@ -117,9 +116,7 @@ def decode_difference(content: bytes) -> tuple[PathChange, ...]:
 
 
 def entries_needed_before(content: bytes) -> tuple[Digest, ...]:
-    """Lists the entries that must be read first, in order, to get the state that an entry stands
-    for.
-    """
+    """Lists the entries that must be read first, in order, to get the state that an entry stands for."""
     if content.startswith(b"{"):  # a checkpoint of version 1
         body = json.loads(content)
         if body["checkpoint"] > 1:

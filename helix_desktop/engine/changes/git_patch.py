@@ -20,9 +20,7 @@ _IN_GIT = (PathKind.FILE, PathKind.TWIN, PathKind.LINK)
 
 
 def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tuple[TreeItem | None, bytes]) -> bytes:
-    """Formats one file's change, given its item and content before and after. Empty if git cannot
-    express it.
-    """
+    """Formats one file's change, given its item and content before and after. Empty if git cannot express it."""
     if before[0] is not None and after[0] is not None and _kind_for_git(before[0]) != _kind_for_git(after[0]):
         nothing: tuple[None, bytes] = (None, b"")
         return format_git_patch(name, before, nothing) + format_git_patch(name, nothing, after)

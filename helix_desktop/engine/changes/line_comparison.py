@@ -1,9 +1,7 @@
-"""Finds the difference of two texts, line by line. It is a generator, so the window can pause it
-and continue later.
+"""Finds the difference of two texts, line by line. It is a generator, so the window can pause it and continue later.
 
-Lines that occur once in both texts serve as anchors (the longest run of them in the same order).
-Between anchors, small pieces are compared exactly and large ones count as replaced. This bounds the
-work whatever the texts are.
+Lines that occur once in both texts serve as anchors (the longest run of them in the same order). Between anchors, small
+pieces are compared exactly and large ones count as replaced. This bounds the work whatever the texts are.
 """
 
 from __future__ import annotations
@@ -123,9 +121,7 @@ def _match_between_ends(
 
 
 def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) -> list[tuple[int, int]]:
-    """Returns the longest run of line pairs that occur once in each text and in the same order in
-    both.
-    """
+    """Returns the longest run of line pairs that occur once in each text and in the same order in both."""
     a, b, c, d = span
     once_left = {line for line, times in Counter(left[a:b]).items() if times == 1}
     once_right = {line for line, times in Counter(right[c:d]).items() if times == 1}

@@ -122,9 +122,7 @@ class UncoveredPath:
 
 
 def group_changes_by_turn(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...]:
-    """Groups the changes by turn. Turns without changes are kept because their sub-agents may have
-    made some.
-    """
+    """Groups the changes by turn. Turns without changes are kept because their sub-agents may have made some."""
     found: list[TurnOfChanges] = []
     names: dict[str, tuple[str, int]] = {}
     steps = said = end = 0
@@ -156,9 +154,7 @@ def _set_turn_end(found: list[TurnOfChanges], seq: int) -> None:
 
 
 def _add_change_to_turn(found: list[TurnOfChanges], source: ChangeSource) -> None:
-    """Adds the change to the last turn. An undo belongs to the turn it undoes; if it undoes
-    several, they become one.
-    """
+    """Adds the change to the last turn. An undo belongs to the turn it undoes; if it undoes several, they become one."""
     seqs = source.fact.undoes or (found[-1].end,)
     begin, stop = len(found) - 1, len(found)
     while begin and found[begin].seq > min(seqs):

@@ -39,9 +39,7 @@ COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output", "summary"
 
 
 def _median(values: Sequence[float]) -> float:
-    """Computes a median. The library's would import fractions, decimals and random, which slows the
-    start.
-    """
+    """Computes a median. The library's would import fractions, decimals and random, which slows the start."""
     ordered, half = sorted(values), len(values) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 

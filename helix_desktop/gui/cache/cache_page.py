@@ -190,9 +190,7 @@ class CachePage(QWidget):
                 self.table.clear_current_row()
 
     def refresh_entries_soon(self) -> None:
-        """Refreshes soon because an entry was stored or used; a hidden page refreshes when it is
-        shown.
-        """
+        """Refreshes soon because an entry was stored or used; a hidden page refreshes when it is shown."""
         self._needs_refresh = True
         if self.isVisible() and not self._refresh_timer.isActive():
             self._refresh_timer.start()
@@ -290,9 +288,7 @@ class CachePage(QWidget):
         self._update_figures_later()
 
     def _select_shown_entry(self, row: EntryRow | None) -> None:
-        """Selects the shown entry in the full table, unless the user has selected another row
-        meanwhile.
-        """
+        """Selects the shown entry in the full table, unless the user has selected another row meanwhile."""
         shown = self.viewer.row
         if (
             row is not None
@@ -454,9 +450,7 @@ class CachePage(QWidget):
         )
 
     def _show_verification(self, digest: Digest, words: str, *, good: bool | None) -> None:
-        """Shows the result of a verification. For a large entry it arrives late, when another entry
-        may be shown.
-        """
+        """Shows the result of a verification. For a large entry it arrives late, when another entry may be shown."""
         if not self._is_entry_shown(digest):
             self._figures_label.setText(f"{digest.short_hex}: {words}")
             return

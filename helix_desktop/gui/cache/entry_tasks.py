@@ -58,9 +58,7 @@ async def fetch_hashes_of_rows(
 
 
 async def save_entry_to_file(catalogue: CachePort, stored: Stored, path: Path, report: EntryProgressCallback) -> None:
-    """Writes an entry to a temporary file beside `path`, then rename it, so that no half-written
-    file remains.
-    """
+    """Writes an entry to a temporary file beside `path`, then rename it, so that no half-written file remains."""
     beside: ReplacementFile | None = None
     try:
         beside = await asyncio.to_thread(ReplacementFile, path)

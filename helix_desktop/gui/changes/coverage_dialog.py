@@ -1,6 +1,4 @@
-"""The dialog in which the user chooses which folders checkpoints cover when a folder exceeds the
-limits.
-"""
+"""The dialog in which the user chooses which folders checkpoints cover when a folder exceeds the limits."""
 
 from __future__ import annotations
 

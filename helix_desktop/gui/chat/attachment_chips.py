@@ -27,9 +27,7 @@ def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:
 
 
 def decode_message_parts(value: object) -> tuple[UserPart, ...]:
-    """Decodes what `encode_message_parts` wrote, or a bare text. A value of the wrong shape counts
-    as empty.
-    """
+    """Decodes what `encode_message_parts` wrote, or a bare text. A value of the wrong shape counts as empty."""
     message = value if isinstance(value, dict) else {"text": value}
     text, listed = message.get("text"), message.get("attachments")
     found = [_decode_attachment(each) for each in listed] if isinstance(listed, list) else []

@@ -1,6 +1,4 @@
-"""Reads files, pictures and long texts in a thread, stores them in the cache and attaches them to
-the message.
-"""
+"""Reads files, pictures and long texts in a thread, stores them in the cache and attaches them to the message."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ HEAD = 4_096  # The first bytes decide whether a file is text, as they do for mo
 
 
 class AttachmentReader:
-    """`attacher` is called when reading starts and returns what is called with the finished
-    attachment.
-    """
+    """`attacher` is called when reading starts and returns what is called with the finished attachment."""
 
     def __init__(
         self,
@@ -79,9 +75,7 @@ async def _read_picture_or_file(name: str, content: Callable[[str], tuple[bytes,
 
 
 def _read_file_with_media_type(file: Path, name: str) -> tuple[bytes, str]:
-    """Reads a file and decides its media type: a picture, text (whatever its name says), or other
-    bytes.
-    """
+    """Reads a file and decides its media type: a picture, text (whatever its name says), or other bytes."""
     content = _read_file_bytes(file)
     guessed = mimetypes.guess_type(name)[0] or ""
     if guessed.startswith("image/") and guessed != "image/svg+xml":

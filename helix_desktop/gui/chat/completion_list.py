@@ -22,9 +22,7 @@ SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class CompletionOffer:
-    """One completion. `inserted_text` replaces what was typed; `value` tells the composer what was
-    chosen.
-    """
+    """One completion. `inserted_text` replaces what was typed; `value` tells the composer what was chosen."""
 
     text: str
     inserted_text: str = ""

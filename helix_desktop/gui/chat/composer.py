@@ -362,9 +362,7 @@ class Composer(QWidget):
         return self._place
 
     def add_to_draft(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
-        """Adds parts to the message at `place`; False if another conversation is shown now, then
-        they go to its draft.
-        """
+        """Adds parts to the message at `place`; False if another conversation is shown now, then they go to its draft."""
         begun = self._place == self._begun_from_new and place == (self._place[0], "new")
         if place == self._place or begun:
             self.put_message_back(parts)

@@ -1,6 +1,4 @@
-"""Shown in place of the composer while a connected agent or another computer writes, with a button
-to continue here.
-"""
+"""Shown in place of the composer while a connected agent or another computer writes, with a button to continue here."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Shows permission questions above the composer: what exactly will be done and for how long it is
-allowed.
+"""Shows permission questions above the composer: what exactly will be done and for how long it is allowed.
 
 A question never takes the focus from somebody who is writing; the keys on its buttons work from everywhere in the
-window. What is to be done is shown exactly (`engine/exact_text.py`), made from the value that runs; it cannot be allowed before
-its end has been shown.
+window. What is to be done is shown exactly (`engine/exact_text.py`), made from the value that runs; it cannot be
+allowed before its end has been shown.
 """
 
 from __future__ import annotations
@@ -118,9 +117,7 @@ def describe_asking_agent(question: PermissionQuestion) -> str:
 
 
 class PermissionQuestionCard(QWidget):
-    """The card of one question. Emits `answered` with the answer; keys it does not use reach the
-    page.
-    """
+    """The card of one question. Emits `answered` with the answer; keys it does not use reach the page."""
 
     answered = Signal(object)
 
@@ -291,9 +288,7 @@ class PermissionQuestionCard(QWidget):
             button.setEnabled(self._preview.is_end_seen)
 
     def _build_server_buttons(self, keys: Mapping[str, str]) -> QHBoxLayout:
-        """The buttons of a server's question: send the values or open the page, decline, or
-        dismiss.
-        """
+        """The buttons of a server's question: send the values or open the page, decline, or dismiss."""
         self._words.hide()
         row = QHBoxLayout()
         row.setSpacing(8)
@@ -356,9 +351,7 @@ class PermissionQuestionCard(QWidget):
         return handled
 
     def _fit_buttons_to_width(self) -> None:
-        """Moves the text above the buttons if there is too little room beside them, and hides it in
-        a very low window.
-        """
+        """Moves the text above the buttons if there is too little room beside them, and hides it in a very low window."""
         if self._answers is not None:
             px, way = self._theme.zoomed_pixels, QBoxLayout.Direction
             width = sum(each.sizeHint().width() + 8 for each in self._ways_on.findChildren(QPushButton)) - 8

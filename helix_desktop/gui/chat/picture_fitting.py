@@ -1,5 +1,4 @@
-"""Makes a picture acceptable for every model: complete, of a known format, within the strictest
-size limit.
+"""Makes a picture acceptable for every model: complete, of a known format, within the strictest size limit.
 
 A picture that cannot be read must not go into a message: the provider would refuse every request of that conversation.
 """

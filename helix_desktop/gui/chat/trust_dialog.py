@@ -1,6 +1,4 @@
-"""Shows the exact text of rules, skills, commands, hooks and agents in a folder before they are
-first used.
-"""
+"""Shows the exact text of rules, skills, commands, hooks and agents in a folder before they are first used."""
 
 from __future__ import annotations
 

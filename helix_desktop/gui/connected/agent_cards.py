@@ -1,6 +1,4 @@
-"""Widgets of the dialog that connects agents: a figure, an agent with its button, and a command to
-copy.
-"""
+"""Widgets of the dialog that connects agents: a figure, an agent with its button, and a command to copy."""
 
 from __future__ import annotations
 

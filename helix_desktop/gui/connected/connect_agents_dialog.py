@@ -1,6 +1,4 @@
-"""The dialog that connects agents: today's figures, a card for each agent, commands to copy, and
-the gateway's switch.
-"""
+"""The dialog that connects agents: today's figures, a card for each agent, commands to copy, and the gateway's switch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The palette searches everything at once: actions, conversations, messages and entries.
 
-Actions and conversations are in memory and shown at once; the results of the workspace's search
-follow.
+Actions and conversations are in memory and shown at once; the results of the workspace's search follow.
 """
 
 from __future__ import annotations
@@ -31,9 +30,7 @@ WIDTH, ROW, SHOWN, MAX_MATCHES = 640, 36, 10, 40
 
 @dataclass(frozen=True, slots=True)
 class PaletteItem:
-    """One item of the palette. `kind` names the icon, `key` is the shortcut, `act` runs when it is
-    chosen.
-    """
+    """One item of the palette. `kind` names the icon, `key` is the shortcut, `act` runs when it is chosen."""
 
     text: str
     act: Callable[[], object]
@@ -107,9 +104,7 @@ class PaletteRowPainter(QStyledItemDelegate):
         painter.restore()
 
     def _draw_shortcut_or_note(self, painter: QPainter, inner: QRect, find: PaletteItem) -> int:
-        """Draws the shortcut, or where the item was found. Returns the right edge of the room left
-        for the text.
-        """
+        """Draws the shortcut, or where the item was found. Returns the right edge of the room left for the text."""
         painter.setFont(self._theme.build_font(11))
         painter.setPen(self._theme.colour_of_token("faint"))
         metrics = QFontMetrics(painter.font())

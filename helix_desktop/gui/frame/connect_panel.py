@@ -1,8 +1,7 @@
-"""The panel that connects a model: a local server, a pasted key that is tested, or the built-in
-demo.
+"""The panel that connects a model: a local server, a pasted key that is tested, or the built-in demo.
 
-This is the only place that asks for a key. The key stays in the field until it is tested, then it
-is stored where keys are kept.
+This is the only place that asks for a key. The key stays in the field until it is tested, then it is stored where keys
+are kept.
 """
 
 from __future__ import annotations
@@ -120,9 +119,7 @@ class ConnectPanel(QWidget):
         return form
 
     def _on_provider_chosen(self) -> None:
-        """Clears the key and the message, so that a key typed for one provider is never sent to
-        another.
-        """
+        """Clears the key and the message, so that a key typed for one provider is never sent to another."""
         self._key.clear()
         self._show_connect_status("")
         self._key_places.hide()
@@ -239,9 +236,7 @@ class KeyPlaceButtons(QWidget):
 
 
 def _complete_server_address(given: str) -> str:
-    """Adds the missing scheme: http for this computer and the local network, https for everything
-    else.
-    """
+    """Adds the missing scheme: http for this computer and the local network, https for everything else."""
     if not given or "://" in given:
         return given
     near = given.startswith(("localhost", "127.", "192.168.", "10.", "[::1]"))

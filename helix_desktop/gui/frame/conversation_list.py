@@ -188,9 +188,7 @@ def _other_writer_of(line: ConversationGroupHeading | ConversationListRow) -> st
 
 
 def has_second_line(row: ConversationListRow, running: ConversationActivity) -> bool:
-    """Whether the row needs a second line: the conversation is running, or an agent or another
-    computer writes to it.
-    """
+    """Whether the row needs a second line: the conversation is running, or an agent or another computer writes to it."""
     return running is not ConversationActivity.IDLE or bool(_other_writer_of(row))
 
 

@@ -20,9 +20,8 @@ SHIFT, CONTROL, ALT, META = 0x02000000, 0x04000000, 0x08000000, 0x10000000
 
 
 class EarlyTyping:
-    """Keeps what the user types before the window is ready. `sent_messages` holds what was sent
-    with Enter so far, oldest first, in the form of drafts; it is sent once the conversation is
-    open.
+    """Keeps what the user types before the window is ready. `sent_messages` holds what was sent with Enter so far,
+    oldest first, in the form of drafts; it is sent once the conversation is open.
     """
 
     def __init__(self, memory: WindowMemory) -> None:
@@ -45,9 +44,7 @@ class EarlyTyping:
         return words if isinstance(words, str) else ""
 
     def handle_key(self, event: QKeyEvent) -> bool:
-        """Returns whether the key belongs to the message. Shortcuts and keys that move the cursor
-        do nothing yet.
-        """
+        """Returns whether the key belongs to the message. Shortcuts and keys that move the cursor do nothing yet."""
         held = event.modifiers().value
         if not self.has_box or held & (ALT | META):
             return False

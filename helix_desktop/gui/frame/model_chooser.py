@@ -79,9 +79,7 @@ def _model_matches_words(model: ModelChoice, wanted: Sequence[str]) -> bool:
 
 
 def model_abilities(model: ModelChoice) -> list[str]:
-    """Lists what a model can or cannot do, shown as chips. Nothing is claimed about an unknown
-    model.
-    """
+    """Lists what a model can or cannot do, shown as chips. Nothing is claimed about an unknown model."""
     found = [tr("vision")] if model.images and model.sure is not WindowSizeSource.ASSUMED else []
     if model.thinking:
         found.append(tr("thinking"))
@@ -257,9 +255,7 @@ class ModelChooser(SearchPopup):
         return foot
 
     def open_below(self, anchor: QWidget, current: str, words: str = "") -> None:
-        """Opens below the widget that shows the choice. Whoever listens to `opened` supplies the
-        models.
-        """
+        """Opens below the widget that shows the choice. Whoever listens to `opened` supplies the models."""
         self._anchor, self._current = anchor, current
         self.open_popup(words)
         self._refill_models()

@@ -1,6 +1,4 @@
-"""A small window for work that takes a while: it shows the progress and can stop the work. The user
-can go on working.
-"""
+"""A small window for work that takes a while: it shows the progress and can stop the work. The user can go on working."""
 
 from __future__ import annotations
 

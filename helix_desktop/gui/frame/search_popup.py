@@ -1,5 +1,4 @@
-"""A search field over a list that opens above the window: typing filters, arrows move, Enter
-chooses, Escape closes.
+"""A search field over a list that opens above the window: typing filters, arrows move, Enter chooses, Escape closes.
 
 A subclass says what the list holds, which rows can be chosen and what choosing one does.
 """
@@ -124,9 +123,7 @@ class SearchPopup(QWidget):
             self.list.scrollToTop()  # The heading above the first row must be visible.
 
     def _move_highlight(self, steps: int) -> None:
-        """Moves the highlight, past rows that cannot be chosen. A single step wraps around at the
-        ends.
-        """
+        """Moves the highlight, past rows that cannot be chosen. A single step wraps around at the ends."""
         usable = self.selectable_rows()
         if not usable:
             return

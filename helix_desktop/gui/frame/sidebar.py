@@ -41,9 +41,7 @@ def format_folder(folder: Path) -> str:
 
 
 class ConversationSearchField(QLineEdit):
-    """Filters the list below while the user types; Enter searches everywhere. The shortcut is shown
-    inside the field.
-    """
+    """Filters the list below while the user types; Enter searches everywhere. The shortcut is shown inside the field."""
 
     search_everywhere_wanted = Signal(str)
     list_wanted = Signal()
@@ -89,9 +87,8 @@ class ConversationSearchField(QLineEdit):
 
 
 class Sidebar(QWidget):
-    """Shows the conversations of a workspace. `conversation_action_wanted` carries an action
-    ("rename", "pin", "archive", "trash", "restore", "fork", "export-markdown", ...) and a
-    conversation.
+    """Shows the conversations of a workspace. `conversation_action_wanted` carries an action ("rename", "pin",
+    "archive", "trash", "restore", "fork", "export-markdown", ...) and a conversation.
     """
 
     opened = Signal(str)

@@ -1,8 +1,7 @@
-"""Highlights one part of the window during the tour and explains it on a card with Back, Next and
-Leave.
+"""Highlights one part of the window during the tour and explains it on a card with Back, Next and Leave.
 
-The user still presses the highlighted part themselves: the overlay lets every click and key through
-except on its own buttons.
+The user still presses the highlighted part themselves: the overlay lets every click and key through except on its own
+buttons.
 """
 
 from __future__ import annotations
@@ -124,9 +123,7 @@ class TourGuide(QObject):
     def show_tour_step(
         self, step: tuple[int, int], title: str, words: str, *, offer: str = "", done: bool = False
     ) -> None:
-        """Shows one step. `offer` is the label of an extra button; `done` marks Next as the button
-        to press.
-        """
+        """Shows one step. `offer` is the label of an extra button; `done` marks Next as the button to press."""
         if self._shown_step == (told := (step, title, words, offer, done)):
             return
         self._shown_step = told
@@ -186,9 +183,7 @@ class TourGuide(QObject):
 
 
 def position_beside_area(place: QRect, size: QSize, window: QRect) -> QPoint:
-    """Returns where to put a card of this size: on the side of the area with the most room, and
-    inside the window.
-    """
+    """Returns where to put a card of this size: on the side of the area with the most room, and inside the window."""
     inside = window.adjusted(WINDOW_EDGE_GAP, WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP)
     if place.isEmpty():
         return QPoint(inside.right() - size.width(), inside.top() + 3 * WINDOW_EDGE_GAP)

@@ -86,9 +86,7 @@ class WelcomePage(QWidget):
         whole.addStretch(3)
 
     def show_startup_problem(self, why: str) -> None:
-        """Shows why the program cannot work on this computer and what to do, in place of the first
-        steps.
-        """
+        """Shows why the program cannot work on this computer and what to do, in place of the first steps."""
         for card in (self.folder.parentWidget(), self.tour.parentWidget(), self._found_card, self._import):
             if card is not None:
                 card.hide()

@@ -1,6 +1,4 @@
-"""Builds the pages of the window and passes on to them what is open and what happens. No other
-module calls the pages.
-"""
+"""Builds the pages of the window and passes on to them what is open and what happens. No other module calls the pages."""
 
 from __future__ import annotations
 
@@ -33,9 +31,7 @@ if TYPE_CHECKING:
 
 
 class OpenWorkspaceContents:
-    """Reads the chat's contents from the workspace that is open now. A hash means the same content
-    in every workspace.
-    """
+    """Reads the chat's contents from the workspace that is open now. A hash means the same content in every workspace."""
 
     def __init__(self, bench: Callable[[], WorkbenchPort | None]) -> None:
         self._bench = bench

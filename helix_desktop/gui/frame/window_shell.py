@@ -1,8 +1,6 @@
-"""The top-level window. It is painted at once and gets its content when everything else has been
-imported.
+"""The top-level window. It is painted at once and gets its content when everything else has been imported.
 
-It saves its position and leaves closing to the program. The first paint imports it, so it must not
-import the engine.
+It saves its position and leaves closing to the program. The first paint imports it, so it must not import the engine.
 """
 
 from __future__ import annotations
@@ -96,9 +94,7 @@ class WindowPlaceholder(QWidget):
 
 
 class WindowShell(QMainWindow):
-    """`closing`: the user closed the window. It stays open until the program has stopped
-    everything.
-    """
+    """`closing`: the user closed the window. It stays open until the program has stopped everything."""
 
     closing = Signal()
 
@@ -113,9 +109,7 @@ class WindowShell(QMainWindow):
         self._restore_window_geometry()
 
     def accept_input(self) -> None:
-        """Accepts typing, also through an input method. Call it after the first paint: it loads Qt
-        enums.
-        """
+        """Accepts typing, also through an input method. Call it after the first paint: it loads Qt enums."""
         self.placeholder.setAttribute(Qt.WidgetAttribute.WA_InputMethodEnabled)
         self.placeholder.setFocus()
         self.placeholder.update()

@@ -44,9 +44,7 @@ def describe_running_state(running: ConversationActivity) -> str:
 
 
 class WorkspaceButton(QAbstractButton):
-    """A workspace on the rail. While it is dragged, `dragged` carries its new top; `dropped` comes
-    when it is let go.
-    """
+    """A workspace on the rail. While it is dragged, `dragged` carries its new top; `dropped` comes when it is let go."""
 
     dragged = Signal(int)
     dropped = Signal()

@@ -22,9 +22,7 @@ from helix_desktop.gui.window_ports import WorkbenchesPort, WorkspaceRowPort
 
 
 class WorkspaceTrashDialog(QDialog):
-    """`changed` is called when a workspace was restored, `gone` with the id of one that was
-    deleted.
-    """
+    """`changed` is called when a workspace was restored, `gone` with the id of one that was deleted."""
 
     def __init__(
         self,

@@ -1,6 +1,4 @@
-"""The context inspector: how full the window is, with what, and every block of it, at this step or
-any earlier one.
-"""
+"""The context inspector: how full the window is, with what, and every block of it, at this step or any earlier one."""
 
 from __future__ import annotations
 
@@ -53,9 +51,7 @@ _FOLD: SectionKey = ("fold",)
 
 
 class ContextInspector(QWidget):
-    """Shows how full the window is and with what. `intent_requested` carries values of
-    `chat_intents`.
-    """
+    """Shows how full the window is and with what. `intent_requested` carries values of `chat_intents`."""
 
     intent_requested = Signal(object)
     moment_shown = Signal(object)  # the seq of the newest fact of the shown moment, None for now
@@ -184,9 +180,7 @@ class ContextInspector(QWidget):
         self.slider.setValue(self.slider.maximum())
 
     def _show_chosen_step(self) -> None:
-        """Shows the step of the slider: at its end the next request, otherwise the one an earlier
-        reply answered.
-        """
+        """Shows the step of the slider: at its end the next request, otherwise the one an earlier reply answered."""
         self._update_step_slider(at_end=self._is_at_present)
         self._now_button.setVisible(not self._is_at_present)
         if self._session is None:

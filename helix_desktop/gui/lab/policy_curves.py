@@ -63,9 +63,7 @@ class _PolicyCurve:
 
 
 class PolicyCurves(StepPlot):
-    """A curve of tokens for each policy. Arrow keys move the highlighted step, plus and minus zoom,
-    as the mouse does.
-    """
+    """A curve of tokens for each policy. Arrow keys move the highlighted step, plus and minus zoom, as the mouse does."""
 
     def __init__(self, names: Mapping[str, str], theme: Theme, parent: QWidget | None = None) -> None:
         """`names`: the policies in words."""

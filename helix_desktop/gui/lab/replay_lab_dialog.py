@@ -42,9 +42,7 @@ WINDOWS = (32_000, 64_000, 128_000, 200_000, 1_000_000)
 
 
 class ReplayLabDialog(QDialog):
-    """`policies`: names with their titles. `took` is called when the workspace has adopted another
-    policy.
-    """
+    """`policies`: names with their titles. `took` is called when the workspace has adopted another policy."""
 
     def __init__(
         self,
@@ -138,9 +136,7 @@ class ReplayLabDialog(QDialog):
         self.list.setFixedHeight(lines * self.list.sizeHintForRow(0) + 2 * self.list.frameWidth() + 8)
 
     def _window_of_newest_model(self) -> int:
-        """Returns the model's window of the first conversation that has one, otherwise the usual
-        size.
-        """
+        """Returns the model's window of the first conversation that has one, otherwise the usual size."""
         rows = [row for row in self._bench.list_conversations() if not row.trashed and not row.parent and row.window]
         return rows[0].window if rows else USUAL_WINDOW
 

@@ -1,6 +1,4 @@
-"""Defines what the replay lab asks for and what comes back; `desktop/replay_process.py` implements
-it.
-"""
+"""Defines what the replay lab asks for and what comes back; `desktop/replay_process.py` implements it."""
 
 from __future__ import annotations
 

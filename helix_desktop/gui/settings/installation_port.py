@@ -27,9 +27,7 @@ class InstallationFinding:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceStorage:
-    """What a workspace takes on the disk: its entries, their bytes, the compressed bytes and the
-    folder.
-    """
+    """What a workspace takes on the disk: its entries, their bytes, the compressed bytes and the folder."""
 
     entries: int
     size: int
@@ -41,9 +39,8 @@ class WorkspaceStorage:
 
 @dataclass(frozen=True, slots=True)
 class SpaceToFree:
-    """What freeing up space would remove: entries that no conversation uses, the bytes they free,
-    some of their names. `over`: bytes above the limit now; `left`: bytes that would still be above
-    it.
+    """What freeing up space would remove: entries that no conversation uses, the bytes they free, some of their names.
+    `over`: bytes above the limit now; `left`: bytes that would still be above it.
     """
 
     entries: int

@@ -1,6 +1,4 @@
-"""The page of a workspace's MCP servers: add one from pasted text, start, test, turn off and remove
-them.
-"""
+"""The page of a workspace's MCP servers: add one from pasted text, start, test, turn off and remove them."""
 
 from __future__ import annotations
 
@@ -146,9 +144,7 @@ class McpServersPage(SettingsPage):
 
 
 def _describe_new_servers(servers: Sequence[McpServerState]) -> str:
-    """Describes what adding these servers does: which commands are started, which addresses get
-    requests.
-    """
+    """Describes what adding these servers does: which commands are started, which addresses get requests."""
     lines: dict[bool, list[str]] = {False: [], True: []}
     for server in servers:
         far = server.words.startswith(("http://", "https://"))

@@ -1,6 +1,4 @@
-"""Permissions of a workspace: the mode, the folders, the rules, and what commands and agents can
-see.
-"""
+"""Permissions of a workspace: the mode, the folders, the rules, and what commands and agents can see."""
 
 from __future__ import annotations
 
@@ -181,9 +179,7 @@ class PermissionsPage(SettingsPage):
             self._save_permission_rules([*self._bench.workspace.settings.rules, rule])
 
     def _remove_permission_rule(self, rule: Mapping[str, Any]) -> None:
-        """Finds the rule by its content, not its position: the rules may have changed since they
-        were shown.
-        """
+        """Finds the rule by its content, not its position: the rules may have changed since they were shown."""
         rules = list(self._bench.workspace.settings.rules)
         if rule in rules:
             rules.remove(rule)

@@ -1,6 +1,4 @@
-"""Pages built from the declarations in program_settings.py: one row for each setting, grouped by
-section.
-"""
+"""Pages built from the declarations in program_settings.py: one row for each setting, grouped by section."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Builds the widget for one declared value from its type, choices and range. All settings pages use
-it.
-"""
+"""Builds the widget for one declared value from its type, choices and range. All settings pages use it."""
 
 from __future__ import annotations
 
@@ -215,8 +213,6 @@ def build_labelled_row(title: str, sentence: str, widget: QWidget, parent: QWidg
 
 
 def _field_width(widget: QWidget) -> int:
-    """Returns one width for all fields, in proportion to the text size; a choice with long words
-    may be wider.
-    """
+    """Returns one width for all fields, in proportion to the text size; a choice with long words may be wider."""
     widget.ensurePolished()
     return max(FIELD_WIDTH_IN_LINES * widget.fontMetrics().height(), widget.sizeHint().width())

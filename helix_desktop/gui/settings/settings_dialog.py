@@ -1,6 +1,4 @@
-"""The settings window: page names at the left, one page at the right. A page is built when it is
-first shown.
-"""
+"""The settings window: page names at the left, one page at the right. A page is built when it is first shown."""
 
 from __future__ import annotations
 
@@ -83,9 +81,7 @@ class SettingsDialog(QDialog):
         )
 
     def show_settings_page(self, page: str) -> None:
-        """Shows a page by name. "workspace" means the workspace's first page, an empty name the
-        first page of all.
-        """
+        """Shows a page by name. "workspace" means the workspace's first page, an empty name the first page of all."""
         wanted = {"workspace": "models", "": "appearance"}.get(page, page)
         name = wanted if wanted in self._page_factories else "appearance"
         if name not in self._pages:

@@ -13,9 +13,7 @@ from helix_desktop.gui.window_actions import ActionRegistry
 
 
 class ShortcutsPage(SettingsPage):
-    """One line for each action. A shortcut can belong to one action only: the other loses it, and
-    the page says so.
-    """
+    """One line for each action. A shortcut can belong to one action only: the other loses it, and the page says so."""
 
     def __init__(self, actions: ActionRegistry) -> None:
         super().__init__(tr("Shortcuts"))

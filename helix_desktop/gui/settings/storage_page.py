@@ -1,6 +1,4 @@
-"""What a workspace takes on the disk, and its maintenance: limit, backup, verification, freeing up
-space.
-"""
+"""What a workspace takes on the disk, and its maintenance: limit, backup, verification, freeing up space."""
 
 from __future__ import annotations
 

@@ -38,9 +38,7 @@ class PastMomentLoader:
         self._asked += 1
 
     def compute_moment_at(self, conversation: ConversationPort, seq: int, then: Callable[[Moment], None]) -> None:
-        """Calls `then` with the state when `seq` was the newest fact; it is computed outside the
-        painting thread.
-        """
+        """Calls `then` with the state when `seq` was the newest fact; it is computed outside the painting thread."""
         self.cancel_pending_question()
         number = self._asked
 

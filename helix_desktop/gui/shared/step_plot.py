@@ -100,9 +100,7 @@ class StepPlot(QWidget):
 
     @abstractmethod
     def _draw_plot_background(self, painter: QPainter, top: float) -> None:
-        """Draws what does not depend on the pointer; it is drawn again only if the span or
-        `_plot_cache_key` changes.
-        """
+        """Draws what does not depend on the pointer; it is drawn again only if the span or `_plot_cache_key` changes."""
 
     @abstractmethod
     def _plot_cache_key(self) -> object:

@@ -16,9 +16,7 @@ from helix_desktop.gui.window_ports import WorkbenchesPort, WorkbenchPort
 
 
 class JoinWorkspaceDialog(SharingFormDialog):
-    """`suggest_workspace_name` suggests the name of a workspace for a folder; `joined` gets the new
-    workspace.
-    """
+    """`suggest_workspace_name` suggests the name of a workspace for a folder; `joined` gets the new workspace."""
 
     def __init__(
         self,

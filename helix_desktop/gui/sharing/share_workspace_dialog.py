@@ -1,6 +1,4 @@
-"""The dialog to share a workspace: address, test and upload size; once it is shared, its state and
-the key to copy.
-"""
+"""The dialog to share a workspace: address, test and upload size; once it is shared, its state and the key to copy."""
 
 from __future__ import annotations
 

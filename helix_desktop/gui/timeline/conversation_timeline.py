@@ -30,9 +30,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(slots=True)
 class TimelineEvent:
-    """One row of the timeline. `point` is its index in the chart. Without folds it is the start of
-    the conversation.
-    """
+    """One row of the timeline. `point` is its index in the chart. Without folds it is the start of the conversation."""
 
     history: ConversationState
     seq: int
@@ -71,9 +69,8 @@ class TimelineEvent:
 
 
 class ConversationTimeline:
-    """`points` are token counts; `seqs` and `times` have the same indices; `steps[i]` is the number
-    of replies up to point i. `change_count` counts updates to events; a step alone only adds a
-    point.
+    """`points` are token counts; `seqs` and `times` have the same indices; `steps[i]` is the number of replies up to
+    point i. `change_count` counts updates to events; a step alone only adds a point.
     """
 
     def __init__(self, history: ConversationState | None = None) -> None:

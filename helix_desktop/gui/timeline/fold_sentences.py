@@ -121,9 +121,7 @@ def describe_fold_details(event: TimelineEvent) -> str:
 
 
 def split_document_sections(text: str) -> list[tuple[str, str]]:
-    """Splits a document into headings and bodies. The text before the first heading has an empty
-    one.
-    """
+    """Splits a document into headings and bodies. The text before the first heading has an empty one."""
     found: list[tuple[str, list[str]]] = [("", [])]
     for each in text.splitlines():
         heading = _HEADING.match(each)
@@ -148,9 +146,7 @@ def link_hashes_and_messages(text: str) -> str:
 
 
 def align_document_sections(older: Sequence[tuple[str, str]], newer: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """Puts the sections of two documents in the same order, so that they can be compared section by
-    section.
-    """
+    """Puts the sections of two documents in the same order, so that they can be compared section by section."""
     old, new = dict(older), dict(newer)
     names = [*new, *(name for name in old if name not in new)]
     texts = []
@@ -199,7 +195,5 @@ def format_timeline_as_markdown(story: ConversationTimeline, heading: str) -> st
 
 
 def _one_sentence_per_line(text: str) -> str:
-    """Puts each sentence on its own line, so that a comparison marks sentences and not whole
-    paragraphs.
-    """
+    """Puts each sentence on its own line, so that a comparison marks sentences and not whole paragraphs."""
     return re.sub(r"(?<=[.;!?]) +(?=\S)", "\n", text)

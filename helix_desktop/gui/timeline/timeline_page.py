@@ -46,9 +46,7 @@ MAX_FACTS_TO_CALL = 400  # a call stands at most this many facts before its outp
 
 
 class TimelinePage(QWidget):
-    """`panel` shows the chosen fold; the window puts it at the right. `intent_wanted` carries
-    values of `chat_intents`.
-    """
+    """`panel` shows the chosen fold; the window puts it at the right. `intent_wanted` carries values of `chat_intents`."""
 
     intent_wanted = Signal(object)
 
@@ -138,9 +136,7 @@ class TimelinePage(QWidget):
     # --- what the window calls
 
     def show_timeline_of(self, session: SessionPort | None, bench: WorkbenchPort | None = None) -> None:
-        """Shows a conversation. `bench` supplies the workspace's other conversations when the user
-        asks for them.
-        """
+        """Shows a conversation. `bench` supplies the workspace's other conversations when the user asks for them."""
         self._session, self._bench = session, bench
         history = session.conversation.state if session is not None else None
         self.timeline, self._other_timelines, self._shows_whole_workspace = ConversationTimeline(history), [], False
@@ -206,9 +202,7 @@ class TimelinePage(QWidget):
         self._read_timer.stop()
 
     def _read_in_steps(self) -> Iterator[None]:
-        """Reads and shows the facts, in steps short enough for a slice. Facts appended in the
-        meantime are read last.
-        """
+        """Reads and shows the facts, in steps short enough for a slice. Facts appended in the meantime are read last."""
         facts = self.timeline.history.facts
         while self._last_read_seq < len(facts):
             self._add_facts_to_timeline(facts[self._last_read_seq : self._last_read_seq + FACTS_PER_STEP])
@@ -230,9 +224,7 @@ class TimelinePage(QWidget):
             self._update_chart()
 
     def _add_facts_to_timeline(self, facts: Sequence[Recorded]) -> bool:
-        """Adds facts; returns True if the story grew. Facts that a slice has read already are
-        skipped.
-        """
+        """Adds facts; returns True if the story grew. Facts that a slice has read already are skipped."""
         grown = False
         for recorded in facts:
             if recorded.seq > self._last_read_seq:

@@ -40,9 +40,7 @@ class AlternativeAnswers:
         self._note_left_answers(seq, [begin for begins in self._answer_begins.values() for begin in begins], record)
 
     def _find_first_answer(self, message: int, seq: int, record: FactTree) -> list[int]:
-        """Finds the first answer's beginning if what follows the message belongs to it, and notes
-        where it was left.
-        """
+        """Finds the first answer's beginning if what follows the message belongs to it, and notes where it was left."""
         begin = message + 1
         if not is_on_path(record.runs_leading_to(begin), message):
             return []

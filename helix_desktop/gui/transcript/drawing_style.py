@@ -38,9 +38,7 @@ NO_MARKS = TextMarks()
 
 
 class DrawingStyle:
-    """Fonts, colours and formats of a theme. It is replaced when the theme changes, together with
-    all layouts.
-    """
+    """Fonts, colours and formats of a theme. It is replaced when the theme changes, together with all layouts."""
 
     def __init__(self, theme: Theme) -> None:
         self.theme = theme

@@ -1,6 +1,4 @@
-"""The sentences the program itself adds to the chat, between those of the user, the model and the
-tools.
-"""
+"""The sentences the program itself adds to the chat, between those of the user, the model and the tools."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Builds the boxes of each item. Every builder is a generator, so that a long item is laid out in
-slices.
-"""
+"""Builds the boxes of each item. Every builder is a generator, so that a long item is laid out in slices."""
 
 from __future__ import annotations
 

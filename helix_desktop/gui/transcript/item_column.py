@@ -52,9 +52,7 @@ DrawnPlaces = dict[
 
 
 def compute_scrolled_change(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int, list[tuple[float, float]]] | None:
-    """By how far most of what was drawn has moved, and the stretches to draw again; None if all
-    must be drawn again.
-    """
+    """By how far most of what was drawn has moved, and the stretches to draw again; None if all must be drawn again."""
     shifts = Counter(now[what][0] - top for what, (top, _, _) in before.items() if what in now)
     if not shifts:
         return None
@@ -64,9 +62,7 @@ def compute_scrolled_change(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int,
 
 
 class ItemColumn:
-    """Lays out the items of a transcript; all positions are in pixels. An item starts with the gap
-    above it.
-    """
+    """Lays out the items of a transcript; all positions are in pixels. An item starts with the gap above it."""
 
     def __init__(self, page: LayoutContext) -> None:
         self.page = page

@@ -58,9 +58,7 @@ class ItemHeights:
         self._tree.append(total)
 
     def truncate_items(self, length: int) -> None:
-        """Removes all items from `length` on. A node of the tree covers only earlier items, so no
-        other changes.
-        """
+        """Removes all items from `length` on. A node of the tree covers only earlier items, so no other changes."""
         del self._heights[length:]
         del self._tree[length + 1 :]
 

@@ -72,9 +72,7 @@ class ItemLayout(BoxStack):
         )
 
     def take_over_item(self, index: int) -> bool:
-        """Takes over the item at `index` if it is this one, finished or longer; its layout is kept
-        then.
-        """
+        """Takes over the item at `index` if it is this one, finished or longer; its layout is kept then."""
         item = self._page.items.all[index]
         same = (
             item.kind in _GROWING

@@ -270,9 +270,7 @@ class TranscriptItems:
         return self._hidden_ranges
 
     def _abandoned_fact_ranges(self, at: int, after: int = 0) -> Iterator[tuple[int, int]]:
-        """The ranges of facts after `after` that are not on the path to `at` and not opened by the
-        user.
-        """
+        """The ranges of facts after `after` that are not on the path to `at` and not opened by the user."""
         end = 0
         for first, last in self.history.record.runs_leading_to(at):
             begin = max(end, after) + 1
@@ -283,9 +281,7 @@ class TranscriptItems:
             end = last
 
     def _replaced_reply_ranges(self) -> Iterator[tuple[int, int]]:
-        """The items of replies that were asked for again, unless a rewind goes back to between the
-        two.
-        """
+        """The items of replies that were asked for again, unless a rewind goes back to between the two."""
         way = self.history.record.runs_leading_to(self.newest_seq)
         for seq, other in self._replaced:
             if other > self.newest_seq or is_on_path(way, other) or not is_on_path(way, seq):
@@ -513,9 +509,7 @@ class TranscriptItems:
         return ()
 
     def _replace_cut_reply(self, by: int) -> None:
-        """Hides the reply that broke off once its replacement arrives, so that only one answer is
-        read.
-        """
+        """Hides the reply that broke off once its replacement arrives, so that only one answer is read."""
         seq, self._broken_reply_seq = self._broken_reply_seq, 0
         first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
         if seq and first <= last:
@@ -615,9 +609,7 @@ class TranscriptItems:
         return before
 
     def _detach_live_items(self) -> list[TranscriptItem]:
-        """Removes the live items for a moment, because a fact that is not their reply goes before
-        them.
-        """
+        """Removes the live items for a moment, because a fact that is not their reply goes before them."""
         lifted = self.all[self._live_from :]
         self._truncate_item_list(self._live_from)
         return lifted

@@ -40,12 +40,10 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
     at_once: int = AT_ONCE,
     drawn: FormulaLookup | None = None,
 ) -> Iterator[LayoutBox]:
-    """The boxes of a text from the chunk at `start`; each remembers where its chunk begins and
-    ends.
+    """The boxes of a text from the chunk at `start`; each remembers where its chunk begins and ends.
 
-    `key_of` names the code block of a chunk, so that more of its `lines` can be opened.
-    Code of up to `at_once` characters is coloured at once. `drawn` gives the pictures of formulas,
-    once they are there.
+    `key_of` names the code block of a chunk, so that more of its `lines` can be opened. Code of up to `at_once`
+    characters is coloured at once. `drawn` gives the pictures of formulas, once they are there.
     """
 
     def build_code_box(block: CodeBlock, gap: float) -> LayoutBox:

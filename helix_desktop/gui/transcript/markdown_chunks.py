@@ -99,9 +99,7 @@ def _split_table_chunks(text: str, position: int, line_end: int) -> Iterator[Mar
 
 
 def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
-    """Finds the end of a paragraph, heading or list; a list continues over blank lines if indented
-    text follows.
-    """
+    """Finds the end of a paragraph, heading or list; a list continues over blank lines if indented text follows."""
     first = text[position : min(line_end, position + 200)]
     if _HEADING.match(first):
         return line_end

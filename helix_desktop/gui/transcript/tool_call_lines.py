@@ -1,8 +1,6 @@
-"""Describes a tool call in one line: its name, its subject, chips for what a fold did to it, and
-how it ended.
+"""Describes a tool call in one line: its name, its subject, chips for what a fold did to it, and how it ended.
 
-It only makes values; `line_boxes` draws them. Arguments may be a megabyte, so only their beginning
-is read.
+It only makes values; `line_boxes` draws them. Arguments may be a megabyte, so only their beginning is read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Shows two texts side by side, scrolled together, with the differences highlighted. They are found
-in slices.
-"""
+"""Shows two texts side by side, scrolled together, with the differences highlighted. They are found in slices."""
 
 from __future__ import annotations
 

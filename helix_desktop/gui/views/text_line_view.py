@@ -67,9 +67,7 @@ def text_between(one: TextPosition, other: TextPosition, line: Callable[[int], s
 
 
 class TextLineView(QAbstractScrollArea):
-    """`selection_changed`: other lines are selected. `tone(i)` names the background colour of a
-    line.
-    """
+    """`selection_changed`: other lines are selected. `tone(i)` names the background colour of a line."""
 
     selection_changed = Signal()
 

@@ -177,9 +177,7 @@ class Checkpoints:
         return inside or "." if number == "0" else f"{self.roots[int(number)]}/{inside}"
 
     def checkpoint_path(self, place: str | Path) -> str:
-        """Converts a readable path back into a checkpoint path. A path outside all roots is
-        returned unchanged.
-        """
+        """Converts a readable path back into a checkpoint path. A path outside all roots is returned unchanged."""
         for number, root in enumerate(self.roots):
             if Path(place).is_absolute() and Path(place).is_relative_to(root):
                 inside = Path(place).relative_to(root).as_posix()
@@ -277,9 +275,7 @@ class Checkpoints:
         return self._checkpoint
 
     def claim_changes_at(self, since: int, paths: set[str]) -> tuple[PathChange, ...]:
-        """Claims the changes found at these paths since a look, so that no other step is credited
-        with them.
-        """
+        """Claims the changes found at these paths since a look, so that no other step is credited with them."""
         return self._claim_unclaimed_changes(since, paths)
 
     async def build_change_fact(

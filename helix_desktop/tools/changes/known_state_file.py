@@ -1,5 +1,4 @@
-"""Saves the known state of the folders between two starts: stamps and digests, in a file beside the
-stores.
+"""Saves the known state of the folders between two starts: stamps and digests, in a file beside the stores.
 
 It is derived. Without it, all files are read again.
 """
