@@ -42,6 +42,7 @@ from helix_desktop.gui.inspector.context_figures import list_view_blocks
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
+from helix_desktop.gui.views.boxes_view import BoxesView
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession
 
@@ -115,12 +116,20 @@ def shown_by_chips(window: MainWindow, session: FakeSession) -> Seen:
             yield f"output of item {items.item_of_fact(recorded.seq)}", format_token_count(block.tokens)
 
 
+def lay_out_all_boxes(view: BoxesView) -> None:
+    """What is laid out in slices, at once: on a busy machine one slice holds only the first box."""
+    while view._slices.isActive():
+        view._continue_box_layout()
+
+
 def disagreements(window: MainWindow, session: FakeSession) -> dict[str, set[str]]:
     """Of all places, at this moment."""
     found: dict[str, set[str]] = defaultdict(set)
     inspector, panel = window.pages.inspector, window.context_panel
     inspector._show_chosen_step()
     panel.show_context_of(session, "")
+    for view in (inspector.view, panel.figures):
+        lay_out_all_boxes(view)
     places: tuple[Callable[[], Seen], ...] = (
         lambda: shown_by_meter(window, session),
         lambda: shown_by_boxes(panel.figures.all_text()),
@@ -173,6 +182,7 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     chance = random.Random(seed)
     window.toggle_side_panel()
     window.pages.inspector._show_chosen_step()
+    lay_out_all_boxes(window.pages.inspector.view)
     assert len(dict(shown_by_boxes(window.pages.inspector.view.all_text()))) > 4, "the crawler must see them"
     for number in range(MOMENTS):
         assert disagreements(window, session) == {}, f"moment {number}"
