@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "resources/help/pictures"
 PROGRAM = [sys.executable, "-m", "helix_desktop"]
 SIZE = (1280, 800)
+METER = ("935", "760")  # where the meter is in the chat; a click opens what is in the context
 SETTLED = 15.0  # seconds until a page has been furnished, also on a busy machine
 
 GRAB = """
@@ -82,6 +83,9 @@ def _picture(page: str, link: str, environment: dict[str, str]) -> None:
         window = ["xdotool", "search", "--onlyvisible", "--name", "Helix Desktop", "windowmove", "0", "0", "windowsize"]
         subprocess.run([*window, *map(str, SIZE)], check=True, env=environment)
         time.sleep(SETTLED)
+        if page == "chat":
+            subprocess.run(["xdotool", "mousemove", *METER, "click", "1"], check=True, env=environment)
+            time.sleep(SETTLED / 5)
         subprocess.run([sys.executable, "-c", GRAB, str(FOLDER / f"{page}.png")], check=True, env=environment)
     finally:
         program.terminate()
