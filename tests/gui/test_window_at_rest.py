@@ -86,6 +86,8 @@ def test_the_meter_opens_the_context_at_twice_the_size_too(
     assert is_in_sight(window, meter)
     meter.click()
     assert window.context_panel.isVisible()
+    assert window.rect().contains(window.context_panel.geometry()), "its links are at the bottom"
+    assert is_in_sight(window, window.context_panel.fold_link)
 
 
 def test_the_policy_is_chosen_in_the_panel_where_its_words_are_explained(window: MainWindow) -> None:

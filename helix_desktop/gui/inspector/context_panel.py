@@ -41,7 +41,6 @@ class ContextPanel(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(tr("Context"))
         self.figures = BoxesView(theme, self, pad=(0, 0))
-        self.figures.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.figures.setAccessibleName(tr("Context"))
         self.policy = PolicyChoicePill(tr("Policy"), self)
         self._meaning = build_plain_label("", "small", self)
@@ -111,13 +110,18 @@ class ContextPanel(QWidget):
         self._place_panel()
 
     def _place_panel(self) -> None:
-        """Above the meter, within the window; as high as its content, where the window is."""
+        """Above the meter, within the window; where that is not high enough, the figures scroll."""
         window, px = self._window, self._theme.zoomed_pixels
         self.figures.setFixedWidth(min(px(PANEL_WIDTH), window.width() - px(24)) - px(36))
         self.figures.setFixedHeight(self.figures.height_of_boxes())
         wide = self.figures.width() + px(36)
-        high = self._column.totalHeightForWidth(wide)
         end = self._opener.mapTo(window, QPoint(self._opener.width(), 0))
+        missing = self._column.totalHeightForWidth(wide) - (end.y() - px(18))
+        if missing > 0:
+            self.figures.setFixedHeight(max(self.figures.height() - missing, px(60)))
+        bar = Qt.ScrollBarPolicy.ScrollBarAsNeeded if missing > 0 else Qt.ScrollBarPolicy.ScrollBarAlwaysOff
+        self.figures.setVerticalScrollBarPolicy(bar)
+        high = self._column.totalHeightForWidth(wide)
         top = max(end.y() - px(10) - high, px(8))
         self.setGeometry(QRect(max(min(end.x() - wide, window.width() - wide), 0), top, wide, high))
 
