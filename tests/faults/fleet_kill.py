@@ -162,6 +162,12 @@ def _kill_until_done(
     found: Counter[str],
 ) -> None:
     seen, since = -1, time.monotonic()
+    while not any(home.ledger() for home in homes) and time.monotonic() - since < PATIENCE:
+        time.sleep(0.02)
+    if kills:
+        _kill_something(
+            homes, server, chance, found
+        )  # While the first tasks are under way, however fast the machine is.
     while True:
         time.sleep(2.0 + 3.0 * chance.random())
         for home in homes:

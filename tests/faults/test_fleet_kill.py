@@ -13,7 +13,7 @@ from tests.faults.fleet_kill import trials
 @pytest.mark.skipif(sys.platform == "win32", reason="the trial is written for Unix")
 def test_tasks_of_a_killed_worker_are_done_once() -> None:
     found: Counter[str] = Counter()
-    trials(8, 2, 3, found, alone=True)
+    trials(6, 1, 3, found, alone=True)
     assert [key for key in found if key.startswith("LOST")] == []
-    assert found["done"] == 8
+    assert found["done"] == 6
     assert found["kills"] >= 1
