@@ -85,8 +85,6 @@ LANGUAGES = {
     "zh_CN": "简体中文",
 }  # each but English with its files in resources/translations
 
-# --- the declarations ------------------------------------------------------------------------------------------------
-
 THEME = ProgramSetting(
     "appearance.theme", "Appearance", "Theme", "Light, dark, or the same as the system.", "system",
     choices=("system", "light", "dark"),

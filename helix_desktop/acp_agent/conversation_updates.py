@@ -164,8 +164,6 @@ class ConversationUpdates:
         cost = Cost(amount=usage[2], currency="USD")
         return [UsageUpdate(session_update="usage_update", used=usage[0], size=usage[1], cost=cost)]
 
-    # --- calls
-
     def _call_update(self, call: ToolCall) -> Any:
         update = helpers.start_tool_call(
             call.id,

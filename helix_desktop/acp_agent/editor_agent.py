@@ -77,8 +77,6 @@ class EditorAgent:
             if isinstance(folder, str):
                 self._check_folder(folder)
 
-    # --- the connection
-
     async def initialize(self, **_: Any) -> Result:
         return build_initialize_result()
 
@@ -151,8 +149,6 @@ class EditorAgent:
         for each in self._open.values():
             await each.send_choices_if_changed()
         return {"configOptions": conversation_options.build_options(self._bench, session_id)}
-
-    # --- within
 
     def _attach(self, identity: str) -> EditorConversation:
         if identity not in self._open:

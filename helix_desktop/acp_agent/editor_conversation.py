@@ -91,8 +91,6 @@ class EditorConversation:
         self._sending.cancel()
         self._bench.kit.resources.editor_files.pop(self.id, None)
 
-    # --- a turn
-
     async def run_turn(self, parts: tuple[UserPart, ...]) -> str:
         """Sends the message and returns why the turn ended, in the protocol's words, once all its updates are sent."""
         if self._is_answering:
@@ -144,8 +142,6 @@ class EditorConversation:
             self._ended = TurnEnded(TurnEnd.FAILED, event.why)
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(None)
-
-    # --- updates
 
     async def send_update(self, update: Any) -> None:
         if isinstance(update, dict):
@@ -242,8 +238,6 @@ class EditorConversation:
         answer = await self._client.send_request("elicitation/create", wanted)
         accepted = isinstance(answer, dict) and answer.get("action") == "accept"
         return PermissionAnswer(allowed=accepted, values=json.dumps(answer.get("content") or {}) if accepted else "")
-
-    # --- files
 
     async def _read_editor_file(self, path: Path) -> str | None:
         """The text of a file as the editor has it, saved or not; None where it does not say."""

@@ -102,8 +102,6 @@ class WorkspaceSwitch:
             line.end_input()
         await self._tasks.aclose(limit=QUIT_SECONDS)
 
-    # --- from the editor
-
     async def _take_line(self, line: bytes) -> None:
         if not line.strip():
             return
@@ -184,8 +182,6 @@ class WorkspaceSwitch:
 
     def _forget_sessions(self, line: WorkspaceLine) -> None:
         self._lines_by_session = {name: each for name, each in self._lines_by_session.items() if each is not line}
-
-    # --- to the editor
 
     async def _take_answer(self, line: WorkspaceLine, message: Message) -> None:
         """An answer or a question of a workspace; a question gets a number that no other workspace uses."""

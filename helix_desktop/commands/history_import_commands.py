@@ -61,9 +61,6 @@ def _add_import_verb(verbs: Subparsers, name: str, sentence: str) -> argparse.Ar
     return one
 
 
-# --- finding --------------------------------------------------------------------------------------------------------
-
-
 def run_find_histories(arguments: argparse.Namespace) -> int:
     import json
 
@@ -101,9 +98,6 @@ def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[s
         )
     whole = sum(one.conversations for one in found)
     return [*lines, f"{whole:,} conversations found, {sum(one.size for one in found) / 1e6:,.1f} MB."]
-
-
-# --- bringing in ----------------------------------------------------------------------------------------------------
 
 
 def run_import(arguments: argparse.Namespace) -> int:

@@ -65,9 +65,6 @@ def _run_with_provider_tools(
     return lambda arguments: asyncio.run(run_with_provider_tools(arguments, work))
 
 
-# --- list ------------------------------------------------------------------------------------------------------------
-
-
 async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
     """A provider that cannot be asked is a line on standard error; the others are listed all the same."""
     configs = (
@@ -146,9 +143,6 @@ def _format_model_line(model: ModelInfo) -> str:
         if not there
     ]
     return f"{model.name:<48}{model.window:>10,}  {price:<24}{', '.join([*lacks, model.note])}"
-
-
-# --- set -------------------------------------------------------------------------------------------------------------
 
 
 def run_choose_model(arguments: argparse.Namespace) -> int:

@@ -209,9 +209,6 @@ async def run_remove_provider(arguments: argparse.Namespace, desk: ProviderTools
     return 0
 
 
-# --- list ------------------------------------------------------------------------------------------------------------
-
-
 async def print_provider_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
     from helix_desktop.providers import local_servers
     from helix_desktop.providers.provider_catalog import PRESETS
@@ -256,9 +253,6 @@ def _format_provider_line(one: dict[str, Any]) -> str:
         words = "no key yet" if one["needs_key"] else "no key needed"
     found = f", found on this computer with {one['models']} models" if one.get("found") else ""
     return f"{one['name']:<16} {one['kind']:<17} {one['base_url'] or '-':<44} {words}{found}"
-
-
-# --- test ------------------------------------------------------------------------------------------------------------
 
 
 async def test_provider_connection(arguments: argparse.Namespace, desk: ProviderTools) -> int:

@@ -187,9 +187,6 @@ def _build_progress_display(where: str, count: int) -> Callable[[int], None]:
     return show_replay_progress
 
 
-# --- what is asked for -----------------------------------------------------------------------------------------------
-
-
 def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms:
     from helix_desktop.replay.cache_billing import HEAD_TOKENS
     from helix_desktop.replay.missed_references import RecallMode

@@ -150,9 +150,6 @@ def _workspace_as_json(known: KnownWorkspace) -> dict[str, Any]:
     return described | {"folder": str(known.folder), "trashed": known.trashed, "mistake": known.mistake}
 
 
-# --- those that change one, which may be open beside -----------------------------------------------------------------
-
-
 def _run_workspace_change(arguments: argparse.Namespace) -> int:
     """Changes the workspace through the process that has it open, or else directly in its file."""
     return asyncio.run(_change_closed_workspace(arguments))
@@ -194,9 +191,6 @@ async def _change_open_workspace(
         arguments, KnownWorkspace(workspace.id, workspace.folder, workspace.change_settings(changes)), console
     )
     return 0
-
-
-# --- those that need it open ----------------------------------------------------------------------------------------
 
 
 async def show_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

@@ -111,8 +111,6 @@ class HistoryImporter:
             await (await self._desk.open_workspace(workspace)).forget_content(text=key)
         return len({key for _, key in keys})
 
-    # --- where it goes
-
     def _split_by_workspace(self, groups: Sequence[HistoryGroup]) -> list[_WorkspaceImport]:
         """What was chosen, by workspace; the part with the newest conversation first."""
         from helix_desktop.histories import history_finding

@@ -80,8 +80,6 @@ class InstallationCare:
 
         return OnThisHome(self._where)
 
-    # --- a workspace
-
     async def measure_workspace_storage(self, bench: Shown) -> WorkspaceStorage:
         workspace = _workbench_behind_port(bench).workspace
         stats = await workspace.index.stats()

@@ -159,8 +159,6 @@ class WindowProgram:
         _exit_process_at_once()
         return 0
 
-    # --- the beginning -------------------------------------------------------------------------------------------
-
     async def _start_behind_window(self) -> None:
         """Everything behind the window."""
         if (refused := await asyncio.to_thread(program_folders.why_not_writable, self._where)) is not None:
@@ -247,8 +245,6 @@ class WindowProgram:
         if place.kind:
             self.window.go_to_place(place)
 
-    # --- what changes --------------------------------------------------------------------------------------------
-
     def _apply_changed_setting(self, setting: ProgramSetting[Any]) -> None:
         if setting in (THEME, ZOOM, FONT, CODE_FONT):
             self._apply_look_settings()
@@ -286,8 +282,6 @@ class WindowProgram:
         if not isinstance(error, HelixError):
             text = translation.tr("Something went wrong in the program itself ({name}).", name=name)
             self.window.notices.show_notice(text, stays=600_000 if name.endswith("begin") else 15_000)
-
-    # --- the end -------------------------------------------------------------------------------------------------
 
     def _close_window(self) -> None:
         if not self._ending:

@@ -65,9 +65,6 @@ class View:
     top_p: float | None = None
 
 
-# --- a request ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Image:
     media_type: str

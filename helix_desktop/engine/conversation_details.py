@@ -161,9 +161,6 @@ def combine_with_inherited(
     return merge_details([*standing, *fresh, *(Detail("todo", text, 0) for text, state in todo if state != "done")])
 
 
-# --- collecting ------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _AttemptedCall:
     """What a call tries, its command line, and the files it writes if it succeeds."""

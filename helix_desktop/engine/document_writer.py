@@ -243,8 +243,6 @@ class DocumentWriter:
         )
         return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading, ())
 
-    # --- what it is made of -----------------------------------------------------------------------------------------
-
     def _document_limit_tokens(self, reading: DocumentMaterial) -> int:
         """Returns the tokens the document may take so that the fold saves something."""
         policy, window = reading.situation.policy, reading.situation.meter.window
@@ -299,8 +297,6 @@ class DocumentWriter:
             asked=plan.wish,
             panic=plan.panic,
         )
-
-    # --- the rungs --------------------------------------------------------------------------------------------------
 
     def _writing_attempts(self, reading: DocumentMaterial) -> Iterator[WritingAttempt]:
         """Yields the ways to try, the policy's choice first. The main model replaces a role that has no model."""

@@ -17,8 +17,6 @@ from enum import StrEnum
 from helix_desktop.engine.digest import Digest
 from helix_desktop.fast_dataclass import dataclass
 
-# --- what messages are made of ---------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -388,9 +386,6 @@ class Rewound:
 
     to: int
     again: bool = False
-
-
-# --- what the view depends on besides --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,9 +202,6 @@ def steps_newest_text_stays(price: RelativePrices) -> float:
     return WRITES_WORTH * price.write / price.read if price.read > 0 else math.inf
 
 
-# --- handing over ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class HandoverPlan:
     """What one would come to now, in tokens."""

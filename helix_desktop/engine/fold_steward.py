@@ -95,8 +95,6 @@ class FoldSteward:
             spawn=_refuse_to_spawn,
         )
 
-    # --- for the turn -----------------------------------------------------------------------------------------------
-
     async def admit_results(
         self, batch: Sequence[ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
     ) -> tuple[Fact, ...]:
@@ -134,8 +132,6 @@ class FoldSteward:
     def start_folds_after_turn(self) -> None:
         """Start what is due between turns, in the background."""
         self._start_due_fold()
-
-    # --- for the user -----------------------------------------------------------------------------------------------
 
     async def fold_on_demand(self, kind: FoldKind, wish: str = "") -> tuple[Recorded, ...]:
         """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""
@@ -253,8 +249,6 @@ class FoldSteward:
             return 0
         return round(marker_clearing.count_freed_tokens(situation, clearing) * situation.meter.factor)
 
-    # --- deciding ---------------------------------------------------------------------------------------------------
-
     def current_situation(self, state: ConversationState | None = None) -> FoldSituation:
         """How things stand now, or in this state."""
         state = state or self.conversation.state
@@ -281,8 +275,6 @@ class FoldSteward:
             raise ActionRefused("Excerpts are made only when an output arrives.", remedy="Use markers for old outputs.")
         span = STRATEGIES[kind].span(situation)
         return None if span is None else FoldPlan(kind, span, ASKED, wish=wish)
-
-    # --- writing in the background ----------------------------------------------------------------------------------
 
     def _start_due_fold(self) -> None:
         if self._flying is None and self._ready is None:

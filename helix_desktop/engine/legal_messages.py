@@ -208,9 +208,6 @@ def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:
     return all(call is None or call.ref.seq != before for call in answered)
 
 
-# --- checking --------------------------------------------------------------------------------------------------------
-
-
 def find_violations(asked: Request) -> list[str]:
     """Every law the request breaks, in a sentence each; empty for a legal one."""
     return [found for law in LAWS for found in law(asked)]

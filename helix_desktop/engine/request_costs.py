@@ -132,8 +132,6 @@ class RequestCostReader:
         segments = [(usage.cache_read, (Cause(CauseKind.READ),)), (usage.input - usage.cache_read, (beside,))]
         return self._price_request(recorded, spent.model, usage, segments, _model_of_reply(spent.model, state.settings))
 
-    # --- causes
-
     def _explain_request(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> Iterator[Segment]:
         """The request from its start to its end."""
         usage = now.reply.usage
@@ -219,8 +217,6 @@ class RequestCostReader:
             found = (one.seq for one in self.facts if isinstance(one.fact, BroughtIn) and not one.fact.undone)
             self._brought_until = max(found, default=0)
         return seq <= self._brought_until
-
-    # --- money
 
     def _price_request(
         self, recorded: Recorded, model: str, usage: Usage, segments: Iterable[Segment], chosen: ModelSet | None

@@ -131,8 +131,6 @@ class Session:
         self.conversation.listeners.append(listener)
         return lambda: self.conversation.listeners.remove(listener)
 
-    # --- talking
-
     def send_message(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
         """Send a message: now, or when the running turn is over (`steer`: after its current step)."""
         if self.agent:
@@ -210,8 +208,6 @@ class Session:
         self.queue.clear()  # This includes messages that were stopped before they were recorded.
         await self.steward.aclose()
         await self.conversation.wait_until_recorded()
-
-    # --- context
 
     def view_for_model(self) -> View:
         """What the model sees now."""
@@ -352,8 +348,6 @@ class Session:
             await asyncio.to_thread(estimate_entry_tokens, stored.size, sample, self._crew.tokens.count_tokens),
         )
 
-    # --- the past
-
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         """Go on from `seq`. The rest stays in the journal. Returns what was done to files, a sentence each."""
         self._refuse_while_running("rewind")
@@ -429,8 +423,6 @@ class Session:
 
     async def set_pinned(self, *, pinned: bool = True) -> None:
         await self.conversation.append_facts(ConversationChanged(pinned=pinned))
-
-    # --- the turn
 
     def _start_turn_if_due(self, *, even_without_words: bool = False) -> None:
         if self._turn is None and not self._is_held and (self.queue or even_without_words):

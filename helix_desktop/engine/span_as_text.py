@@ -55,9 +55,6 @@ async def read_stored_text(cache: ContentCache, stored: Stored) -> str:
     return head.decode("utf-8", "replace") + "\n[…]\n" + tail.decode("utf-8", "replace")
 
 
-# --- for writers -----------------------------------------------------------------------------------------------------
-
-
 async def read_span_texts(
     branch: ConversationBranch, span: Span, cache: ContentCache, *, dated: bool = False
 ) -> list[SpanText]:
@@ -92,9 +89,6 @@ async def _text_of_block(branch: ConversationBranch, block: Block, cache: Conten
 def _call_suffix(branch: ConversationBranch, block: Block) -> str:
     call = branch.calls.get(block.call)
     return f" of {call.call.name}" if call else ""
-
-
-# --- for the collector -----------------------------------------------------------------------------------------------
 
 
 async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache: ContentCache) -> list[DetailSource]:

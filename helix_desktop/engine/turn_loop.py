@@ -215,8 +215,6 @@ class TurnLoop:
             raise ModelFailed("No model has been chosen for this workspace.", remedy="Choose a model at the top right.")
         return client
 
-    # --- the model
-
     async def _ask_until_answered(self) -> Reply:
         """One reply, recorded. A request that is too long is folded and asked again, unless that changed nothing."""
         self._talk.running(ConversationActivity.THINKING)

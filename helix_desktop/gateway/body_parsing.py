@@ -280,9 +280,6 @@ def _parse_around_messages(
     return value
 
 
-# --- one value -----------------------------------------------------------------------------------------------------
-
-
 def parse_values(content: BodyBytes, begins: Sequence[int], ends: Sequence[int]) -> list[Json]:
     """The values that follow each other there: small ones many at once, up to a slice of bytes. ValueError where they are no list."""
     values: list[Json] = []
@@ -361,9 +358,6 @@ def _put_texts_back(value: Json, texts: Mapping[str, str]) -> Json:
         case dict():
             return {texts.get(name, name): _put_texts_back(item, texts) for name, item in value.items()}
     return value
-
-
-# --- the bytes -----------------------------------------------------------------------------------------------------
 
 
 class MessagesNotFound(ValueError):

@@ -126,8 +126,6 @@ class GatewayApp:
         await self._providers.aclose()
         await send({"type": "lifespan.shutdown.complete"})
 
-    # --- one request
-
     async def _answer_agent_request(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
         where = parse_route(scope["raw_path"].decode("ascii", "replace"))
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
@@ -272,8 +270,6 @@ class GatewayApp:
         except Exception:
             log.exception("a count of tokens is asked for the request as it came")
         await sending.forward_unchanged()
-
-    # --- what the page shows
 
     def _note_activity(self, request: ParsedRequest, incoming: IncomingRequest) -> None:
         seen = self.agent_activity.setdefault(request.arrival.agent, AgentActivity(request.arrival.agent))

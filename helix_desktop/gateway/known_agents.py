@@ -57,9 +57,6 @@ def find_known_agent(name: str) -> KnownAgent:
     return KNOWN_AGENTS[name]
 
 
-# --- for one run -------------------------------------------------------------------------------------------------------
-
-
 def _launch_claude(start: AgentStart) -> AgentLaunch:
     ((upstream, url),) = start.urls.items()
     more: tuple[str, ...] = ()
@@ -112,9 +109,6 @@ def _launch_pi(start: AgentStart) -> AgentLaunch:
     settings = parse_commented_json(models.read_text("utf-8") if models.exists() else "", "models.json")
     (start.scratch / "models.json").write_text(_format_json_settings(_set_pi_addresses(settings, start.urls)), "utf-8")
     return AgentLaunch(("pi", *start.arguments), {"PI_CODING_AGENT_DIR": str(start.scratch)})
-
-
-# --- in its configuration --------------------------------------------------------------------------------------------
 
 
 def _change_claude_settings(text: str, url: str) -> str:

@@ -70,8 +70,6 @@ class LocalAgentConversations:
         self._is_read = False
         self._tasks = tasks.OwnedTasks("recording requests")
 
-    # --- a request comes
-
     async def count_known_messages(self, arrival: Arrival) -> int:
         """How many of the request's messages are facts already."""
         await self._read_lines_once()
@@ -293,8 +291,6 @@ class LocalAgentConversations:
         while len(self._open_conversations) > MOST_OPEN_CONVERSATIONS:
             del self._open_conversations[next(iter(self._open_conversations))]
         return held
-
-    # --- a reply comes
 
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""

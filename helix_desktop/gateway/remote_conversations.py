@@ -53,8 +53,6 @@ class RemoteAgentConversations:
                 if not future.done():
                     future.set_exception(StoppedByUser("The program that had the workspace open has closed."))
 
-    # --- the console's side
-
     async def read_input(self) -> bytes:
         """What is asked next."""
         return await self._lines_to_send.get()
@@ -99,8 +97,6 @@ class RemoteAgentConversations:
         self._pending_answers[number] = future
         await self._lines_to_send.put(encode_line((name, number, arguments)))
         return await future
-
-    # --- the room's side
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """Sends only the messages that the other process does not have yet."""

@@ -146,8 +146,6 @@ class MainWindow(WindowFrame):
         writes = self.chat.composer if self.chat.foreign.isHidden() else self.chat.foreign
         return writes.height() + sum(each.height() for each in above if each.isVisible())
 
-    # --- what is written before a conversation is open -----------------------------------------------------------
-
     def await_conversation(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
         """Lets the user write in this conversation before it can be opened. `sent`: messages already sent there."""
         self.awaited_conversation = place[1]
@@ -607,8 +605,6 @@ class MainWindow(WindowFrame):
         parts = [row.title if row else "", self.current_workbench.name if self.current_workbench else "", TITLE]
         self.window().setWindowTitle(" — ".join(filter(None, parts)))
 
-    # --- what happens --------------------------------------------------------------------------------------------
-
     def _on_session_events(self, events: tuple[Event, ...]) -> None:
         session = self.current_session
         if session is None:
@@ -723,8 +719,6 @@ class MainWindow(WindowFrame):
             self.switch_to_page("chat")
             self.chat.composer.text.setFocus()
 
-    # --- finding -------------------------------------------------------------------------------------------------
-
     def _suggest_without_search(self) -> Sequence[PaletteItem]:
         bench = self.current_workbench
         talks = (
@@ -757,8 +751,6 @@ class MainWindow(WindowFrame):
                 self.pages.show_linked_place(place)
             else:
                 self.go_to_conversation(place.conversation, lambda: self.pages.show_linked_place(place))
-
-    # --- the end -------------------------------------------------------------------------------------------------
 
     def save_window_state(self) -> None:
         """Write down what is remembered."""

@@ -70,8 +70,6 @@ class Theme(QObject):
         self.set_fonts("", "")
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._system_changed)
 
-    # --- what others ask -----------------------------------------------------------------------------------------
-
     @property
     def colour_tokens(self) -> ColourTokens:
         return DARK if self._dark else LIGHT
@@ -133,8 +131,6 @@ class Theme(QObject):
 
     def monospaced_font(self, size: float = MONO) -> QFont:
         return self.build_font(size, mono=True)
-
-    # --- what the user chooses -----------------------------------------------------------------------------------
 
     def set_look(self, scheme: str, zoom: float) -> None:
         """Scheme and zoom at once: one restyling."""

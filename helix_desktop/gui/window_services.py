@@ -91,8 +91,6 @@ class WindowServices(QObject):
         """A message waits for a model: let the user choose one, then send it."""
         self.models.choose_first_model(lambda: self._window.chat.composer.send_composed_message(steer=False))
 
-    # --- what opening found
-
     def _warn_of_missing_folders(self) -> None:
         """Warns when a workspace's folder was moved or deleted, before tool calls fail because of it."""
         window, bench = self._window, self._window.current_workbench

@@ -94,8 +94,6 @@ class WindowTour(QObject):
             within=self._place_in_window(self._window.context_panel),
         )
 
-    # --- what has happened
-
     def _facts_of_session(self) -> list[Fact]:
         session = self._window.current_session
         return [recorded.fact for recorded in session.conversation.state.facts] if session is not None else []
@@ -131,8 +129,6 @@ class WindowTour(QObject):
 
     def _send_second_message(self) -> None:
         message_sending.send_or_hold_message(self._window, (Text("list"),), steer=False)
-
-    # --- where things are
 
     def _place_in_window(self, widget: QWidget, place: QRect | None = None) -> QRect:
         """A widget, or a place in it, in the window's coordinates; empty where it cannot be seen."""

@@ -84,8 +84,6 @@ class WorkspaceActions:
             then=notice_workspace_trashed,
         )
 
-    # --- other folders
-
     def open_and_choose_folder(self, row: WorkspaceRowPort) -> None:
         """Another folder to work on, in place of those it has."""
         self._window.go_to_workspace(row.id, lambda: self.ask_workspace_folder(row.id))
@@ -102,8 +100,6 @@ class WorkspaceActions:
         window.change_and_reopen(
             workspace, window.workbenches.set_workspace_folders(workspace, folders), notice_folders_changed
         )
-
-    # --- to a file and back
 
     def ask_workspace_export_file(self, row: WorkspaceRowPort) -> None:
         """History and cache as one file; keys never."""

@@ -79,9 +79,6 @@ def _session_of_rows(rows: Sequence[HistoryRow]) -> str:
     )
 
 
-# --- lines ----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(slots=True)
 class _ClaudeCodeFile:
     """Everything of one file. `beside`: the folder of what belongs to the session."""

@@ -180,8 +180,6 @@ class _CodexMessages:
             if text:
                 self.made.append(RecordedMessage("system", text, time=self.time))
 
-    # --- items
-
     def _read_codex_item(self, item: Mapping[str, object]) -> None:
         kind = item.get("type")
         if kind == "message":
@@ -281,8 +279,6 @@ class _CodexMessages:
         self.made.append(
             RecordedMessage("tool", text, answers=call, time=self.time, pictures=(drawn,) if drawn else ())
         )
-
-    # --- events
 
     def _read_codex_event(self, payload: Mapping[str, object]) -> None:
         kind = first_text_field(payload, "type")

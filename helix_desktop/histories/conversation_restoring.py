@@ -120,9 +120,6 @@ def restore_session(
     return _write_anew(build_session_from_facts(facts, content, folder, origin), agent, name)
 
 
-# --- the agent's own lines ------------------------------------------------------------------------------------------
-
-
 def _restore_original_lines(
     facts: Sequence[Recorded], content: Content, agent: str, name: str, before_compaction: int
 ) -> RestoredSession | None:
@@ -172,9 +169,6 @@ def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Li
     return None
 
 
-# --- written anew ---------------------------------------------------------------------------------------------------
-
-
 def _write_anew(session: RecordedSession, agent: str, name: str) -> RestoredSession:
     form = FORMATS[agent]
     translation = MessageTranslation(form.kind, same_agent=session.kind == form.kind, provider=form.provider)
@@ -210,9 +204,6 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     if restored.version and restored.version != form.seen_version:
         yield f"The session is from version {restored.version}. Restoring was tried with {form.seen_version}."
     yield f"To continue in {restored.folder}, run: {form.resume.format(restored.session)}"
-
-
-# --- the file -------------------------------------------------------------------------------------------------------
 
 
 def place_of_session(restored: RestoredSession, places: HistoryPlaces) -> tuple[Path, str]:

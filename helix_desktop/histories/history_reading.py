@@ -225,9 +225,6 @@ def history_files_in(folder: Path) -> Sequence[Path]:
     return kept
 
 
-# --- rows -----------------------------------------------------------------------------------------------------------
-
-
 def _read_rows(path: Path, complaints: list[str], there: Path) -> Iterator[HistoryRow]:
     """One JSON document, or one per line; each with a place for people."""
     with there.open("rb") as file:

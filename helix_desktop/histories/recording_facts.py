@@ -316,8 +316,6 @@ class _FactDrafting:
         self.fold_number += 1
         return f"{kind.value}-{self.fold_number}"
 
-    # --- counting
-
     def _with_part_tokens(self, part: ReplyPart) -> ReplyPart:
         if isinstance(part, ToolCall):
             return replace(part, tokens=self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments))

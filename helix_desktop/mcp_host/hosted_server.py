@@ -441,8 +441,6 @@ class HostedServer:
         fingerprint = hashlib.sha256(described.encode("utf-8", "replace")).hexdigest()
         return McpServerTool(self, tool.name, spec, fingerprint, runs_alone=not (hints and hints.read_only_hint))
 
-    # --- calls
-
     async def call_server_tool(self, name: str, values: Mapping[str, Any], context: CallContext) -> McpServerResult:
         """One call; cancelling it is passed on. Every failure is a sentence that names the server."""
         if self._client is None or self._lost:

@@ -120,9 +120,6 @@ def _broken_rule_of_own(argv: Sequence[str]) -> str:
     return ""
 
 
-# --- what is named ---------------------------------------------------------------------------------------------------
-
-
 def isolated_python_command(*arguments: str) -> list[str]:
     """A clean interpreter: neither the folder it is started in nor a variable says where modules are."""
     return [sys.executable, "-I", *arguments]
@@ -167,9 +164,6 @@ def find_program(name: str, environment: Mapping[str, str] | None = None) -> str
             if path.is_absolute() and path.is_file() and os.access(path, os.X_OK):
                 return str(path)
     return ""
-
-
-# --- starting --------------------------------------------------------------------------------------------------------
 
 
 async def start_process(

@@ -136,9 +136,6 @@ def hook_of_item(item: ProjectItem, folder: Path) -> ProjectHook:
     return ProjectHook(event, matcher, command, seconds, folder, item.content_sha256, is_of_user, values.get("if", ""))
 
 
-# --- what Claude Code calls things -----------------------------------------------------------------------------------
-
-
 def call_as_claude_code(name: str, values: Mapping[str, Any], folder: Path) -> tuple[str, dict[str, Any]]:
     """A call as hooks written for Claude Code know it: its tool's name and its arguments."""
     known = _CLAUDE.get(name)

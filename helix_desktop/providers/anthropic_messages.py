@@ -214,9 +214,6 @@ def _without_thinking(body: Object) -> Object | None:
     return None if changed == body else changed
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
 class AnthropicReplyReader(ReplyReaderBase):
     """A stream of message events, or one whole message, being read."""
 

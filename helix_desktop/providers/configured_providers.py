@@ -147,8 +147,6 @@ class ConfiguredProviders:
             self._learned, provider, {**_model_notes_of(self._learned, provider), model: {"window": window}}
         )
 
-    # --- the file ----------------------------------------------------------------------------------------------------
-
     def _read_document(self) -> tomlkit.TOMLDocument:
         try:
             return tomlkit.parse(atomic_files.read_small_file(self._file).decode("utf-8"))

@@ -110,9 +110,6 @@ def _todo_lines(found: _SortedMaterial) -> list[str]:
     return [f"{text_at(item, 'text')} ({text_at(item, 'state') or 'open'})" for item in items]
 
 
-# --- what stands in the request --------------------------------------------------------------------------------------
-
-
 def _sort_material(request: Request) -> _SortedMaterial:
     """All but the question, which is the last text; what stands in brackets was put there by the program."""
     found = _SortedMaterial()

@@ -188,9 +188,6 @@ def _with_foreign_signatures(body: Object) -> Object | None:
     return None if contents == body["contents"] else {**body, "contents": contents}
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
 class GeminiReplyReader(ReplyReaderBase):
     """A stream of responses, each a piece of the one reply."""
 

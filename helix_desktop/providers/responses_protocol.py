@@ -147,9 +147,6 @@ class _ResponsesItemWriter:
         return {"type": "input_image", "image_url": data_url(image), "detail": "auto"}
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
-
-
 class ResponsesReplyReader(ReplyReaderBase):
     """A stream of response events, or one whole response, being read."""
 

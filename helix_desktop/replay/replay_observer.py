@@ -184,8 +184,6 @@ class ReplayObserver:
         """Truncation, or a writer that is not one of the usual ones."""
         return fold.kind is FoldKind.TRUNCATION or bool(fold.model and fold.model not in self._usual)
 
-    # --- what stands in the view
-
     async def _read_block_contents(self, blocks: Iterable[Block]) -> None:
         """Read the content the blocks refer to, once."""
         for block in blocks:

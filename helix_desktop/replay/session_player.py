@@ -177,8 +177,6 @@ class SessionPlayer:
         price = self._terms.prices
         return ModelSet(role, name, self._terms.window, 0, 1.0, price.output, price.read, price.write)
 
-    # --- message after message
-
     async def _play_messages(self, moved: Callable[[int], None]) -> None:
         batch: list[RecordedMessage] = []
         for number, message in enumerate(self._recording.messages, 1):
@@ -325,8 +323,6 @@ class SessionPlayer:
         own = request.system == self._system_text
         system = self._system_tokens if own else self._tokens.count_tokens(request.system)
         return billing_pieces(request, system, self._tokens.count_tokens)
-
-    # --- the end
 
     async def _collect_figures(self) -> ReplayFigures:
         terms, messages = self._terms, self._recording.messages

@@ -90,8 +90,6 @@ class CacheFolder:
             return cache_records.number_in_key(key)
         return 0
 
-    # --- writing ----------------------------------------------------------------------------------------------------
-
     def put_whole_content(self, content: bytes, about: EntryOrigin = BY_HAND) -> Stored:
         """Store it; on the disk when this returns. Putting it twice is harmless, and mends a damaged entry."""
         staged = self.stage_content(content, about)
@@ -209,8 +207,6 @@ class CacheFolder:
             self.level.keys_in_range(cache_records.key_of_chunk(blob, 0), cache_records.key_of_chunk(blob + 1, 0))
         )
         self.level.write_batch([*((key, None) for key in keys), *extra])
-
-    # --- reading ----------------------------------------------------------------------------------------------------
 
     def record_of_content(self, digest: Digest) -> CacheRecord:
         """What the entry is. NotFound says what became of it; CacheCorrupt where it is quarantined or unreadable."""

@@ -161,9 +161,6 @@ def leave_tombstones(journal: JournalFile, changed: dict[str, int], wanted: Forg
         journal.append_in_transaction(conversation, [Forgotten(entries, count, WHY)])
 
 
-# --- what lies beside ------------------------------------------------------------------------------------------------
-
-
 def purge_backups(workspace: Path, wanted: ForgetRequest) -> int:
     """Blank it in every dated copy of the journal; one that cannot be read is deleted. Returns how many had it."""
     return journal_backups.change_each_backup(workspace, lambda journal: purge_journal(journal, wanted))

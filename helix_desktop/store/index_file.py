@@ -192,8 +192,6 @@ class IndexFile:
     def _index_transaction(self) -> sqlite_database.SqliteTransaction:
         return sqlite_database.SqliteTransaction(self.connection, IndexDamaged, "index")
 
-    # --- entries ----------------------------------------------------------------------------------------------------
-
     def add_missing_rows(self) -> None:
         """Take in a slice of the rows that are missing, and nothing else: enough for all but an index being made."""
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):

@@ -123,9 +123,6 @@ def salvage_facts(path: Path, log: WriteAheadLog) -> SalvagedFacts:
         return SalvagedFacts(tuple(read_intact_facts(copy)), _conversation_lengths(copy))
 
 
-# --- reading what can be read ----------------------------------------------------------------------------------------
-
-
 def read_intact_facts(path: Path) -> Iterator[StoredFact]:
     """Every intact fact of a journal, damaged or not, wherever SQLite still gets at it."""
     try:
@@ -158,9 +155,6 @@ def _rows_in_order(connection: sqlite3.Connection, order: str) -> Iterator[Store
 def _has_row_shape(row: tuple[object, ...]) -> bool:
     kinds = (int, str, int, float, str, bytes)
     return len(row) == len(kinds) and all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
-
-
-# --- making a whole one again ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,9 +166,6 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
     return value
 
 
-# --- and back --------------------------------------------------------------------------------------------------------
-
-
 def read_export_manifest(path: Path) -> dict[str, Any]:
     """The manifest; InvalidInput where this is no export, WrittenByNewerVersion where it is one of later."""
     if not path.is_file():

@@ -155,9 +155,6 @@ def _name_json_type(value: Any) -> str:
     return next((name for name, types in _TYPES.items() if type(value) in types), type(value).__name__)
 
 
-# --- keep ------------------------------------------------------------------------------------------------------------
-
-
 def keep_argument_name(schema: Mapping[str, Any]) -> str:
     """The name of the additional argument: one the tool has no argument of."""
     own = schema.get("properties", {})

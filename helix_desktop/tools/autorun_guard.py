@@ -187,8 +187,6 @@ class _AutorunScan:
         self.guard.remember_scan(self)
         return self.found
 
-    # --- folders -----------------------------------------------------------------------------------------------------
-
     def _scan_tree(self, root: str, start: str) -> None:
         todo = [(start, False, 0)]
         while todo:
@@ -239,8 +237,6 @@ class _AutorunScan:
                     self._add_autorun_file(f"{folder}/{name}")
             if number > 2_000:
                 names.clear()
-
-    # --- files -------------------------------------------------------------------------------------------------------
 
     def _add_autorun_file(self, path: str, *, hook: bool = False, settings: bool = False) -> AutorunFile | None:
         """Take a file in; what of it can run something depends on what it is."""

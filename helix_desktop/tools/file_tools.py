@@ -415,9 +415,6 @@ async def glob_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
     return ToolOutput("\n".join(lines) or f"[no file fits {pattern}{deeper}]", source=pattern)
 
 
-# --- names -----------------------------------------------------------------------------------------------------------
-
-
 def printable_name(name: str) -> str:
     """A file name on one line: control characters and undecodable bytes cannot pass for anything else."""
     return name if name.isprintable() else name.encode("unicode_escape", "backslashreplace").decode("ascii")

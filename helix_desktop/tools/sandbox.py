@@ -276,8 +276,6 @@ class Sandbox:
                 words += ["--ro-bind-try" if self.read_only else "--bind-try", root, root]
         return words
 
-    # --- both
-
     def _closed_home_for(self, opened: CommandOpenings, *, network: bool) -> ClosedHome:
         caches = str(self.caches) if self.caches is not None else ""
         return home_folder.build_closed_home(

@@ -169,9 +169,6 @@ def _build_found_line(use: ToolResources, data: dict[str, Any], *, hit: bool) ->
     return FoundLine(printable_name(path), data["line_number"] or 0, text_, hit)
 
 
-# --- our own ---------------------------------------------------------------------------------------------------------
-
-
 async def _search_without_ripgrep(use: ToolResources, place: RootPath, args: ToolArguments, most: int) -> GrepResult:
     pieces = _iterate_text_files(use, place, _file_name_patterns(use, args))
     return await grep_pieces(

@@ -156,8 +156,6 @@ class OnDemandTools:
             BuiltInTool(CALL_TOOL, _ABOUT_CALL, _CALL, _refuse_malformed_call),
         )
 
-    # --- what every request begins with
-
     def _restore_sent_definitions(self, by_server: Mapping[str, object]) -> None:
         """Go on as the journal says it was."""
         if self._begun:

@@ -252,9 +252,6 @@ def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None,
             _swap_in(folder, name, content, None, mode)
 
 
-# --- underneath ------------------------------------------------------------------------------------------------------
-
-
 def normalise_spelling(path: str) -> str:
     """One spelling for all that a file system may take for the same name."""
     return unicodedata.normalize("NFC", path).casefold()

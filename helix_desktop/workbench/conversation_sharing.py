@@ -96,8 +96,6 @@ class WorkspaceSharing:
             str, str
         ] = {}  # The fork with what was written here, for each conversation in which two machines wrote.
 
-    # --- the state of sharing
-
     def watch_sharing(self, listener: Changed) -> Callable[[], None]:
         """Call what is returned to stop."""
         self._listeners.append(listener)
@@ -127,8 +125,6 @@ class WorkspaceSharing:
             ) from error
         finally:
             self._notify_sharing_listeners()
-
-    # --- what people do
 
     async def sync_conversations_now(self) -> None:
         """Send and fetch what is new, and raise what is in the way."""
@@ -261,8 +257,6 @@ class WorkspaceSharing:
         await self.stop_conversation_sync()
         return await shared_store_setup.unshare_workspace(self._bench.workspace)
 
-    # --- while it is shared
-
     def start_conversation_sync(
         self, connect: Connect, *, address: str = "", entries: Callable[[], int] = lambda: 0
     ) -> None:
@@ -391,8 +385,6 @@ class WorkspaceSharing:
     def _fetch_shared_entries(self, entries: Collection[Digest]) -> None:
         """Work goes on here with what another machine wrote, also when the engine is away by then."""
         self._bench.spawn_workbench_task(self._bench.workspace.cache.prefetch_content(entries), name="fetch what came")
-
-    # --- conversations.Open
 
     async def append_while_held(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
         """Where it is open, its session hears each fact; where something goes on there, not now."""

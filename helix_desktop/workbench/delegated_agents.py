@@ -280,8 +280,6 @@ class AgentWorkforce:
         finally:
             team.working += 1
 
-    # --- the agents that work
-
     def list_agent_rows(self, conversation: str) -> Sequence[SubagentRow]:
         """All agents below a conversation of the user's, in the order they began."""
         return [_build_agent_list_row(agent) for agent in self.team_of(conversation).agents.values()]
@@ -333,8 +331,6 @@ class AgentWorkforce:
     def _notify_team_listeners(self) -> None:
         for listener in tuple(self.listeners):
             listener()
-
-    # --- for the model
 
     def agent_tools(self) -> tuple[BuiltInTool, ...]:
         return (

@@ -154,8 +154,6 @@ class FileChanges:
             changes["changes.leave_out"] = list(leave_out)
         await self._bench.change_settings(changes)
 
-    # --- what happened
-
     async def turns_with_changes(self, conversation: str) -> Sequence[TurnOfChanges]:
         """The turns that changed files, with what their sub-agents changed."""
         found = []
@@ -313,8 +311,6 @@ class FileChanges:
     async def keep_hunk(self, conversation: str, path: str, hunk: str = "") -> None:
         """Marks a hunk as accepted by the user."""
         await self._append_change_fact(conversation, ChangeKept(path, hunk))
-
-    # --- taking back
 
     async def plan_undo(self, files: Sequence[FileChange]) -> Sequence[PlannedUndo]:
         """What taking back these files comes to, before anything is done."""

@@ -184,8 +184,6 @@ class FleetWorker:
                 one.is_lost = True
             one.stop_turn()
 
-    # --- one task
-
     async def _run_claimed_task(self, claimed: ClaimedFleetTask) -> None:
         task = claimed.task
         fence = ConversationFence(claimed.ensure_held, partial(self._ensure_may_call, claimed), task.order.budget)

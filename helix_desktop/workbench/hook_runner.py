@@ -57,8 +57,6 @@ class HookRunner:
     _notes: dict[str, list[StandingNote]] = field(default_factory=dict)
     _count: int = 0
 
-    # --- what the engine and the tools ask
-
     async def run_hooks_for_event(self, event: str, conversation: str, values: Mapping[str, Any]) -> HookOutcome:
         """Runs the hooks for an event that is not a tool call, and returns whether it may go on and what they say."""
         if not self._has_hooks_for(event):
@@ -113,8 +111,6 @@ class HookRunner:
             case FoldProgress(conversation, FoldKind.HANDOVER, why, done=False) if self._has_hooks_for("PreCompact"):
                 values = {"trigger": "auto", "custom_instructions": why}
                 spawn(self.run_hooks_for_event("PreCompact", conversation, values), name="hooks")
-
-    # --- running
 
     def _has_hooks_for(self, event: str) -> bool:
         return any(item.values.get("event") == event for item in self.project.now.items_in_force("hook"))

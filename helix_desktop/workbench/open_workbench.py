@@ -560,8 +560,6 @@ class Workbench:
         self._on_event(ConversationReplaced(branch))
         await self.workspace.index.rebuild_in_background()
 
-    # --- content
-
     async def forget_content(
         self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = report_nothing
     ) -> ForgetResult:
@@ -642,8 +640,6 @@ class Workbench:
         if self.workspace.settings.mcp != servers:
             await self.mcp_servers.apply_server_settings()
         self.file_changes.apply_checkpoint_settings()
-
-    # --- what can be chosen, and what is
 
     @property
     def policy_name(self) -> str:
@@ -741,8 +737,6 @@ class Workbench:
     def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
         """Work that ends with the workbench."""
         return self._tasks.spawn_task(work, name=name)
-
-    # --- for its sessions
 
     def _model_client_for(self, conversation: str, role: ModelRole) -> ModelClient | None:
         if (writer := self._writers.get(conversation)) is not None:

@@ -194,8 +194,6 @@ class SessionWriter:
         for at, number in enumerate(numbers, behind + 1):
             self._seqs[number] = at
 
-    # --- one that is here
-
     async def _append_what_is_new(self, facts: Sequence[Recorded]) -> bool:
         """Appends what is new. A conversation that was continued here is forked. Returns False when
         the file holds another session.
@@ -328,8 +326,6 @@ class SessionWriter:
         ]
         self.new_from = new[0].message if new else 0
         await self._append_with_import_fact(facts, "fork")
-
-    # --- facts in their places
 
     def _place_all_drafts(self, drafts: Sequence[FactDraft]) -> list[tuple[float, Fact]]:
         return [(draft.time, self._place_draft(draft, at)) for at, draft in enumerate(drafts, 1)]

@@ -185,9 +185,6 @@ def _changes_folder_only(change: PathChange) -> bool:
     return all(item is None or item.kind is PathKind.FOLDER for item in (change.before, change.after))
 
 
-# --- bytes -----------------------------------------------------------------------------------------------------------
-
-
 def _format_header(what: str) -> bytes:
     return f"helix {what} {_VERSIONS[what]}\n".encode()
 

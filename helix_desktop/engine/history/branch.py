@@ -282,8 +282,6 @@ class ConversationBranch(LiveFolds):
                     return True
         return False
 
-    # --- what is shown ----------------------------------------------------------------------------------------------
-
     def count_item(self, item: ViewItem, sign: int) -> None:
         """Add an item to every sum that decisions are made by, or, with -1, take it out."""
         LiveFolds.count_item(self, item, sign)

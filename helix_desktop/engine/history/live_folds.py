@@ -75,8 +75,6 @@ class LiveFolds(ViewItems):
         at = self.message_position(seq)
         return at < len(self.order) and self.order[at] == seq
 
-    # --- what changes it --------------------------------------------------------------------------------------------
-
     def apply_fold_change(self, fact: Fact, kept: tuple[PartRef, ...] = ()) -> Cover | None:
         """Take in a change that is known to have an effect; what it is about must be shown anew."""
         match fact:
@@ -135,8 +133,6 @@ class LiveFolds(ViewItems):
         folds = (self.folds[name] for name in over)
         return max((fold.tokens_before for fold in folds if fold.kind in RECALLED), default=0)
 
-    # --- asking -----------------------------------------------------------------------------------------------------
-
     def is_pinned(self, ref: PartRef) -> bool:
         return bool(self.pins) and is_covered_by_any(self.pins, ref)
 
@@ -194,8 +190,6 @@ class LiveFolds(ViewItems):
         if isinstance(cover, PartRef):
             return self.by_part.setdefault(cover, [])
         return self.by_span.setdefault(cover, [])
-
-    # --- what is shown ----------------------------------------------------------------------------------------------
 
     def build_items(self, span: Span, without: str = "") -> Iterator[ViewItem]:
         """What is shown of the facts of a span, made anew."""

@@ -120,9 +120,6 @@ def expected_document_tokens(situation: FoldSituation) -> int:
     return min(mean, situation.meter.window // 10)
 
 
-# --- words -----------------------------------------------------------------------------------------------------------
-
-
 def handover_question(span: Span, tail: int, *, wish: str = "", limit: int = EXPECTED) -> str:
     """What the writer is asked, behind the conversation or its transcript."""
     names = "\n".join(f"## {name}" for name in SECTIONS)

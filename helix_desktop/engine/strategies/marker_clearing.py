@@ -166,9 +166,6 @@ def _group_older_parts(branch: ConversationBranch, before: int) -> list[tuple[in
     return groups[::-1]
 
 
-# --- what there is to clear ------------------------------------------------------------------------------------------
-
-
 def items_worth_clearing(branch: ConversationBranch, first: int, end: int) -> list[ViewItem]:
     """The messages from `first` to before `end` with a part worth a marker."""
     chosen = branch.plain_outputs[bisect_left(branch.plain_outputs, first) : bisect_left(branch.plain_outputs, end)]

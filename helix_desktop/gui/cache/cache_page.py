@@ -126,8 +126,6 @@ class CachePage(QWidget):
         self.viewer.forget_wanted.connect(self.ask_to_forget_entry)
         self.viewer.compare_wanted.connect(self.compare_selected_entries)
 
-    # --- what the window calls
-
     def show_bytes_over_limit(self, beyond: int) -> None:
         """The cache takes so many bytes more than the user's limit."""
         self._over_limit_button.setText(tr("{size} over the limit", size=format_byte_size(beyond)))
@@ -223,8 +221,6 @@ class CachePage(QWidget):
     def focus_entry_search(self) -> None:
         self.bar.field.setFocus()
         self.bar.field.selectAll()
-
-    # --- finding
 
     def search_hash_or_text(self, text: str) -> None:
         """A hash or the beginning of one jumps to its entry; anything else is looked for in the contents."""
@@ -337,8 +333,6 @@ class CachePage(QWidget):
         if line > 0:
             self.viewer.content_view.lines.scroll_to_line(line - 1)
 
-    # --- figures
-
     def _update_figures_later(self) -> None:
         """The figures of all entries, after the rows: they take longer."""
         self._figures_timer.start()
@@ -381,8 +375,6 @@ class CachePage(QWidget):
             self.model.recount_and_reload()
             if len(self.table.selected) < 2:
                 self._update_figures_later()
-
-    # --- what is done
 
     def copy_selected_hashes(self) -> None:
         """The hashes of the chosen rows, to the clipboard; a million are fetched in pieces while the window lives."""

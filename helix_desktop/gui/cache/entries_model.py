@@ -91,8 +91,6 @@ class EntriesModel(QAbstractTableModel):
         self._load_timer = QTimer(self, interval=12, singleShot=True)
         self._load_timer.timeout.connect(self._load_requested_pages)
 
-    # --- what is shown
-
     def show_entries_of(self, catalogue: CachePort | None, chosen: EntryFilter) -> None:
         self._catalogue, self.entry_filter = catalogue, chosen
         self._search_hits = None
@@ -149,8 +147,6 @@ class EntriesModel(QAbstractTableModel):
                 if row.stored.digest == digest:
                     return page * ROWS_PER_PAGE + inside
         return -1
-
-    # --- Qt's questions
 
     def rowCount(self, parent: Index = NOWHERE) -> int:
         if parent.isValid():

@@ -167,8 +167,6 @@ class EntryContentView(QWidget):
         self._bar.hide()
         return self._bar
 
-    # --- what is shown
-
     def show_entry_content(self, catalogue: CachePort, stored: Stored, about: EntryOrigin) -> None:
         """Show an entry from its beginning."""
         self._catalogue, self._stored, self._about = catalogue, stored, about

@@ -225,8 +225,6 @@ class EntryTable(QTableView):
             header.resizeSection(column, width)
         header.resizeSection(EntryColumn.SOURCE, max(least, room - sum(wide.values())))
 
-    # --- what is chosen
-
     @property
     def current_row(self) -> int:
         """The row that is looked at; -1 for none."""
@@ -288,8 +286,6 @@ class EntryTable(QTableView):
         bar = self.verticalScrollBar()
         if bar.value() > 0:
             bar.setValue(bar.value() + by * self._theme.zoomed_pixels(ROW))
-
-    # --- hands
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         row = self.rowAt(int(event.position().y()))

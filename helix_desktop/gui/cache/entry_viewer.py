@@ -130,8 +130,6 @@ class EntryViewer(QWidget):
         menu.addAction(tr("Forget permanently…"), self.forget_wanted.emit)
         return menu
 
-    # --- what is shown
-
     def show_no_entry(self) -> None:
         """No entry."""
         self.row, self.uses = None, ()
@@ -171,8 +169,6 @@ class EntryViewer(QWidget):
         self._checked_chip.set_chip_text(tr("verified") if good else tr("damaged"), "strong" if good else "danger")
         self._checked_chip.show()
 
-    # --- what can be done
-
     def copy_shown_content(self) -> None:
         """The selected part of the text, else all that is shown."""
         found, clipboard = self.content_view.content_for_clipboard(), QGuiApplication.clipboard()
@@ -199,8 +195,6 @@ class EntryViewer(QWidget):
     def _toggle_pin(self) -> None:
         if self.row is not None:
             self.pin_wanted.emit(not self.row.pinned)
-
-    # --- below
 
     def _enable_entry_buttons(self, *, there: bool) -> None:
         for button in (self._copy, self._save, self._recall):

@@ -141,8 +141,6 @@ class ChangesPage(QWidget):
         column.addWidget(rule)
         column.addWidget(split, 1)
 
-    # --- what is shown
-
     def show_changes_of(self, changes: FileChangesPort | None, conversation: str) -> None:
         """The changes of a conversation; empty: of one that has not begun."""
         if changes is not self._changes:
@@ -351,8 +349,6 @@ class ChangesPage(QWidget):
         if looked[0] is self._shown:
             self.body.show_changed_file(*looked)
 
-    # --- choosing
-
     def _show_scope_menu(self) -> None:
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -388,8 +384,6 @@ class ChangesPage(QWidget):
         two = self.columns.text() == tr("Unified") + ARROW
         self.columns.setText((tr("Side by side") if two else tr("Unified")) + ARROW)
         self.body.view.show_columns(two=two)
-
-    # --- doing
 
     def _keep_change(self, hunk: str) -> None:
         if self._changes is not None and self._shown is not None and self._conversation:

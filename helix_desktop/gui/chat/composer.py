@@ -167,8 +167,6 @@ class Composer(QWidget):
         self.waiting.discarding.connect(self.discarding)
         self._theme.changed.connect(self._restyle_composer)
 
-    # --- what is shown -------------------------------------------------------------------------------------------
-
     def show_draft_of(self, workspace: str, conversation: str, name: str) -> None:
         """Shows a conversation's draft and sent messages; the previous draft has been saved."""
         place = (workspace, conversation)
@@ -282,8 +280,6 @@ class Composer(QWidget):
 
     def show_waiting_messages(self, messages: Sequence[Sequence[UserPart]]) -> None:
         self.waiting.show_message_lines([message_as_one_line(parts) for parts in messages])
-
-    # --- what is done --------------------------------------------------------------------------------------------
 
     def send_composed_message(self, *, steer: bool) -> None:
         """Hand the message over and empty the composer."""
@@ -432,8 +428,6 @@ class Composer(QWidget):
         self._asked = None
         if offer.value is not None:
             self.offer_taken.emit(offer)
-
-    # --- looks ---------------------------------------------------------------------------------------------------
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -50,8 +50,6 @@ class ComposerTextEdit(QPlainTextEdit):
         self.cursorPositionChanged.connect(self._notify_completion_request)
         theme.changed.connect(self.updateGeometry)
 
-    # --- size ----------------------------------------------------------------------------------------------------
-
     def sizeHint(self) -> QSize:
         line = self.fontMetrics().lineSpacing()
         return QSize(200, min(max(self._count_wrapped_lines(), 1), LINES) * line + self._theme.zoomed_pixels(3))
@@ -88,8 +86,6 @@ class ComposerTextEdit(QPlainTextEdit):
         """Whether the cursor is in the first (or last) line as it is wrapped, so that an arrow leaves the text."""
         probe = QTextCursor(self.textCursor())
         return not probe.movePosition(QTextCursor.MoveOperation.Up if top else QTextCursor.MoveOperation.Down)
-
-    # --- keys ----------------------------------------------------------------------------------------------------
 
     def inputMethodEvent(self, event: QInputMethodEvent) -> None:
         self._composing = bool(event.preeditString())
@@ -147,8 +143,6 @@ class ComposerTextEdit(QPlainTextEdit):
             return False
         self._walk_sent_messages(-1 if up else 1)
         return True
-
-    # --- what comes in -------------------------------------------------------------------------------------------
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
         return has_files_or_picture(source) or super().canInsertFromMimeData(source)

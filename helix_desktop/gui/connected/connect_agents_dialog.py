@@ -150,8 +150,6 @@ class ConnectAgentsDialog(QDialog):
             self._agent_column.addWidget(card)
         return card
 
-    # --- acts
-
     def _switch_gateway(self) -> None:
         on = self._shown is None or not self._shown.address
         self._run_and_refresh(self._agents.switch_gateway(on=on), "switch the gateway")

@@ -82,8 +82,6 @@ class ConnectPanel(QWidget):
             failed=self._show_server_search_error,
         )
 
-    # --- made of
-
     def _add_panel_heading(self, text: str) -> None:
         label = build_plain_label(text, "heading", self)
         label.setContentsMargins(0, 8, 0, 0)
@@ -135,8 +133,6 @@ class ConnectPanel(QWidget):
     def _chosen_provider(self) -> ProviderChoice:
         found = self._provider.currentData()
         return found if isinstance(found, ProviderChoice) else ProviderChoice(OTHER_PROVIDER, OTHER_PROVIDER, "")
-
-    # --- what happens
 
     def _show_local_servers(self, found: Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]) -> None:
         clear_layout(self._local_server_buttons)

@@ -290,8 +290,6 @@ class ModelChooser(SearchPopup):
         self._state.setText(words)
         self._place_refresh_status()
 
-    # --- what is asked of the list
-
     def selectable_rows(self) -> list[int]:
         return [at for at, row in enumerate(self._model.items) if row.model is not None]
 
@@ -363,8 +361,6 @@ class ModelChooser(SearchPopup):
                 self.toggle_favourite()
                 return True
         return super().eventFilter(watched, event)
-
-    # --- laid out
 
     def _refill_models(self, keep: str = "") -> None:
         words = self.line.text()

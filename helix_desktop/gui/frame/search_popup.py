@@ -61,8 +61,6 @@ class SearchPopup(QWidget):
     def place_popup(self) -> None:
         """Where the box is, now that the parent or the list has another size."""
 
-    # --- coming and going
-
     def open_popup(self, words: str = "") -> None:
         if self.isHidden():
             self._focus_before = self.window().focusWidget()
@@ -84,8 +82,6 @@ class SearchPopup(QWidget):
 
     def mousePressEvent(self, _event: object) -> None:
         self.dismiss_popup()
-
-    # --- the keyboard
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.parentWidget() and event.type() == QEvent.Type.Resize and self.isVisible():

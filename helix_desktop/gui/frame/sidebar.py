@@ -188,8 +188,6 @@ class Sidebar(QWidget):
         self._clock.timeout.connect(self.list.viewport().update)
         self._clock.start()
 
-    # --- what is shown -------------------------------------------------------------------------------------------
-
     def show_workspace_title(self, name: str, folder: Path | None) -> None:
         self._title.set_elided_text(name)
         self._folder = format_folder(folder) if folder else ""
@@ -277,8 +275,6 @@ class Sidebar(QWidget):
             ("archive", tr("Unarchive") if row.archived else tr("Archive")),
             ("trash", tr("Move to trash")),
         ]
-
-    # --- looks ---------------------------------------------------------------------------------------------------
 
     def _build_sidebar_button(self, name: str, text: str) -> QToolButton:
         button = QToolButton(self)

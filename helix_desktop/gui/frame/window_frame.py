@@ -129,8 +129,6 @@ class WindowFrame(QWidget):
             self.memory.remember_value("layout", self._workspace, "page", value=name)
         self._update_visible_sides()
 
-    # --- sides ---------------------------------------------------------------------------------------------------
-
     @property
     def is_sidebar_shown(self) -> bool:
         return not self.sidebar.isHidden()
@@ -200,8 +198,6 @@ class WindowFrame(QWidget):
         if watched is self._splitter and event.type() == QEvent.Type.Resize:
             self._distribute_widths()
         return super().eventFilter(watched, event)
-
-    # --- what is remembered --------------------------------------------------------------------------------------
 
     def restore_window_layout(self, workspace: str) -> None:
         """The widths, sides and page of a workspace, as they were left."""

@@ -74,8 +74,6 @@ class WindowPages(QObject):
         showing.workspace_changed.connect(self._on_workspace_changed)
         showing.conversation_changed.connect(self._on_conversation_changed)
 
-    # --- made when they are first needed
-
     @cached_property
     def cache(self) -> CachePage:
         from helix_desktop.gui.cache.cache_page import CachePage
@@ -124,8 +122,6 @@ class WindowPages(QObject):
     def _show_conversation_changes(self, page: ChangesPage) -> None:
         bench, session = self._showing.bench, self._showing.session
         page.show_changes_of(bench.file_changes if bench else None, session.id if session else "")
-
-    # --- what is shown
 
     def _on_workspace_changed(self) -> None:
         if self.is_page_made("cache"):

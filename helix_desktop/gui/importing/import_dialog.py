@@ -115,8 +115,6 @@ class ImportConversationsDialog(QDialog):
             line.addWidget(button)
         return line
 
-    # --- what there is
-
     def find_conversations(self, *, at_once: bool = False) -> None:
         """Finds the conversations; with `at_once`, imports all of them immediately."""
         self._import_when_found = at_once
@@ -182,8 +180,6 @@ class ImportConversationsDialog(QDialog):
             format_count(chosen, "Import {n} conversation", "Import {n} conversations") if chosen else tr("Import")
         )
 
-    # --- while it goes on
-
     def import_checked_groups(self) -> None:
         """Bring in what is ticked."""
         self._show_import_running(going=True)
@@ -230,8 +226,6 @@ class ImportConversationsDialog(QDialog):
         if self._is_importing:
             self._histories.stop_import()
         super().reject()
-
-    # --- what came
 
     def _show_import_result(self, outcome: ImportOutcome) -> None:
         self._outcome = outcome

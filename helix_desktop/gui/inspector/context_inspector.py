@@ -109,8 +109,6 @@ class ContextInspector(QWidget):
         column.addLayout(foot)
         self._theme.keep_scaled(self, self.setMinimumWidth, 220)
 
-    # --- what the window calls
-
     def inspect_conversation(self, session: SessionPort | None, bench: WorkbenchPort | None = None) -> None:
         """Show a conversation as it is now."""
         self._session, self._bench = session, bench
@@ -146,8 +144,6 @@ class ContextInspector(QWidget):
             self._folding.pop(event.kind, None)
         else:
             self._folding[event.kind] = event.why
-
-    # --- reading
 
     def _read_facts_slice(self) -> None:
         until = time.perf_counter() + READ_SLICE_SECONDS
@@ -214,8 +210,6 @@ class ContextInspector(QWidget):
         self.view.show_boxes(
             lambda ink, width: self._build_inspector_boxes(ink, width, state, meter, chosen), keep_place=True
         )
-
-    # --- what is shown
 
     def _build_inspector_boxes(
         self, ink: DrawingStyle, width: float, state: Moment, meter: token_budget.WindowMeter, chosen: Policy
@@ -303,8 +297,6 @@ class ContextInspector(QWidget):
         for ref in state.branch.exclusions:
             name = tr("excluded: #{n}", n=ref.seq if isinstance(ref, PartRef) else ref.first)
             yield FigureBox(ink, width, name, tr("Include"), accent=True, act=ToggleSection(("include", ref)))
-
-    # --- what is done
 
     def _handle_box_action(self, act: object) -> None:
         if not isinstance(act, ToggleSection):

@@ -97,8 +97,6 @@ class PolicyCurves(StepPlot):
         at = self._hover if 0 <= self._hover < self._count_points else self._count_points - 1
         self.setAccessibleDescription(self.words_at(at) if at >= 0 else self._empty_plot_text())
 
-    # --- what a plot asks for
-
     @property
     def _count_points(self) -> int:
         return max((len(line.replay.steps) for line in self._lines), default=0)
@@ -148,8 +146,6 @@ class PolicyCurves(StepPlot):
             here = [line for line in self._lines if self._hover < len(line.replay.steps)]
             dots = [(line.replay.steps[self._hover], self._theme.colour_of_policy(line.policy)) for line in here]
             self._draw_pointer(painter, top, dots, self.words_at(self._hover))
-
-    # --- hands
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         by = KEY_STEPS.get(Qt.Key(event.key()))

@@ -151,8 +151,6 @@ class ReplayLabDialog(QDialog):
             lambda paths: [self._add_checkable_row(self.list, each.name, each) for each in paths],
         )
 
-    # --- a run
-
     def _start_or_stop_replay(self) -> None:
         """Start, or stop what was started."""
         if self._working is not None:
@@ -199,8 +197,6 @@ class ReplayLabDialog(QDialog):
         if self._working is not None:
             self._working.cancel()
         super().done(result)
-
-    # --- what came of it
 
     def _show_replay_results(self, outcome: ReplayOutcome) -> None:
         self._end_replay("")

@@ -56,8 +56,6 @@ class ReplayResultsPanel(QWidget):
         column.addLayout(self._build_plot_legend())
         self._plot_conversation(0)
 
-    # --- figures
-
     def _answer_in_words(self) -> str:
         cheapest = min(self._outcome.policy_outcomes, key=lambda played: played.cost_share)
         return tr(
@@ -102,8 +100,6 @@ class ReplayResultsPanel(QWidget):
 
     def _on_adopt_clicked(self, policy: str, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
         self._take(policy)
-
-    # --- the plot
 
     def _build_conversation_choice(self) -> QComboBox:
         which = QComboBox(self)

@@ -106,8 +106,6 @@ class McpServerCard(QWidget):
     def _toggle_card_details(self) -> None:
         self._inside.setVisible(self._inside.isHidden())
 
-    # --- opened
-
     def _lay_out_card_details(self) -> None:
         column = QVBoxLayout(self._inside)
         column.setContentsMargins(0, 6, 8, 6)

@@ -96,8 +96,6 @@ class StoragePage(SettingsPage):
         )
         self._over_limit_label.setVisible(over > 0)
 
-    # --- room
-
     def _estimate_freeable_space(self) -> None:
         """Shows what would be removed before anything is."""
         work = self._program.estimate_space_to_free(self._bench)

@@ -86,8 +86,6 @@ class StepPlot(QWidget):
     def sizeHint(self) -> QSize:
         return QSize(400, self._theme.zoomed_pixels(self._height))
 
-    # --- what a subclass gives
-
     @property
     @abstractmethod
     def _count_points(self) -> int:
@@ -114,8 +112,6 @@ class StepPlot(QWidget):
     def _empty_plot_text(self) -> str:
         """What stands there while there are no points."""
 
-    # --- the span in sight
-
     def zoom_plot(self, factor: float, around: float | None = None) -> None:
         """Show `factor` times as many points, keeping the place `around` where it is."""
         middle = (self._first + self._last) / 2 if around is None else around
@@ -141,8 +137,6 @@ class StepPlot(QWidget):
     def _restyle_plot(self) -> None:
         self.updateGeometry()
         self.update()
-
-    # --- places
 
     def _pixel_x_of_point(self, point: float) -> float:
         return (point - self._first) / max(self._last - self._first, 1e-9) * self.width()
@@ -271,8 +265,6 @@ class StepPlot(QWidget):
         painter.drawRoundedRect(place, 5, 5)
         painter.setPen(self._theme.colour_of_token("text"))
         painter.drawText(place.adjusted(6, 0, -6, 0), flags, words)
-
-    # --- hands
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         x = event.position().x()

@@ -46,8 +46,6 @@ class ShareWorkspaceDialog(SharingFormDialog):
             self._sharing.measure_shared_amount(), name="how much is shared", then=self._show_upload_amount, owner=self
         )
 
-    # --- how it looks
-
     def _build_sharing_explanation(self) -> QLabel:
         text = tr(
             "Other computers can then read the conversations of “{name}” live and continue them. They all use one PostgreSQL database. "
@@ -101,8 +99,6 @@ class ShareWorkspaceDialog(SharingFormDialog):
         there = idle and bool(self.address.text().strip())
         self.test.setEnabled(there)
         self.share.setEnabled(there)
-
-    # --- what it does
 
     def _test_shared_store(self) -> None:
         address = self.address.text().strip()

@@ -129,8 +129,6 @@ class ConversationTimeline:
         earlier = [each for each in self.events if each.fold_kind is FoldKind.HANDOVER and each.seq < event.seq]
         return earlier[-1] if earlier else None
 
-    # --- below
-
     def _build_timeline_event(self, recorded: Recorded, point: int) -> TimelineEvent:
         return TimelineEvent(self.history, recorded.seq, recorded.time, point, [], recorded.conversation)
 

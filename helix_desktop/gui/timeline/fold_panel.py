@@ -202,8 +202,6 @@ class FoldPanel(QWidget):
         button.clicked.connect(lambda _: act())
         return button
 
-    # --- what is shown
-
     def clear_fold_panel(self) -> None:
         self._save_open_draft()
         self._shown = None
@@ -280,8 +278,6 @@ class FoldPanel(QWidget):
             self._stack.setCurrentIndex(0)
             names = [fold.fold for fold in self._shown.event.current_folds]
             (self.undo_wanted if self._shown.is_fold_in_force else self.redo_wanted).emit(names)
-
-    # --- editing
 
     def _start_document_edit(self) -> None:
         if self._shown is not None:

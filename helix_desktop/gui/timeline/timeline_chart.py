@@ -36,8 +36,6 @@ class TimelineChart(StepPlot):
         self._selected: TimelineEvent | None = None
         self.setAccessibleName(tr("Tokens over time"))
 
-    # --- what is shown
-
     def plot_timeline(self, story: ConversationTimeline, thresholds: Sequence[Threshold]) -> None:
         """Plots another conversation, all of it."""
         self._story, self._thresholds = story, thresholds
@@ -76,8 +74,6 @@ class TimelineChart(StepPlot):
                 tokens=format_token_count(points[-1]),
             )
             self.setAccessibleDescription(words)
-
-    # --- places
 
     @property
     def _count_points(self) -> int:
@@ -161,8 +157,6 @@ class TimelineChart(StepPlot):
         at = bisect_left(events, point - reach, key=lambda event: event.point)
         near = [event for event in events[at : at + 40] if event.current_folds and abs(event.point - point) <= reach]
         return min(near, key=lambda event: abs(event.point - point)) if near else None
-
-    # --- hands
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)

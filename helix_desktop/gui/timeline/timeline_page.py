@@ -133,8 +133,6 @@ class TimelinePage(QWidget):
         self._fold_now_button.clicked.connect(self.ask_to_fold)
         self._export.clicked.connect(self.export_timeline)
 
-    # --- what the window calls
-
     def show_timeline_of(self, session: SessionPort | None, bench: WorkbenchPort | None = None) -> None:
         """Shows a conversation. `bench` supplies the workspace's other conversations when the user asks for them."""
         self._session, self._bench = session, bench
@@ -187,8 +185,6 @@ class TimelinePage(QWidget):
             return
         self._wanted_fold = ""
         self._choose_event(event)
-
-    # --- reading
 
     def _run_read_slice(self) -> None:
         """Reads for a few milliseconds and yields, so that the window stays responsive while a long
@@ -265,8 +261,6 @@ class TimelinePage(QWidget):
         self.list.show_fold_events(
             filter_events_by_kind(events, self._kinds), self.timeline.model_window, keep=self._chosen
         )
-
-    # --- what is chosen
 
     def _choose_event(self, event: TimelineEvent) -> None:
         if event is not self._chosen:  # otherwise the list only reports the selection made here

@@ -98,8 +98,6 @@ class BoxStack:
         first = max(0, bisect_right(self._tops, top - self._pad[1]) - 1)
         return range(first, bisect_right(self._tops, bottom - self._pad[1]))
 
-    # --- places and offsets
-
     def nearest_box(self, place: QPointF) -> tuple[int, QPointF]:
         """The box nearest to a place, and the place as that box sees it."""
         inner = place - QPointF(*self._pad)
@@ -148,8 +146,6 @@ class BoxStack:
         box = self.boxes[spot.box]
         hot = box.hot_spots[spot.hot]
         return hot, hot.place.translated(box.left + self._pad[0], self._tops[spot.box] + self._pad[1])
-
-    # --- text
 
     def find_text_ranges(self, needle: str) -> tuple[tuple[int, int], ...]:
         """Where a text (in small letters) stands in this item."""

@@ -102,8 +102,6 @@ class ItemColumn:
         ]:
             del self._laid[index]
 
-    # --- asking
-
     @property
     def total_height(self) -> int:
         return self.heights.sum_of_heights + self.page.ink.scaled_pixels(TOP)
@@ -152,8 +150,6 @@ class ItemColumn:
             for what, below, high in laid.drawn_pieces(-top, height - top) if laid is not None else ():
                 found[what] = (top, below, high)
         return found
-
-    # --- laying out
 
     def full_layout(self, index: int) -> ItemLayout:
         """An item laid out to its end, however long that takes: for selecting and finding."""
@@ -265,8 +261,6 @@ class ItemColumn:
                 old.remove(same)
                 self._laid[index] = same
                 self._record_item_height(index, same)
-
-    # --- guessing
 
     def _estimate_heights(self, start: int) -> list[int]:
         """Heights before anything is laid out: by the length of the text."""

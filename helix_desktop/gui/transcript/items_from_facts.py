@@ -109,8 +109,6 @@ class TranscriptItems:
     _has_answer_name: bool = False
     _changes: list[FilesChanged] = field(default_factory=list)  # The file changes of the turn.
 
-    # --- growing
-
     def add_many_facts(self, facts: Iterable[Recorded]) -> None:
         """Adds many facts, as when a conversation is opened. The garbage collector is paused:
         nothing created here is garbage.
@@ -215,8 +213,6 @@ class TranscriptItems:
     def reveal_item(self, index: int) -> ItemChanges | None:
         """Open the group that hides an item somebody wants to see."""
         return self.toggle_call_group(index) if self._groups.is_in_collapsed_group(index) else None
-
-    # --- asking
 
     def is_item_hidden(self, index: int) -> bool:
         """Whether an item is set aside, or its group is collapsed."""
@@ -518,8 +514,6 @@ class TranscriptItems:
                 item.is_first_of_answer for item in self.all[first : last + 1]
             )
             self._hidden_ranges = None
-
-    # --- below
 
     def _advance_history(self, recorded: Recorded) -> None:
         self.newest_seq = recorded.seq

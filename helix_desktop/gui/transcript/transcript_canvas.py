@@ -100,8 +100,6 @@ class TranscriptCanvas(QAbstractScrollArea):
         content.content_arrived.connect(self._on_content_arrived)
         content.formulas_drawn.connect(self._on_formulas_drawn)
 
-    # --- what is shown
-
     def show_history(self, history: ConversationState) -> None:
         """Show a conversation, from its end."""
         ready, self._ready = self._ready, None
@@ -217,8 +215,6 @@ class TranscriptCanvas(QAbstractScrollArea):
         inner = self.column.full_layout(index).caret_rect_at(offset).top() if offset else 0
         wanted = int(self.column.content_top(index) + inner - self.viewport().height() / 3)
         self._lay_out_and_draw(max(0, wanted), anchor=index)
-
-    # --- keeping still
 
     def _lay_out_and_draw(self, y: int | None = None, *, anchor: int = -1, anew: bool = True) -> None:
         """Lay out what is in sight, for a moment, put the view where it belongs, and draw: all of it `anew`, or what differs."""
@@ -363,8 +359,6 @@ class TranscriptCanvas(QAbstractScrollArea):
             self._follow = following
             self.following_changed.emit(following)
 
-    # --- time
-
     def _start_or_stop_clock(self) -> None:
         if self.items.running_call_items() or self.items.retry_wait_item >= 0:
             self._clock.start()
@@ -448,8 +442,6 @@ class TranscriptCanvas(QAbstractScrollArea):
         painter.setPen(QPen(self.theme.colour_of_token("accent"), 2))
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRoundedRect(place.adjusted(-1, -1, 1, 1), 6, 6)
-
-    # --- places
 
     def item_under(self, point: QPointF | QPoint) -> tuple[int, QPointF]:
         """The item under a point of the viewport, and the point as that item sees it."""

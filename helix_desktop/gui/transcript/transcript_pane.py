@@ -117,8 +117,6 @@ class TranscriptPane(QWidget):
         self.bar.stepped.connect(self._step_to_hit)
         self.bar.closed.connect(self._close_find_bar)
 
-    # --- what the window calls
-
     def open_transcript(self, history: ConversationState, place: ScrollPlace | None = None) -> None:
         """Show a conversation, at its end or where the reader was."""
         self._close_find_bar(take_focus=False)
@@ -153,8 +151,6 @@ class TranscriptPane(QWidget):
         self.bar.show()
         self.bar.field.setFocus()
         self.bar.field.selectAll()
-
-    # --- finding
 
     def _start_search(self, text: str) -> None:
         self.view.finding = TranscriptSearch(self.view.items, text)
@@ -199,8 +195,6 @@ class TranscriptPane(QWidget):
         if take_focus:
             self.view.setFocus()
         self.view.viewport().update()
-
-    # --- the end
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

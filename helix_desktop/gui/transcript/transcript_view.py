@@ -169,8 +169,6 @@ class TranscriptView(TranscriptCanvas):
             return TranscriptPosition(-1, 0)
         return TranscriptPosition(index, self.column.full_layout(index).text_offset_at(inner))
 
-    # --- the mouse
-
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() != Qt.MouseButton.LeftButton:
             return
@@ -294,8 +292,6 @@ class TranscriptView(TranscriptCanvas):
 
     def _reset_click_count(self) -> None:
         self._clicks = 0
-
-    # --- the keyboard
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key, modifiers = event.key(), event.modifiers()
@@ -488,8 +484,6 @@ class TranscriptView(TranscriptCanvas):
         if hot is not None:
             self.perform_box_action(hot.act)
 
-    # --- doing
-
     def perform_box_action(self, act: BoxAction) -> None:
         """What a click or Enter on a hot place means."""
         if isinstance(act, ToggleSection):
@@ -544,8 +538,6 @@ class TranscriptView(TranscriptCanvas):
         """Say something to a screen reader."""
         if QAccessible.isActive():
             QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, make_safe_text(text[:2_000])))
-
-    # --- the menu
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         index, _ = self.item_under(self.viewport().mapFromGlobal(event.globalPos()))

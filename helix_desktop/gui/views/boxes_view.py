@@ -65,8 +65,6 @@ class BoxesView(QAbstractScrollArea):
         self.verticalScrollBar().actionTriggered.connect(self._on_reader_scrolled)
         theme.changed.connect(self._restyle_boxes)
 
-    # --- what is shown
-
     def show_boxes(self, make: Make, *, keep_place: bool = False) -> None:
         """`make` gives the boxes for a width; it is called again when the width or the theme changes."""
         self._wanted = self.verticalScrollBar().value() if keep_place else 0
@@ -162,8 +160,6 @@ class BoxesView(QAbstractScrollArea):
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(self._stack.hot_spot_and_rect(self._spot)[1].adjusted(-1, -1, 1, 1), 5, 5)
         painter.end()
-
-    # --- hands
 
     def _to_content_position(self, point: QPoint | QPointF) -> QPointF:
         return QPointF(point.x(), point.y() + self.verticalScrollBar().value())

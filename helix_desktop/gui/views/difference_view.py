@@ -111,8 +111,6 @@ class DifferenceView(QAbstractScrollArea):
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
         theme.changed.connect(self._restyle_difference)
 
-    # --- what is shown
-
     def show_hunks(
         self,
         hunks: Sequence[Hunk],
@@ -420,8 +418,6 @@ class DifferenceView(QAbstractScrollArea):
                 break
         if self._plain:
             self._colouring.start()
-
-    # --- hands
 
     def row_at(self, point: QPoint) -> int:
         number = bisect_right(self._tops, point.y() + self.verticalScrollBar().value()) - 1

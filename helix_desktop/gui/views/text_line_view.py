@@ -96,8 +96,6 @@ class TextLineView(QAbstractScrollArea):
         self.setAccessibleName(tr("Text"))
         theme.changed.connect(self._restyle_lines)
 
-    # --- what is shown
-
     def show_text_lines(
         self,
         lines: TextLines,
@@ -137,8 +135,6 @@ class TextLineView(QAbstractScrollArea):
     def viewed_lines(self) -> TextLines:
         return self._lines
 
-    # --- what is selected
-
     def selected_line_range(self) -> tuple[int, int] | None:
         """The first and the last selected line, counted from 0; None when nothing is selected."""
         if self._anchor.line < 0 or (self._anchor == self._caret and not self._by_line):
@@ -173,8 +169,6 @@ class TextLineView(QAbstractScrollArea):
     def _show_new_selection(self) -> None:
         self.viewport().update()
         self.selection_changed.emit()
-
-    # --- measures
 
     @property
     def _line_height(self) -> float:
@@ -317,8 +311,6 @@ class TextLineView(QAbstractScrollArea):
         self._colouring = None
         self._slices.stop()
         self.viewport().update()
-
-    # --- hands
 
     def text_position_at(self, point: QPoint) -> TextPosition:
         """The character nearest to a point of the viewport."""

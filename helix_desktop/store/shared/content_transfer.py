@@ -114,8 +114,6 @@ class ContentTransfer:
             for name, content in zip(names, contents, strict=True)
         }
 
-    # --- fetching
-
     async def fetch_entries(self, digests: Collection[Digest]) -> frozenset[Digest]:
         """Put those of these that the store has into the cache. What it sends is checked; CacheCorrupt where only one was asked for."""
         wanted = {
@@ -166,8 +164,6 @@ class ContentTransfer:
                 list, entry_rows.decrypt_chunk_rows(self._seal, digest, count, rows)
             ):
                 yield chunk
-
-    # --- checking
 
     async def send_entries_again(self, used: Collection[Digest]) -> None:
         """Send again what of these is here and not there any more."""
@@ -256,8 +252,6 @@ class ContentTransfer:
             with contextlib.suppress(CacheCorrupt, ValueError):
                 if tomb.sealed_digest:
                     yield Digest(self._seal.decrypt_row(tomb.name, tomb.sealed_digest))
-
-    # --- collecting
 
     async def row_names_of_entries(self, digests: Collection[Digest]) -> list[bytes]:
         """The names of all rows of these entries, as far as this machine knows how many chunks they have."""

@@ -259,8 +259,6 @@ class ConversationSync:
                 remedy="Try again in a moment.",
             )
 
-    # --- what is new there
-
     async def _compare_all_heads(self) -> None:
         """Once: a head that is gone, or older than it was, is sent again. The store was emptied, or restored to an earlier state."""
         known = {
@@ -439,8 +437,6 @@ class ConversationSync:
             remedy="Your own copy is intact.",
         )
 
-    # --- what is new here
-
     async def _send_all_new_facts(self) -> None:
         """In batches, so that little of it waits for the loop the agents work on. Between them, turns may begin."""
         async with self._busy:
@@ -604,8 +600,6 @@ class ConversationSync:
         gone = HeadContents(conversation, self.machine, generation=known.contents.generation, is_removed=True)
         if await self._update_heads([(known, gone)], force=False):
             await self.remote.remove_in_batches([one.name for one in known.contents.segments])
-
-    # --- what is known
 
     def _head_row_name(self, conversation: str) -> bytes:
         return self.seal.keyed_row_name("head", conversation.encode())

@@ -105,8 +105,6 @@ class PostgresRowStore:
         self._is_closed = False
         self._left = 0  # How many puts are left before the quota is read again.
 
-    # --- the port
-
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         names = list(rows)
         keys, bodies = (
@@ -221,8 +219,6 @@ class PostgresRowStore:
         if not self._is_closed:
             self._is_closed = True
             postgres_pool.release_pool(self.server, self._pool)
-
-    # --- connections
 
     def run_transaction(self, *statements: Statement) -> list[Rows]:
         """Do these in one transaction. Gives the rows of each."""

@@ -74,8 +74,6 @@ class S3RowStore:
         self._looked = ""
         self._ahead: float | None = None  # By how many milliseconds the store's clock is ahead of this machine's.
 
-    # --- the port
-
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         if not rows:
             return
@@ -288,8 +286,6 @@ class S3RowStore:
 
     def _fetch_forgotten_names(self) -> None:
         self._gone = frozenset(map(bytes.fromhex, self._list_object_names("gone")))
-
-    # --- the store
 
     def _new_pack_id(self) -> str:
         return f"{int(self._store_time_ms()):012x}{secrets.token_hex(10)}"

@@ -144,8 +144,6 @@ class SharedStoreLink:
         assert self._content is not None  # noqa: S101 - made with the connection
         return self._content
 
-    # --- what the cache asks
-
     def notify_new_content(self) -> None:
         """Something is new here."""
         self._woken.set()
@@ -171,8 +169,6 @@ class SharedStoreLink:
             raise SharedStoreUnreachable(
                 "The shared store is taking too long to respond.", remedy="Try again later."
             ) from error
-
-    # --- keeping in step
 
     async def send_waiting_content(self) -> None:
         """Send all that waits."""
@@ -284,8 +280,6 @@ class SharedStoreLink:
             self._written = clock.monotonic()
             await asyncio.to_thread(link_progress.write_link_progress, self._stores.folder, self._progress)
 
-    # --- what people ask
-
     async def link_status(self) -> LinkStatus:
         """Without asking the store."""
         cache, thread = self._stores.cache, self._stores.thread
@@ -336,8 +330,6 @@ class SharedStoreLink:
             return (f"Not yet forgotten in the shared store: {error.what} {waits}",), ()
         connected = await self.ensure_connected()
         return (), tuple(await connected.remote.run_in_thread(connected.remote.engine.describe_remaining_copies))
-
-    # --- collecting
 
     async def announce_used_rows(self) -> frozenset[bytes]:
         """Say which rows this machine uses, so that nobody removes them, and others find the workspace. Gives the names' beginnings."""

@@ -228,8 +228,6 @@ class SyncState:
             self.save_progress(known)
             self._plan_resend_if_different(known)
 
-    # --- what was forgotten
-
     def blank_forgotten_facts(self, lines: Sequence[StoredFact]) -> list[StoredFact]:
         """These facts of another machine as they are taken in: what was forgotten here comes back in none of them."""
         with self._journal_read_errors():

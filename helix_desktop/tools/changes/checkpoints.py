@@ -119,8 +119,6 @@ class Checkpoints:
             tuple[int, int] | None, ...
         ] = ()  # The identity of each root at the last check. None: it was missing.
 
-    # --- what it is
-
     @property
     def is_ready(self) -> bool:
         return self.progress.state == "ready"
@@ -190,8 +188,6 @@ class Checkpoints:
             with suppress(OSError):
                 if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
                     root.chmod(mode)
-
-    # --- taking them
 
     async def ensure_first_look(self) -> None:
         """The first look. It is complete when this returns, or `progress` says why there is none."""
@@ -305,8 +301,6 @@ class Checkpoints:
         async with self._lock:
             self._watch.close()
             await self._save_known_state()
-
-    # --- one look
 
     async def _look_at_folders(self, *, thorough: bool) -> None:
         began = time.monotonic()
@@ -475,8 +469,6 @@ class Checkpoints:
             names = found.folders[folder] = dict(names)
         names[name] = record[: STAMP.size] + folder_state.pack_item(wanted)
 
-    # --- what the cache gets of it
-
     async def _store_checkpoint(self, changes: Sequence[PathChange]) -> None:
         """The state as a checkpoint: one more difference, or a manifest where there is none or the chain is long."""
         if self._checkpoint is not None and not changes:
@@ -525,8 +517,6 @@ class Checkpoints:
                 came, went = await asyncio.to_thread(diff_hunks.count_changed_lines, before, after)
                 added, removed = added + came, removed + went
         return added, removed
-
-    # --- whose changes they are
 
     def _claim_unclaimed_changes(self, since: int, paths: set[str] | None) -> tuple[PathChange, ...]:
         """What was found since a look and belongs to nobody yet; it belongs to this step from now on."""

@@ -213,8 +213,6 @@ class _CommandParser(ShellWordParser):
         self._skip_space_and_comments()
         return True
 
-    # --- what lies between -------------------------------------------------------------------------------------------
-
     def _skip_space_and_comments(self) -> None:
         """Past blanks, comments and line ends."""
         while self.next_character() in ("\n", "#"):

@@ -106,8 +106,6 @@ class ShellWordParser(ABC):
             else:
                 return
 
-    # --- words -------------------------------------------------------------------------------------------------------
-
     def is_at_substitution(self) -> bool:
         return self.text.startswith(("<(", ">("), self.at)
 
@@ -222,8 +220,6 @@ class ShellWordParser(ABC):
         if behind == "\n":
             return ""
         return behind if behind and behind in ("$`\\" if lines else '$`"\\') else f"\\{behind}"
-
-    # --- expansions --------------------------------------------------------------------------------------------------
 
     def _parse_dollar(self, *, quoted: bool = False) -> tuple[str, str]:
         """What begins with a dollar: as read, and what of it stands without quotes."""

@@ -20,9 +20,6 @@ from helix_desktop.tools.command_lines.shell_words import ANY, MANY, UnreadableC
 _REPLACED = re.compile(r"\{[\d#%./+-]*\}")
 
 
-# --- shells and what is like one -------------------------------------------------------------------------------------
-
-
 def find_behind_shell(line: ProgramFinder, words: list[str]) -> list[StartedProgram]:
     """`sh -c text`, or a script; a shell that reads commands from its input hides them. The first word is its name."""
     name, *rest = words
