@@ -61,9 +61,8 @@ class Terminal:
         self._source: IO[bytes] | None = (
             _open_input_file(source) if source else _open_temporary_file() if gather else None
         )
-        self._target = (
-            Path(os.path.realpath(target)) if target else None
-        )  # A link is kept, and the file it points to is written.
+        # A link is kept, and the file it points to is written.
+        self._target = Path(os.path.realpath(target)) if target else None
         self._beside = _open_output_target(self._target) if self._target else None
 
     def __enter__(self) -> Self:

@@ -79,11 +79,8 @@ class ProgramSetting(Generic[T]):
         return f" Did you mean {near[0]!r}?" if near else ""
 
 
-LANGUAGES = {
-    "en": "English",
-    "de": "Deutsch",
-    "zh_CN": "简体中文",
-}  # each but English with its files in resources/translations
+# each but English with its files in resources/translations
+LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文"}
 
 THEME = ProgramSetting(
     "appearance.theme", "Appearance", "Theme", "Light, dark, or the same as the system.", "system",

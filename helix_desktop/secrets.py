@@ -26,17 +26,15 @@ from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyri
 from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
-_OTHERS = re.compile(
-    r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?", re.DOTALL
-)  # Names of secrets that do not belong to a provider.
+# Names of secrets that do not belong to a provider.
+_OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?", re.DOTALL)
 SERVICE = "helix-desktop"
 CHOICES = (
     "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
 )
 LOCKED = "The system's keyring is locked, and was not unlocked when it asked."
-REFUSALS = frozenset(
-    {"KeyringLocked", "LockedException", "PromptDismissedException", "KeyDenied"}
-)  # The errors of keyring backends when nobody enters the password.
+# The errors of keyring backends when nobody enters the password.
+REFUSALS = frozenset({"KeyringLocked", "LockedException", "PromptDismissedException", "KeyDenied"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,9 +324,8 @@ class SecretStorage:
             raise NoUsableKeyring(LOCKED, remedy=CHOICES)
         silent = f"The system's keyring did not respond within {self._limit:.0f} s; it may be waiting to be unlocked."
         call = tasks.run_on_detached_thread(lambda: work(self._keyring()), name="keyring")
-        call.add_done_callback(
-            lambda late: late.cancelled() or late.exception()
-        )  # Retrieves the error if nobody waits for the call any more.
+        # Retrieves the error if nobody waits for the call any more.
+        call.add_done_callback(lambda late: late.cancelled() or late.exception())
         try:
             async with asyncio.timeout(self._limit):
                 return await asyncio.shield(call)
@@ -342,9 +339,8 @@ class SecretStorage:
             if self._is_refused:
                 raise NoUsableKeyring(LOCKED, remedy=CHOICES) from error
             why = f"The system's keyring cannot be used ({type(error).__name__})."
-            absent = (
-                type(error).__name__ == "NoKeyringError"
-            )  # An error of the keyring library, which is imported only when needed.
+            # An error of the keyring library, which is imported only when needed.
+            absent = type(error).__name__ == "NoKeyringError"
             raise NoUsableKeyring("This system has no keyring." if absent else why, remedy=CHOICES) from error
         finally:
             del call  # its error holds this frame, and with it whoever asked

@@ -37,12 +37,10 @@ def add_history_import_commands(verbs: Subparsers) -> None:
         action="store_true",
         help="after the import, permanently remove everything that looks like a key",
     )
-    one.add_argument(
-        "--copies", type=Path, default=None, help=argparse.SUPPRESS
-    )  # of the recorder: read in their place
-    one.add_argument(
-        "--only-folder", default=None, help=argparse.SUPPRESS
-    )  # of the recorder: of a database, this folder
+    # of the recorder: read in their place
+    one.add_argument("--copies", type=Path, default=None, help=argparse.SUPPRESS)
+    # of the recorder: of a database, this folder
+    one.add_argument("--only-folder", default=None, help=argparse.SUPPRESS)
     one.set_defaults(run=run_import, work=import_into_workspace, counts=True)
     found = verbs.add_parser("find", help="list conversations from other programs on this computer", description="List conversations from other programs on this computer.")  # fmt: skip
     add_json_option(found)
@@ -163,9 +161,8 @@ async def _import_until_stopped(arguments: argparse.Namespace, workspace: Stored
     begun = False
     changes = watchfiles.awatch(*folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
     try:
-        async for (
-            changed
-        ) in changes:  # The first value comes once the folders are watched, so that no change is missed.
+        # The first value comes once the folders are watched, so that no change is missed.
+        async for changed in changes:
             if changed or not begun:
                 result = await _import_once(arguments, workspace)
                 seen |= {one.id: one.state for one in result.imported}

@@ -80,9 +80,8 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
 
 async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Answer MCP requests about this workspace and no other, until the caller goes away."""
-    for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[
-        : 2 if arguments.http is None else 3
-    ]:  # Importing this takes half a second, and an open window may do the work.
+    # Importing this takes half a second, and an open window may do the work.
+    for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[: 2 if arguments.http is None else 3]:
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.context_server.{name}")
     from helix_desktop.context_server import cache_mcp_server, mcp_over_console
 

@@ -39,9 +39,8 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = [
-            (name, value.strip(b" \t")) for name, value in scope["headers"]
-        ]  # uvicorn keeps spaces after a value.
+        # uvicorn keeps spaces after a value.
+        headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         refusal = self._refusal_of_request(dict(headers))
         if refusal is None:
             await self._app({**scope, "headers": headers}, receive, send)

@@ -96,9 +96,8 @@ async def _run_replay_process(options: Sequence[str], total: int, report: Callab
 async def _build_recording_lines(facts: Sequence[Recorded], bench: WorkbenchPort) -> list[session_export.Line]:
     contents: dict[Digest, bytes] = {}
     for digest in session_export.entries_needed_for_export(facts):
-        with suppress(
-            NotFound, StoreFailed
-        ):  # An output that can no longer be read is replaced by what is known of it.
+        # An output that can no longer be read is replaced by what is known of it.
+        with suppress(NotFound, StoreFailed):
             contents[digest] = await bench.workspace.cache.read_range(digest, 0, LARGEST)
     return await asyncio.to_thread(lambda: list(session_export.openai_lines(facts, contents.get)))
 

@@ -294,9 +294,8 @@ class WindowProgram:
         """In order, and never longer than `PATIENCE`: what hangs is left behind."""
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._beginning.aclose(
-                    limit=0.3
-                )  # Otherwise it would open workspaces again that were just closed.
+                # Otherwise it would open workspaces again that were just closed.
+                await self._beginning.aclose(limit=0.3)
                 if self._owner is not None:
                     await self._owner.aclose()
                 if self._desk is not None:

@@ -44,9 +44,8 @@ class Conversation:
         self._given = 0
         self._policy: Policy | None = None
         self._policy_fact: PolicySet | None = None
-        self._expected: tuple[RequestSettings, RequestSettings] | None = (
-            None  # The settings as recorded, and as the next request will use them.
-        )
+        # The settings as recorded, and as the next request will use them.
+        self._expected: tuple[RequestSettings, RequestSettings] | None = None
 
     @classmethod
     async def open(cls, journal: JournalPort, conversation: str) -> Conversation:

@@ -181,9 +181,8 @@ class _DetailCollector:
     def __init__(self) -> None:
         self.found: Known = {}
         self._asked = ""  # the end of the assistant's last message
-        self._said: DetailSource | None = (
-            None  # The assistant's last message. What is kept of it depends on whether it also makes a call.
-        )
+        # The assistant's last message. What is kept of it depends on whether it also makes a call.
+        self._said: DetailSource | None = None
         self._commands: list[DetailSource] = []
         self._answered = 0
         # The key is what was tried and why it failed.

@@ -159,9 +159,8 @@ class Folded:
     tokens: int
     tokens_before: int
     batch: str = ""
-    entries: tuple[
-        Digest, ...
-    ] = ()  # The entries that the text names: originals, or the reference entry of a handover.
+    # The entries that the text names: originals, or the reference entry of a handover.
+    entries: tuple[Digest, ...] = ()
     details: DetailsKept = DetailsKept()
     number: int = 0  # The number in a title such as "Handover 3".
     model: str = ""  # The model that wrote the text; empty if the program wrote it without a model.
@@ -256,9 +255,8 @@ class ModelReplied:
     seconds: float = 0.0
     request: Digest | None = None
     raw: str = ""  # The provider's reply as JSON, for a step of a connected agent that was not shown all of it.
-    stable: int | None = (
-        None  # `Request.stable` and `.settled` of that request: where the marks for the provider's cache were set.
-    )
+    # `Request.stable` and `.settled` of that request: where the marks for the provider's cache were set.
+    stable: int | None = None
     settled: int = 0
 
 

@@ -185,9 +185,8 @@ class PermissionQuestion:
     scopes: tuple[str, ...] = ("once", "conversation", "always")
     form: str = ""  # a JSON schema, when a server asks the user for values (elicitation)
     by: str = ""  # The task of the sub-agent that asks; empty if the conversation's own agent asks.
-    rules: tuple[
-        str, ...
-    ] = ()  # what allowing it for longer would allow, in words; the user may take another than the first
+    # what allowing it for longer would allow, in words; the user may take another than the first
+    rules: tuple[str, ...] = ()
     apart: str = ""  # the name of what must be allowed by itself, not with the tool: outside_sandbox, runs_later, opened, hidden, held
     command: str = ""  # The user's slash command that asks.
     plan: bool = False  # a plan to approve: `preview` may be changed, and comes back in the answer's `values`

@@ -21,9 +21,8 @@ from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
 
 LATELY = 12  # How many of the last calls are searched for repetitions.
 HEAD = 2_000  # How many characters of an output the fact keeps for display.
-Result = tuple[
-    ToolReturned, Sequence[Fact], str
-]  # The result, further facts to record, and what the call asked to keep.
+# The result, further facts to record, and what the call asked to keep.
+Result = tuple[ToolReturned, Sequence[Fact], str]
 SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (
     "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "
@@ -67,9 +66,8 @@ class ReplyCalls:
                 done += [task.result() for task in tasks]
                 tasks = []
                 del waiting[: len(group)]
-                if _user_refused_any(
-                    done[-len(group) :]
-                ):  # The calls after a refused one may rely on it, so they do not run.
+                # The calls after a refused one may rely on it, so they do not run.
+                if _user_refused_any(done[-len(group) :]):
                     seqs += await self._record_results(done[len(seqs) :])
                     done += [await self._result_of_unrun_call(call, SKIPPED) for call in waiting]
                     waiting.clear()

@@ -12,10 +12,8 @@ from typing import Any
 from helix_desktop.engine.facts import PartRef, ToolCall
 from helix_desktop.fast_dataclass import dataclass
 
-FIND_TOOLS, CALL_TOOL = (
-    "find_tools",
-    "call_tool",
-)  # The two tools through which a model finds and calls tools on demand.
+# The two tools through which a model finds and calls tools on demand.
+FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
 UNREAD = "This call was stopped before it was done."

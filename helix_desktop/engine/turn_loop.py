@@ -223,9 +223,8 @@ class TurnLoop:
                 return await self._stream_and_record_reply()
             except ContextTooLong as error:
                 before = self._conversation.current_meter()
-                await record_changed_settings(
-                    self._crew, self._conversation
-                )  # The provider's refusal may have named the real size of the window.
+                # The provider's refusal may have named the real size of the window.
+                await record_changed_settings(self._crew, self._conversation)
                 await self._steward.prepare_step(overflowed=True)
                 failed, now = error, self._conversation.current_meter()
                 if now.used >= before.used and now.window == before.window:

@@ -18,9 +18,8 @@ from helix_desktop.errors import ActionRefused, ConfigFileMistake
 from helix_desktop.fast_dataclass import dataclass
 
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
-USUAL_PROVIDERS = frozenset(
-    ("anthropic", "openai", "google")
-)  # of opencode and pi, which every address of the gateway serves
+# of opencode and pi, which every address of the gateway serves
+USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
 _NOT_ANTHROPIC = {"BEDROCK": "Amazon Bedrock", "VERTEX": "Vertex AI", "FOUNDRY": "Microsoft Foundry"}
 _GEMINI_SIGN_INS = {"gemini-api-key": "", "oauth-personal": "a Google account", "vertex-ai": "Vertex AI"}
 _COMMENTS = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)

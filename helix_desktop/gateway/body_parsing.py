@@ -29,10 +29,8 @@ from helix_desktop.wire.wire_message import SLICE, Json, RequestHead, Wired, obj
 MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # bodies that are remembered
 MOST_BODIES_OF_SESSION = 8  # of one session: its agents' and its side requests'
 STEP = 1 << 18
-VALUES_IN_GROUP, MOST_WRITTEN = (
-    64,
-    1 << 20,
-)  # values of a list that are written together, and bytes of them that are remembered
+# values of a list that are written together, and bytes of them that are remembered
+VALUES_IN_GROUP, MOST_WRITTEN = 64, 1 << 20
 MOST_LEVELS = 1_000  # of lists and objects in each other; deeper ones go on unread
 MOST_OPENING_SIGNS = 3_000_000  # of lists and objects in a body; with more it goes on unread
 MOST_SLICE_TRIES = 4_096

@@ -63,9 +63,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 UseConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
 
-MOST_HELD_REQUESTS = (
-    64  # How many conversations have their last request in memory, for folds that the agent's own model writes.
-)
+# How many conversations have their last request in memory, for folds that the agent's own model writes.
+MOST_HELD_REQUESTS = 64
 ASK_SECONDS = 180.0
 
 
@@ -100,9 +99,8 @@ class GatewayApp:
         self._registrations = registrations
         self._use_conversations = room_of
         self._providers = ProviderHttpClients()
-        self._workspaces_of_conversations: dict[
-            str, dict[str, str]
-        ] = {}  # The conversations and workspaces of each registration.
+        # The conversations and workspaces of each registration.
+        self._workspaces_of_conversations: dict[str, dict[str, str]] = {}
         self._last_requests: OrderedDict[str, LastAgentRequest] = OrderedDict()
         self._body_parser = BodyParser()
         self._refused_conversations: set[str] = set()

@@ -109,9 +109,8 @@ async def serve_gateway(
         await server.serve(sockets=[sock])
     finally:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(
-                here.wait_for_all_tasks(), 2
-            )  # Waits for a workspace that is being opened, so that it is not left half open.
+            # Waits for a workspace that is being opened, so that it is not left half open.
+            await asyncio.wait_for(here.wait_for_all_tasks(), 2)
         await here.aclose(limit=1)
         for opening in made:
             await opening.aclose()

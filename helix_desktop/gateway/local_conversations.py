@@ -144,9 +144,8 @@ class LocalAgentConversations:
         conversation = follower.conversation
         if not aside:
             if _seq_of_last_message(conversation.state.facts) > track.last_message_seq:
-                await conversation.append_facts(
-                    Rewound(track.last_message_seq)
-                )  # a step whose reply never reached the agent
+                # a step whose reply never reached the agent
+                await conversation.append_facts(Rewound(track.last_message_seq))
                 follower.last_entries = None
             await follower.apply_request_settings(arrival)
             if not arrival.fold or _is_long_history(messages, track):

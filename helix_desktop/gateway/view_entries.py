@@ -153,9 +153,8 @@ class ViewEntriesBuilder:
                 self._flush_groups(groups)
                 self.out.append(Says(self._shown_text_of_block(block)))
             elif spans and spans[-1].first <= source.seq <= spans[-1].last:
-                self.out.append(
-                    Says(self._text_kept_word_for_word(block))
-                )  # The parts under a fold that stay word for word.
+                # The parts under a fold that stay word for word.
+                self.out.append(Says(self._text_kept_word_for_word(block)))
             else:
                 at = bisect_left(self.seqs, source.seq)
                 if at not in groups:

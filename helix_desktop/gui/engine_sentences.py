@@ -22,9 +22,8 @@ from PySide6.QtCore import QLocale
 LONGEST_TEXT = 4_000  # Longer texts are not translated.
 MOST_PIECES = 16  # The most sentences or list items that are translated in one text.
 PHRASE_DEPTH = 4  # The deepest nesting of phrases.
-TRANSLATED_NAMES = frozenset(
-    {"why", "what", "kind", "figures"}
-)  # Placeholders in a template that may hold one of our own phrases.
+# Placeholders in a template that may hold one of our own phrases.
+TRANSLATED_NAMES = frozenset({"why", "what", "kind", "figures"})
 PATH_NAME = "path"  # A placeholder at the end of a title, as in "Edit {path}". It never matches "Read timed out.".
 _SENTENCES = re.compile(r"((?<=[.!?…])\s+)")
 _FIGURE = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(%?)")
@@ -66,9 +65,8 @@ class SentenceTemplate(NamedTuple):
 
 
 _plain_sentences: dict[str, str] = {}
-_templates: dict[
-    str, list[SentenceTemplate]
-] = {}  # The templates by their first letter; under "" those that begin with a placeholder.
+# The templates by their first letter; under "" those that begin with a placeholder.
+_templates: dict[str, list[SentenceTemplate]] = {}
 _percent = ["{n}%"]  # How the language writes a percentage.
 
 

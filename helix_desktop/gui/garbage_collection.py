@@ -12,16 +12,13 @@ import time
 from PySide6.QtCore import QObject, QTimer
 
 COLLECT_INTERVAL_MS = 1000  # milliseconds
-BUSY_OBJECT_COUNT = (
-    50_000  # With this many new objects, some large work is going on, and most of them will soon be gone.
-)
+# With this many new objects, some large work is going on, and most of them will soon be gone.
+BUSY_OBJECT_COUNT = 50_000
 MOST_POSTPONEMENTS = 20  # How often a collection is put off for that reason.
-COLLECTIONS_PER_MIDDLE_GENERATION = (
-    10  # The middle generation is collected after this many collections of the young one.
-)
-FULL_COLLECTION_INTERVAL_FACTOR = (
-    1000  # A full collection may take one thousandth of the time. Until then, a future holds what its thread made.
-)
+# The middle generation is collected after this many collections of the young one.
+COLLECTIONS_PER_MIDDLE_GENERATION = 10
+# A full collection may take one thousandth of the time. Until then, a future holds what its thread made.
+FULL_COLLECTION_INTERVAL_FACTOR = 1000
 
 
 class GarbageCollector(QObject):

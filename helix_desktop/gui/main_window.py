@@ -84,9 +84,8 @@ class MainWindow(WindowFrame):
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
         self._wanted_workspace = ""  # The workspace asked for last. Answers for other workspaces are ignored.
         self._wanted_conversation = ""
-        self.awaited_conversation = (
-            ""  # The conversation that the message box already belongs to while it is being opened or created.
-        )
+        # The conversation that the message box already belongs to while it is being opened or created.
+        self.awaited_conversation = ""
         self.unsent_messages = UnsentMessages(memory)
         self._cost = 0.0
         self._measured_session: SessionPort | None = None  # what the meter shows
@@ -341,9 +340,8 @@ class MainWindow(WindowFrame):
         self.refresh_conversations()
         row = bench.conversation_row(last)
         awaited = last if row is not None and not row.trashed else ""
-        self.show_session_or_new(
-            None, awaited=awaited
-        )  # Nothing of the previous workspace is visible while another one opens.
+        # Nothing of the previous workspace is visible while another one opens.
+        self.show_session_or_new(None, awaited=awaited)
         self.workbench_shown.emit()
         if row is not None and awaited:
             self.chat.show_chat_writer(row.agent)

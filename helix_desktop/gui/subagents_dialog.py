@@ -26,10 +26,8 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_ports import WorkbenchPort
 
-UPDATE_INTERVAL_MS, PARTS = (
-    200,
-    4,
-)  # milliseconds; a panel that is open looks this often, each time at one part of its rows
+# milliseconds; a panel that is open looks this often, each time at one part of its rows
+UPDATE_INTERVAL_MS, PARTS = 200, 4
 
 
 class SubagentsDialog(QDialog):

@@ -46,9 +46,8 @@ class WindowMemory(QObject):
             self._values.pop(path, None)
         else:
             self._values[path] = value
-        if (
-            not self._timer.isActive()
-        ):  # The timer is not restarted, so that text typed without a pause is saved as well.
+        # The timer is not restarted, so that text typed without a pause is saved as well.
+        if not self._timer.isActive():
             self._timer.start()
 
     def forget_remembered_text(self, text: str, *, within: str) -> None:

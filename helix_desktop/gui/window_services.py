@@ -75,9 +75,8 @@ class WindowServices(QObject):
         window.model_setup_wanted.connect(self._choose_first_model)
         window.settings_wanted.connect(self.open_settings)
         window.activity_ended.connect(self._notify_of_ended_turn)
-        window.activity_ended.connect(
-            lambda *_: self._find_untrusted_project_files()
-        )  # Reading a file may have brought new rules of its folder.
+        # Reading a file may have brought new rules of its folder.
+        window.activity_ended.connect(lambda *_: self._find_untrusted_project_files())
         window.activity_ended.connect(lambda *_: self._warn_of_missing_folders())
         window.window_actions.set_action_handler("tour", self.start_window_tour)
         window.window_actions.set_action_handler("lab", self.open_replay_lab)

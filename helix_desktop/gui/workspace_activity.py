@@ -71,9 +71,8 @@ class WorkspaceActivity(QObject):
         self._memory = memory
         self._unfinished = UnfinishedOutput()
         self._queued: dict[str, MessageQueue] = {}
-        self._unrecorded: dict[
-            str, MessageQueue
-        ] = {}  # Messages that have left the queue and are not in the journal yet.
+        # Messages that have left the queue and are not in the journal yet.
+        self._unrecorded: dict[str, MessageQueue] = {}
         failed: list[str] = memory.get_remembered("failed", bench.id, default=[])
         self._states: dict[str, ConversationActivity] = dict.fromkeys(failed, ConversationActivity.FAILED)
         self._seen_failures: set[str] = set()  # Failures that the user has already seen.

@@ -37,12 +37,8 @@ _CALL = re.compile(r"<(\w+)>\n(.*)</\1>\s*\Z", re.DOTALL)
 _FIELD = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
 _RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")
 _FOLDER = re.compile(r"# Current Working Directory \((.*?)\) Files")
-_NOT_SAID = (
-    "<environment_details>",
-    "# task_progress",
-    "# TODO LIST",
-    "# todo",
-)  # Text that Cline appends to the user's words.
+# Text that Cline appends to the user's words.
+_NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
 
 
 def read_cline_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
@@ -89,9 +85,8 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
             *blocks[place_of_call + 1 :],
         ]
         text = begins.string[begins.end() :]
-        end = (
-            place + 1 if text or place + 1 == len(back) else place + 2
-        )  # Older versions put the output into a block of its own.
+        # Older versions put the output into a block of its own.
+        end = place + 1 if text or place + 1 == len(back) else place + 2
         output = {
             "type": "tool_result",
             "tool_use_id": f"cline_{at}",

@@ -108,9 +108,8 @@ class _GeminiLog:
     records: list[HistoryRow] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
     tree: HistoryTree = field(default_factory=HistoryTree)
-    compacted: dict[int, list[HistoryRow]] = field(
-        default_factory=dict
-    )  # By the record they followed: what stood in their place.
+    # By the record they followed: what stood in their place.
+    compacted: dict[int, list[HistoryRow]] = field(default_factory=dict)
     rewound: str = ""
 
     def read_gemini_row(self, row: HistoryRow) -> None:

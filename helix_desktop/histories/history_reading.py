@@ -34,12 +34,8 @@ from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSe
 
 LARGEST = 2 << 30  # The largest file that is read, in bytes.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
-_BESIDE = (
-    ".usage.json",
-    ".compactions.json",
-    "ui_messages.json",
-    "task_metadata.json",
-)  # Fields that recorders add to a session.
+# Fields that recorders add to a session.
+_BESIDE = ".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json"
 
 _PARTS = ("msg_", "prt_")  # Prefixes of the files that opencode stores beside a session.
 

@@ -94,9 +94,8 @@ class MessageTranslation:
 
     def __init__(self, target: str, *, same_agent: bool, provider: str) -> None:
         self._target, self._same_agent, self._provider = target, same_agent, provider
-        self._texts: dict[
-            str, str
-        ] = {}  # The names of tools whose calls became text, by call id, so that their results become text too.
+        # The names of tools whose calls became text, by call id, so that their results become text too.
+        self._texts: dict[str, str] = {}
         self.left_out_reasoning = self.left_out_context = self.as_text = 0
 
     def translate_message(self, message: RecordedMessage) -> RecordedMessage | None:

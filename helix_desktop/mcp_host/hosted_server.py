@@ -276,10 +276,8 @@ class HostedServer:
     @asynccontextmanager
     async def _open_client(self, page: Callable[[str], Awaitable[object]] | None) -> AsyncIterator[Any]:
         """The SDK's client on this server, closed in the task that opened it."""
-        for name in (
-            "mcp",
-            "helix_desktop.mcp_host.process_transport",
-        ):  # Importing these takes half a second the first time.
+        # Importing these takes half a second the first time.
+        for name in ("mcp", "helix_desktop.mcp_host.process_transport"):
             await asyncio.to_thread(importlib.import_module, name)
         import mcp
         import mcp_types as types

@@ -345,10 +345,8 @@ def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
         code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]  # the x32 variant of every call
     for numbers in _REFUSED.values():
         code += [(0x15, 0, 1, numbers[which]), (0x06, 0, 0, no)]
-    code += [
-        (0x15, 0, 1, _CLONE3[which]),
-        (0x06, 0, 0, absent),
-    ]  # The filter cannot see its flags, so it is reported as missing and callers use clone instead.
+    # The filter cannot see its flags, so it is reported as missing and callers use clone instead.
+    code += [(0x15, 0, 1, _CLONE3[which]), (0x06, 0, 0, absent)]
     for numbers in (_UNSHARE, _CLONE):
         code += [
             (0x15, 0, 4, numbers[which]),

@@ -123,9 +123,8 @@ class _AnthropicMessageWriter:
 
     def write_message(self, message: Message) -> Object | None:
         """None for a message with nothing in it, which this provider refuses."""
-        parts = sorted(
-            message.parts, key=lambda part: not isinstance(part, ToolResult)
-        )  # Anthropic requires results to come first.
+        # Anthropic requires results to come first.
+        parts = sorted(message.parts, key=lambda part: not isinstance(part, ToolResult))
         blocks = [block for part in parts if (block := self.write_block(part)) is not None]
         if not blocks and message.role is Role.ASSISTANT:
             return None

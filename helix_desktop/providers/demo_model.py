@@ -30,9 +30,8 @@ WORDS = (
 _COMMAND = re.compile(
     r"\s*(list|read|search|run|large|recall|find|todo|write|delegate|tour)\b:?\s*(.*)", re.IGNORECASE | re.DOTALL
 )
-_PIECES = re.compile(
-    r"\s*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)\s*"
-)  # Matches words, and single signs of scripts without spaces.
+# Matches words, and single signs of scripts without spaces.
+_PIECES = re.compile(r"\s*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)\s*")
 _TOUR = re.compile(r"\b(tour|demo|demonstration|show me)\b", re.IGNORECASE)
 
 

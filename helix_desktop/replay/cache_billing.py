@@ -23,9 +23,8 @@ from helix_desktop.histories.recorded_session import RecordedMessage
 
 MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_600
-HEAD_TOKENS = (
-    1_900  # what this program really sends: system prompt and tools (tests/tools/test_workspace_tools.py counts them)
-)
+# what this program really sends: system prompt and tools (tests/tools/test_workspace_tools.py counts them)
+HEAD_TOKENS = 1_900
 PAUSE = 10.0  # seconds between two requests of a session without times
 
 Count = Callable[[str], int]
@@ -55,9 +54,8 @@ class CacheRules:
     look_back: int = 20  # How many blocks before a mark the provider compares.
     least: int = 1_024  # tokens
     lifetime: float = 300.0  # seconds
-    at_the_change: bool = (
-        True  # Whether marks are set where the provider already knows the request, and behind what changed.
-    )
+    # Whether marks are set where the provider already knows the request, and behind what changed.
+    at_the_change: bool = True
 
 
 @dataclass(slots=True)
@@ -77,9 +75,8 @@ class BillingLedger:
     overflowed: int = 0
     steps: list[int] = field(default_factory=list)  # the tokens of each step's request
     _sent: MarkedRequest = MarkedRequest()  # The last request, as one number for each block.
-    _known: dict[int, float] = field(
-        default_factory=dict
-    )  # Marked beginnings of requests, and when each was last used.
+    # Marked beginnings of requests, and when each was last used.
+    _known: dict[int, float] = field(default_factory=dict)
 
     def bill_step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, why: Why = never_recalled) -> Usage:
         """One request of the agent itself, and the usage a provider would report. `why`: see `bill_cached_request`."""

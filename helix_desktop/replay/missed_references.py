@@ -147,9 +147,8 @@ class MissedReferences:
         used: set[str] = set()
         for text in message_texts(reply):
             used |= self.references_in(text)
-        used -= {
-            line for line in self.references_in(reply.text) if " " in line
-        }  # what it says to the person it can say anew
+        # what it says to the person it can say anew
+        used -= {line for line in self.references_in(reply.text) if " " in line}
         return {one for one in used & self._earlier if not is_publicly_known(one)}
 
     def pages_to_recall(

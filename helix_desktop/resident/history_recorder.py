@@ -39,10 +39,8 @@ REST_MILLISECONDS, ACTIVE_MILLISECONDS = 250, 10  # between two looks at what th
 ACTIVE_SECONDS = 30.0  # after a change, in which more of them are likely
 FOLDERS_MILLISECONDS = 60_000  # between two looks for an agent's folder that was not there
 IDLE_SECONDS = 60.0  # after which the importing process is ended
-SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = (
-    1.0,
-    4.0,
-)  # after an import, at least so long, and so many times as long as it took
+# after an import, at least so long, and so many times as long as it took
+SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 200
 RECENT_SECONDS = 3600.0  # Since a file was written last: an agent may still be at work on it.

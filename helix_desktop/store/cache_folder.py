@@ -44,9 +44,8 @@ class CacheFolder:
         self._thorough = zstandard.ZstdCompressor(level=THOROUGH)
         self._decompressor = zstandard.ZstdDecompressor()
         self._staged: dict[bytes, StagedEntry] = {}  # Entries not yet written, by SHA-256.
-        self.put_again: set[Digest] | None = (
-            None  # While content is being removed: existing content that was put again meanwhile.
-        )
+        # While content is being removed: existing content that was put again meanwhile.
+        self.put_again: set[Digest] | None = None
         try:
             self._check_version()
             self._next = self._delete_unfinished_chunks()
@@ -366,9 +365,8 @@ class CacheFolder:
     def records_after(self, after: int = 0, limit: int = 1000) -> list[CacheRecord]:
         """Known entries by number; unreadable ones are left out (a check names them)."""
         found: list[CacheRecord] = []
-        with contextlib.suppress(
-            CacheCorrupt
-        ):  # The damage is reported at the end, after everything readable has been read.
+        # The damage is reported at the end, after everything readable has been read.
+        with contextlib.suppress(CacheCorrupt):
             for key, value in self.level.scan_range(
                 cache_records.key_of_number(b"m", after + 1), b"m" + _LAST + b"\xff"
             ):
@@ -445,9 +443,8 @@ class CacheFolder:
             self.level.write_batch(marks)
         else:
             number, blob = cache_records.unpack_place(held)
-            with contextlib.suppress(
-                NotFound, ValueError, CacheCorrupt
-            ):  # The description of the entry may be damaged.
+            # The description of the entry may be damaged.
+            with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
                 blob = self.record_numbered(number).blob
             described = (cache_records.key_of_number(b"m", number), None)
             self.delete_chunks(number if blob is None else blob, extra=[described, *marks])

@@ -80,9 +80,8 @@ class CacheCheck:
             self._seen.add(digest.raw)
             self._damaged[digest] = error.what
             return 0
-        self._checked += (
-            record.about.tool != CHECKPOINT
-        )  # Only entries that people can see are counted, as everywhere else.
+        # Only entries that people can see are counted, as everywhere else.
+        self._checked += record.about.tool != CHECKPOINT
         self._bytes += size
         return size
 

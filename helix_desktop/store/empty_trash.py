@@ -36,9 +36,8 @@ class TrashEmptying:
         self._journal = journal
         self._cache = cache
         self._gone: set[str] = set()
-        self._own: dict[
-            str, list[str]
-        ] = {}  # The entries that only these conversations use, by the first digits of their hashes.
+        # The entries that only these conversations use, by the first digits of their hashes.
+        self._own: dict[str, list[str]] = {}
         self._seen = 0  # The id of the last fact that was checked.
         self._entries = self._bytes = 0
 

@@ -52,9 +52,8 @@ CREATE INDEX pieces_in ON pieces(conversation, seq) WHERE seq;
 CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode61 remove_diacritics 2');
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
-Piece = tuple[
-    str, int, int, str, int
-]  # The text, the number of its entry and where it begins in it, or its conversation and fact.
+# The text, the number of its entry and where it begins in it, or its conversation and fact.
+Piece = tuple[str, int, int, str, int]
 _USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
 _OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
 
@@ -131,9 +130,8 @@ class IndexFile:
         self._count = count
         self._memory = 0
         self.connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
-        self.connection.execute(
-            "PRAGMA secure_delete=OFF"
-        )  # Not needed: to forget something, the whole file is deleted.
+        # Not needed: to forget something, the whole file is deleted.
+        self.connection.execute("PRAGMA secure_delete=OFF")
         self.connection.execute("PRAGMA wal_autocheckpoint=4000")
         sqlite_database.prepare_schema(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
         if self.connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:

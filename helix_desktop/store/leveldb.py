@@ -30,9 +30,8 @@ _CHECKED = {"verify_checksums": True, "fill_cache": False}
 _UNREAD = "The cache cannot be read"
 _MAPPED = 4 << 20  # After this many bytes read through LevelDB's mappings, their pages are released.
 _DONTNEED, _PAGEOUT = 4, 21  # Arguments of madvise. Either way the page is read again when it is needed.
-_SURELY_OPEN = (
-    150  # tables that all have a place among those LevelDB keeps open: in each of its 16 parts 31 have one, and of
-)
+# tables that all have a place among those LevelDB keeps open: in each of its 16 parts 31 have one, and of
+_SURELY_OPEN = 150
 # 150 at most 23 came together, by its hash, in 4,000 sets of numbers; of 250 it was up to 33
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
 _PROBE = 1 << 20  # A full disk counts as having room again once this many bytes fit.
@@ -274,9 +273,8 @@ def _mapped_table_ranges(folder: Path, tables: Collection[int]) -> Iterator[tupl
 def leveldb_error_of(error: Exception, what: str) -> StoreFailed:
     """The error of ours that says what LevelDB's means."""
     said = error.args[0] if error.args else ""
-    text = (
-        said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)
-    )  # The arguments of plyvel's errors are bytes.
+    # The arguments of plyvel's errors are bytes.
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)
     if isinstance(error, plyvel.CorruptionError):
         return CacheCorrupt(
             f"{what}: its files are damaged.", remedy="Helix Desktop repairs these files when it opens the workspace."

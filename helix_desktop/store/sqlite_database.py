@@ -181,9 +181,8 @@ def store_error_of(error: Exception, corrupt: type[StoreFailed], what: str) -> S
     """The error of ours that says what SQLite's means."""
     exactly = getattr(error, "sqlite_errorcode", 0)
     code = exactly & 0xFF
-    if (
-        code == sqlite3.SQLITE_FULL or exactly == sqlite3.SQLITE_IOERR_SHMSIZE
-    ):  # The second code means that there is not even room to open it.
+    # The second code means that there is not even room to open it.
+    if code == sqlite3.SQLITE_FULL or exactly == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(
             f"The {what} could not be written: the disk is full.", remedy="Free up disk space and try again."
         )

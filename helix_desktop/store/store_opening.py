@@ -118,10 +118,8 @@ def _install_repaired_journal(path: Path) -> None:
     """Let the mended journal take the damaged one's place; also after a crash right before."""
     mended = path.with_name(_MENDED)
     if mended.exists():
-        for old in (
-            f"{path.name}-wal",
-            f"{path.name}-shm",
-        ):  # Done first, because the old log must never be applied to the new file.
+        # Done first, because the old log must never be applied to the new file.
+        for old in (f"{path.name}-wal", f"{path.name}-shm"):
             path.with_name(old).unlink(missing_ok=True)
         mended.replace(path)
         sync_folder_to_disk(path.parent)
@@ -143,12 +141,10 @@ def _copy_aside(workspace: Path, paths: Iterable[Path]) -> Path:
             else:
                 shutil.copy2(path, aside)
     except OSError as error:
-        shutil.rmtree(
-            aside, ignore_errors=True
-        )  # An incomplete copy is useless, and every further attempt would take more room.
-        full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(
-            error
-        )  # Copying a folder raises one error for all its files.
+        # An incomplete copy is useless, and every further attempt would take more room.
+        shutil.rmtree(aside, ignore_errors=True)
+        # Copying a folder raises one error for all its files.
+        full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
         why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
         raise (StoreFull if full else StoreFailed)(
             f"The damaged files cannot be copied aside to {aside}: {why}.",

@@ -273,9 +273,8 @@ class StoreCache:
             self._thread.submit_work(self._finish_stream, incoming, outcome)
             return await asyncio.wrap_future(outcome)
         except BaseException:
-            with contextlib.suppress(
-                StoreFailed
-            ):  # The store has been closed. The rest is removed when the workspace opens next.
+            # The store has been closed. The rest is removed when the workspace opens next.
+            with contextlib.suppress(StoreFailed):
                 self._thread.submit_work(incoming.abandon_entry)
             raise
 

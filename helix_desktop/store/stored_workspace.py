@@ -64,9 +64,8 @@ class StoredWorkspace:
         )
         self.cache = StoreCache(stores.cache, stores.thread, self.index)
         self.link: SharedStoreLink | None = None  # The connection to the store that it shares with other machines.
-        self.content_forgetter: ContentForgetter = (
-            self.forget_content
-        )  # Appends facts through the open sessions, so that they notice.
+        # Appends facts through the open sessions, so that they notice.
+        self.content_forgetter: ContentForgetter = self.forget_content
         self._shared: ConversationSync | None = None
         self.linked: Callable[[], object] = lambda: None  # Called when the link is made or removed.
 

@@ -139,9 +139,8 @@ def _export_entry(member: IO[bytes], cache: EntryStore, record: CacheRecord, lef
             yield
     except CacheCorrupt:
         left_out.append(record.digest.hex)
-        while (
-            left > 0
-        ):  # Fills up the promised length. The import sees that the hash does not match, and skips the entry.
+        # Fills up the promised length. The import sees that the hash does not match, and skips the entry.
+        while left > 0:
             member.write(bytes(min(left, CHUNK)))
             left -= CHUNK
             yield

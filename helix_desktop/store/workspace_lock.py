@@ -19,9 +19,8 @@ if sys.platform == "win32":
     import msvcrt
 
     def _take(handle: int) -> None:
-        os.lseek(
-            handle, 1 << 30, os.SEEK_SET
-        )  # Locks a byte far behind the text, so that others can still read the text.
+        # Locks a byte far behind the text, so that others can still read the text.
+        os.lseek(handle, 1 << 30, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         os.lseek(handle, 0, os.SEEK_SET)
 

@@ -58,17 +58,15 @@ class WorkspaceConfig:
     shared: Mapping[str, str] = field(default_factory=dict)  # the store other machines share, and when a put counts
     openings: tuple[str, ...] = ()  # The openings of the home folder that commands may use (`tools/home_openings.py`).
     readable: tuple[str, ...] = ()  # more folders that commands may read
-    hidden: tuple[str, ...] | None = (
-        None  # Patterns of files that no agent sees. None: those of `tools/hidden_files.py`.
-    )
+    # Patterns of files that no agent sees. None: those of `tools/hidden_files.py`.
+    hidden: tuple[str, ...] | None = None
     shown: tuple[str, ...] = ()  # Rules that also allow other programs, and that the user has been told about.
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
-Changes = (
-    Mapping[str, Any] | Callable[[WorkspaceConfig], Mapping[str, Any]]
-)  # The second function makes the new value from the present one.
+# The second function makes the new value from the present one.
+Changes = Mapping[str, Any] | Callable[[WorkspaceConfig], Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +178,8 @@ _KEYS: Mapping[str, _KnownKey] = {
     ),
     "proposed": _KnownKey("a table the program made from an import", _is_toml_table),
 }
-_OPEN = (
-    "policy.values",
-    "mcp",
-    "proposed",
-    "permissions.rules",
-    "permissions.trusted",
-)  # The content of this table is checked elsewhere.
+# The content of this table is checked elsewhere.
+_OPEN = "policy.values", "mcp", "proposed", "permissions.rules", "permissions.trusted"
 
 
 def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:

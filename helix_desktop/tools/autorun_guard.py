@@ -26,9 +26,8 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 _DEEPEST, _MOST_HELD = 500, 200
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
-_SETTLED = (
-    2_000_000_000  # Two changes further apart than this many nanoseconds have different times on every file system.
-)
+# Two changes further apart than this many nanoseconds have different times on every file system.
+_SETTLED = 2_000_000_000
 _SETTINGS = ("config", "config.worktree")
 _TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
 _WRITTEN = ("refs", "logs", "objects", "info")  # folders of a git directory that git writes in
@@ -370,9 +369,8 @@ class _AutorunScan:
         for name, value in pairs:
             paths = name.startswith("include") or name == "core.hookspath"
             base = folder if name.startswith("include") else top
-            words = (
-                [value] if paths else [word for word in _split_setting_words(value) if "/" in word]
-            )  # Names without a slash are looked up in PATH.
+            # Names without a slash are looked up in PATH.
+            words = [value] if paths else [word for word in _split_setting_words(value) if "/" in word]
             where = [os.path.normpath(os.path.join(base, os.path.expanduser(word))) for word in words]
             for path in filter(self._is_inside_roots, where):
                 if name == "core.hookspath":

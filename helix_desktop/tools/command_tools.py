@@ -382,9 +382,8 @@ class _CommandEnd:
     is_timed_out: bool = False
     was_stopped: bool = False
     check: CommandCheck | None = None
-    hidden: Callable[[str], str] | None = (
-        None  # Explains which hidden paths a command failed on, given the end of its output.
-    )
+    # Explains which hidden paths a command failed on, given the end of its output.
+    hidden: Callable[[str], str] | None = None
 
 
 async def _output_with_footer(

@@ -237,9 +237,8 @@ class Sandbox:
         linked = _caches_to_link(there)
         kept = frozenset(there.cache_paths) - frozenset(linked)
         words: list[str] = []
-        for path, place in sorted(
-            (*there.readable_paths, *kept), key=lambda pair: len(pair[1])
-        ):  # A folder inside another one comes after it.
+        # A folder inside another one comes after it.
+        for path, place in sorted((*there.readable_paths, *kept), key=lambda pair: len(pair[1])):
             words += ["--bind" if (path, place) in kept else "--ro-bind-try", path, place]
         if linked:
             inside = f"{there.emptied_homes[0]}/{_CACHES_IN_HOME}"
@@ -317,16 +316,8 @@ _ALONE = (
     "--cap-drop",
     "ALL",
 )
-_OF_PROC = (
-    "sys",
-    "sysrq-trigger",
-    "irq",
-    "bus",
-    "fs",
-    "acpi",
-    "scsi",
-    "driver",
-)  # Through these, root could change the system.
+# Through these, root could change the system.
+_OF_PROC = "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver"
 _CACHES_IN_HOME = ".workspace-caches"
 _KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS has its programs there
 _READ_BY_LANDLOCK = (

@@ -118,9 +118,8 @@ async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got
                 said = json.loads(row)
             except ValueError:
                 said = None
-            if (
-                not isinstance(said, dict) or "type" not in said
-            ):  # The error message of ripgrep, which quotes the pattern on a line of its own.
+            # The error message of ripgrep, which quotes the pattern on a line of its own.
+            if not isinstance(said, dict) or "type" not in said:
                 got.is_unreadable = True
                 continue
             hit = said["type"] == "match"

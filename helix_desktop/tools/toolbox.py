@@ -122,11 +122,8 @@ class ForeignTool(Protocol):
     async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult: ...
 
 
-_CHANGING = {
-    ActionEffect.EDIT: "tool",
-    ActionEffect.RUN: "command",
-    ActionEffect.FOREIGN: "server",
-}  # And the conversation that the changes belong to.
+# And the conversation that the changes belong to.
+_CHANGING = {ActionEffect.EDIT: "tool", ActionEffect.RUN: "command", ActionEffect.FOREIGN: "server"}
 
 
 @dataclass(slots=True)

@@ -113,10 +113,8 @@ class OnDemandTools:
     specs_sent_before: Callable[[], Sequence[ToolSpec]] = tuple
     catalogues: Callable[[], Sequence[SourceCatalogue]] = tuple
     also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # What a search finds besides tools, for example skills.
-    withheld_count_and_tokens: tuple[int, int] = (
-        0,
-        0,
-    )  # How many definitions are not sent, and about how many tokens they have.
+    # How many definitions are not sent, and about how many tokens they have.
+    withheld_count_and_tokens: tuple[int, int] = 0, 0
     _sent: dict[str, bool] = field(default_factory=dict)  # For each server, whether its definitions are sent.
     _lines: dict[str, SourceSummary] = field(default_factory=dict)
     _begun: bool = False

@@ -64,9 +64,8 @@ class WorkspaceRoots:
     closed_paths: tuple[Path, ...] = ()
     names: tuple[Path, ...] = ()
     sample_folder: Path | None = None
-    is_hidden_inside: Callable[[str], bool] = lambda _inside: (
-        False
-    )  # Says whether a file is hidden from agents, by its path relative to its root.
+    # Says whether a file is hidden from agents, by its path relative to its root.
+    is_hidden_inside: Callable[[str], bool] = lambda _inside: False
 
     @property
     def with_nothing_hidden(self) -> WorkspaceRoots:

@@ -52,9 +52,8 @@ class WorkspaceToolOptions:
     extra_variables: tuple[str, ...] = ()
     offers_fetch: bool = False
     caches: Path | None = None  # Where build tools keep their caches between commands.
-    opened: Callable[[], CommandOpenings] = (
-        CommandOpenings  # The openings of the user's home folder, determined for each command.
-    )
+    # The openings of the user's home folder, determined for each command.
+    opened: Callable[[], CommandOpenings] = CommandOpenings
     hidden: Callable[[], tuple[str, ...]] = lambda: hidden_files.DEFAULT  # Patterns of files that no agent sees.
 
 

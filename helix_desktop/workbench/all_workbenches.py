@@ -103,9 +103,8 @@ class Workbenches:
         """Close it here; what runs in it is stopped."""
         if workspace in self._open:
             opened, bench, serving = self._open.pop(workspace)
-            async with (
-                AsyncExitStack() as last_first
-            ):  # Closes everything in reverse order if something fails, so that it can be opened again.
+            # Closes everything in reverse order if something fails, so that it can be opened again.
+            async with AsyncExitStack() as last_first:
                 last_first.push_async_callback(opened.aclose)
                 last_first.push_async_callback(bench.aclose)
                 if serving is not None:

@@ -92,9 +92,8 @@ class WorkspaceSharing:
         self._writing: dict[str, str] = {}
         self._entries: Callable[[], int] = lambda: 0
         self.sharing_state = SharingStatus()
-        self.branch_by_conversation: dict[
-            str, str
-        ] = {}  # The fork with what was written here, for each conversation in which two machines wrote.
+        # The fork with what was written here, for each conversation in which two machines wrote.
+        self.branch_by_conversation: dict[str, str] = {}
 
     def watch_sharing(self, listener: Changed) -> Callable[[], None]:
         """Call what is returned to stop."""

@@ -53,13 +53,10 @@ from helix_desktop.workbench.session_import import (
 )
 
 Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
-Read = tuple[
-    Path, RecordedSession, tuple[int, int]
-]  # The file, a session, and the file's stamp if it is the last session in it.
-AHEAD, BEHIND = (
-    4 << 20,
-    2_000,
-)  # after this many bytes the import waits for the index, so that counts are still in memory
+# The file, a session, and the file's stamp if it is the last session in it.
+Read = tuple[Path, RecordedSession, tuple[int, int]]
+# after this many bytes the import waits for the index, so that counts are still in memory
+AHEAD, BEHIND = 4 << 20, 2_000
 
 
 def ignore_import_progress(_done: int, _total: int, _file: str) -> None:
@@ -111,9 +108,8 @@ class HistoryImport:
     tokens: TokenCounter
     kind: str = ""
     hold: Hold = hold_nothing
-    wanted: Mapping[str, frozenset[str]] = field(
-        default_factory=dict
-    )  # The folders whose sessions are wanted, for a database.
+    # The folders whose sessions are wanted, for a database.
+    wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
     settings: RequestSettings | None = None  # what the next request of such a conversation would have besides it
     earlier: EarlierImports = field(default_factory=EarlierImports)

@@ -140,9 +140,8 @@ class WorkspaceServers:
             )
 
         def is_sign_in_finished() -> bool:
-            return (
-                server.status.state is not McpConnectionState.STARTING or server not in self.running_servers
-            )  # The settings have changed in the meantime.
+            # The settings have changed in the meantime.
+            return server.status.state is not McpConnectionState.STARTING or server not in self.running_servers
 
         await self._wait_until_holds(is_sign_in_finished)
         if server.status.state is not McpConnectionState.READY and server in self.running_servers:

@@ -90,9 +90,8 @@ class WorkspaceModels:
 
     def model_by_name(self, name: str) -> ChosenModel:
         """Any model by its full name; UnknownModel says what is wrong with the name."""
-        if (
-            now := self._access.configured.change_stamp()
-        ) != self._read:  # The configuration may be changed here, by a command, or by hand.
+        # The configuration may be changed here, by a command, or by hand.
+        if (now := self._access.configured.change_stamp()) != self._read:
             self._known.clear()
             self._read = now
         if name not in self._known:

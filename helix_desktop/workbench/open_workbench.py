@@ -209,9 +209,8 @@ class Workbench:
         _open.pop(self.workspace, None)
         self.workspace.content_forgetter = self.workspace.forget_content
         self.workforce.close()
-        async with (
-            AsyncExitStack() as last_first
-        ):  # Also on a full disk, no command and no server outlives the workspace.
+        # Also on a full disk, no command and no server outlives the workspace.
+        async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.kit.aclose)
             last_first.push_async_callback(self._tasks.aclose, limit=1.0)
             last_first.push_async_callback(self.mcp_servers.aclose)

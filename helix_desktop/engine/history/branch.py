@@ -54,9 +54,8 @@ class ConversationBranch(LiveFolds):
     """Mutable; only `advance_branch` changes it, and only from facts."""
 
     calls: dict[str, PendingCall] = field(default_factory=dict)  # every call by the id it has in requests
-    answered: dict[int, PendingCall] = field(
-        default_factory=dict
-    )  # The call that a result answers, by the seq of the result, on all branches.
+    # The call that a result answers, by the seq of the result, on all branches.
+    answered: dict[int, PendingCall] = field(default_factory=dict)
     batches: dict[int, tuple[PendingCall, ...]] = field(default_factory=dict)  # The calls of each reply that made any.
     running_calls: list[PendingCall] = field(default_factory=list)
     turn: CurrentTurn = field(default_factory=CurrentTurn)
@@ -65,20 +64,16 @@ class ConversationBranch(LiveFolds):
     unfolded: int = 0  # The tokens of the view if nothing were folded.
     plain_tokens: int = 0  # The tokens of the messages, without documents.
     token_births: int = 0  # the sum of tokens x born over these messages: what `carried_token_steps` is computed from
-    token_sums: FenwickTree = field(
-        default_factory=FenwickTree
-    )  # The tokens of each view item, by the message it begins with.
-    freed_sums: FenwickTree = field(
-        default_factory=FenwickTree
-    )  # The tokens that markers could free in each message, judged by length alone.
+    # The tokens of each view item, by the message it begins with.
+    token_sums: FenwickTree = field(default_factory=FenwickTree)
+    # The tokens that markers could free in each message, judged by length alone.
+    freed_sums: FenwickTree = field(default_factory=FenwickTree)
     plain_outputs: list[int] = field(default_factory=list)  # Outputs and long calls that a marker could replace.
-    text_keys: dict[PartRef, str] = field(
-        default_factory=dict
-    )  # The file that a call writes, for calls that hold a file's text.
+    # The file that a call writes, for calls that hold a file's text.
+    text_keys: dict[PartRef, str] = field(default_factory=dict)
     newest_text: dict[str, PartRef] = field(default_factory=dict)  # the last such call of each file
-    clearable: list[int] = field(
-        default_factory=list
-    )  # The tokens that markers could free, by the step after which they came.
+    # The tokens that markers could free, by the step after which they came.
+    clearable: list[int] = field(default_factory=list)
     notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # The last note of each kind, and its seq.
     todo: tuple[tuple[str, str], ...] = ()
     failures: Counter[FoldKind] = field(default_factory=Counter)

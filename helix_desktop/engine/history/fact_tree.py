@@ -34,9 +34,8 @@ class FactTree:
     settings: list[RequestSettings] = field(default_factory=lambda: [RequestSettings()])
     settings_seqs: array[int] = field(default_factory=lambda: array("q"))
     ids: dict[PartRef, str] = field(default_factory=dict)  # Ids made for calls whose own id is empty or used twice.
-    answered: dict[int, PendingCall] = field(
-        default_factory=dict
-    )  # The call that a result answers, by the seq of the result, on all branches.
+    # The call that a result answers, by the seq of the result, on all branches.
+    answered: dict[int, PendingCall] = field(default_factory=dict)
     ledger: TokenLedger = field(default_factory=TokenLedger)
 
     def runs_leading_to(self, seq: int) -> list[Run]:

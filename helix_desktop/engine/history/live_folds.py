@@ -38,9 +38,8 @@ from helix_desktop.fast_dataclass import dataclass
 
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
 RECALLED = (FoldKind.MARKER, FoldKind.EXCERPT)
-Effect = tuple[
-    int, Fact, tuple[PartRef, ...]
-]  # A fact that changed what is shown, its seq, and the parts that a new fold keeps whole.
+# A fact that changed what is shown, its seq, and the parts that a new fold keeps whole.
+Effect = tuple[int, Fact, tuple[PartRef, ...]]
 
 
 @dataclass(slots=True)
@@ -51,13 +50,11 @@ class LiveFolds(ViewItems):
     ids: dict[PartRef, str] = field(default_factory=dict)  # Ids made for calls whose own id is empty or used twice.
     folds: dict[str, Folded] = field(default_factory=dict)  # every fold that was ever in force here
     live: dict[str, None] = field(default_factory=dict)
-    by_span: dict[Span, list[str]] = field(
-        default_factory=dict
-    )  # The live folds over each span. The last one is shown.
+    # The live folds over each span. The last one is shown.
+    by_span: dict[Span, list[str]] = field(default_factory=dict)
     by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # The same for single parts.
-    ages: dict[str, int] = field(
-        default_factory=dict
-    )  # When each fold was made. Of two folds over the same parts, the newer one is shown.
+    # When each fold was made. Of two folds over the same parts, the newer one is shown.
+    ages: dict[str, int] = field(default_factory=dict)
     barred: dict[Cover, str] = field(default_factory=dict)  # what an undo brought back: no strategy folds it again
     kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # parts a span leaves word for word
     pins: dict[Cover, None] = field(default_factory=dict)

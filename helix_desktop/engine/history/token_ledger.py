@@ -120,9 +120,8 @@ class TokenLedger:
     paid: array[float] = field(default_factory=lambda: array("d", [0.0]))
     reports: dict[str, BillingReports] = field(default_factory=dict)
     elsewhere: list[Run] = field(default_factory=list)  # The first imported fact, and the one after the last.
-    copied: list[Run] = field(
-        default_factory=list
-    )  # The facts copied from the conversation that this one was forked from.
+    # The facts copied from the conversation that this one was forked from.
+    copied: list[Run] = field(default_factory=list)
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
 
     def billing_factor(self, model: str, seq: int) -> float:

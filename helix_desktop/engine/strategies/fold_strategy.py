@@ -64,9 +64,8 @@ class FoldStrategy:
     name: Callable[[int], str] = lambda _: ""  # Makes the title of a document from its number.
     sections: bool = False  # True for a document of six sections, False for a list of lines.
     dated: bool = False  # True if the model that writes it sees the time of each message.
-    main_writes: Callable[[FoldSituation, Span], bool] = (
-        _main_never_writes  # By default, the main model is never asked to write it over its own context.
-    )
+    # By default, the main model is never asked to write it over its own context.
+    main_writes: Callable[[FoldSituation, Span], bool] = _main_never_writes
 
 
 def first_seq_of_tail(situation: FoldSituation) -> int:

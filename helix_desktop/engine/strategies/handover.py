@@ -35,9 +35,8 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     full = meter.used >= latest_start_tokens(situation)
     if not full and (policy.handover == "share" or meter.used < least_context_tokens(situation)):
         return None
-    if (
-        branch.last_handover and 0 <= situation.now - branch.last_handover < policy.handover_cooldown
-    ):  # The clock of the computer may have been set back.
+    # The clock of the computer may have been set back.
+    if branch.last_handover and 0 <= situation.now - branch.last_handover < policy.handover_cooldown:
         return None
     span = find_foldable_span(situation)
     if span is None or branch.count_messages(span, policy.handover_facts) < policy.handover_facts:

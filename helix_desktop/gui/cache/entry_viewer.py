@@ -104,9 +104,8 @@ class EntryViewer(QWidget):
     def _show_fitting_hash(self) -> None:
         if self.row is not None:
             digest = self.row.stored.digest
-            roomy = self.width() >= self._theme.zoomed_pixels(
-                1_120
-            )  # Wide enough for the longest words of every language.
+            # Wide enough for the longest words of every language.
+            roomy = self.width() >= self._theme.zoomed_pixels(1_120)
             self._hash.setText(f"{digest.hex[:16]}…{digest.hex[-12:]}" if roomy else digest.short_hex)
 
     def _build_viewer_button(self, words: str, act: Callable[[], None], look: str = "") -> QPushButton:

@@ -42,11 +42,8 @@ from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 
-WIDTH, LEAST, NOTE = (
-    268,
-    168,
-    90,
-)  # Widths in pixels: of the file list, its least, and of the sentence beside the buttons.
+# Widths in pixels: of the file list, its least, and of the sentence beside the buttons.
+WIDTH, LEAST, NOTE = 268, 168, 90
 MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and characters of each.
 MOST_STEPS = 8  # The most steps of a turn that are offered one by one.
 ARROW = " ▾"

@@ -19,10 +19,8 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.window_memory import WindowMemory
 
-ABOVE, BELOW = (
-    96,
-    560,
-)  # Least heights in pixels: of the transcript beside a question, and of the question with the composer.
+# Least heights in pixels: of the transcript beside a question, and of the question with the composer.
+ABOVE, BELOW = 96, 560
 
 
 class ChatPage(QWidget):

@@ -64,9 +64,8 @@ class Composer(QWidget):
         self._running = ConversationActivity.IDLE
         self._asked: CompletionRequest | None = None
         self._edited = 0
-        self._interrupted_draft: tuple[
-            UserPart, ...
-        ] = ()  # The draft that was put aside while an earlier message is edited.
+        # The draft that was put aside while an earlier message is edited.
+        self._interrupted_draft: tuple[UserPart, ...] = ()
         self._known = False  # Whether it is known how full the window is.
         self._measured: tuple[Mapping[ContextKind, int], int, float, float, bool] = ({}, 0, 0.0, 1.0, False)
         self._modes: Sequence[tuple[str, str]] = ()

@@ -37,9 +37,8 @@ class EmptyConversationPanel(QWidget):
         for widget in (self._title, words):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addSpacing(12)
-        scripted = tr(
-            "Show me what you can do"
-        )  # Every translation contains a word that the script knows, such as "demo".
+        # Every translation contains a word that the script knows, such as "demo".
+        scripted = tr("Show me what you can do")
         self.first = QPushButton(scripted, self)
         self.first.setAutoDefault(False)
         self.first.setProperty("look", "primary")

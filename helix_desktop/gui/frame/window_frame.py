@@ -27,9 +27,8 @@ MAX_SIDE_SHARE = 0.55  # share of the room beside the sidebar
 # share of the whole width for a sidebar the user has not resized, so that the page has room with
 # large text
 MAX_SIDEBAR_SHARE = 0.3
-NARROW_WINDOW_WIDTH = (
-    1_160  # in a narrower window (at the usual text size) the inspector is hidden unless the user asks for it
-)
+# in a narrower window (at the usual text size) the inspector is hidden unless the user asks for it
+NARROW_WINDOW_WIDTH = 1_160
 
 
 class WindowFrame(QWidget):

@@ -23,16 +23,12 @@ from helix_desktop.gui.frame.early_typing import EarlyTyping
 from helix_desktop.gui.window_memory import WindowMemory
 
 FIRST_SIZE = QSize(1440, 900)
-WINDOW_BORDER_SIZE = QSize(
-    16, 64
-)  # room for the system's window frame; under Wayland also for its panels, whose size is not known
+# room for the system's window frame; under Wayland also for its panels, whose size is not known
+WINDOW_BORDER_SIZE = QSize(16, 64)
 SMALLEST_SIZE = QSize(880, 520)
 RAIL_WIDTH, SIDEBAR_WIDTH, TOP_BAR_HEIGHT = 56, 252, 48
-MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = (
-    720,
-    10,
-    74,
-)  # The width of the message box, its most lines, and the room below its text.
+# The width of the message box, its most lines, and the room below its text.
+MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = 720, 10, 74
 
 
 class WindowPlaceholder(QWidget):

@@ -123,9 +123,8 @@ class ContextInspector(QWidget):
         """What has happened since the last time."""
         for event in events:
             if isinstance(event, FactAppended) and self._session is not None:
-                new = (
-                    event.recorded.seq > self._last_read_seq and not self._read_timer.isActive()
-                )  # otherwise a slice will read it
+                # otherwise a slice will read it
+                new = event.recorded.seq > self._last_read_seq and not self._read_timer.isActive()
                 if new and event.recorded.conversation == self._session.id:
                     self._add_step_from_fact(event.recorded)
             elif isinstance(event, FoldProgress):

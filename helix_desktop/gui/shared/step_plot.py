@@ -251,9 +251,8 @@ class StepPlot(QWidget):
         sides = Qt.AlignmentFlag.AlignLeft if several else Qt.AlignmentFlag.AlignHCenter
         flags = int(sides | Qt.AlignmentFlag.AlignVCenter)
         whole = QRectF(0, 0, self.width(), self.height())
-        place = painter.boundingRect(whole, flags, words).adjusted(
-            -6, -2, 6, 2
-        )  # Measured as laid out, which works for every script.
+        # Measured as laid out, which works for every script.
+        place = painter.boundingRect(whole, flags, words).adjusted(-6, -2, 6, 2)
         width, height = place.width(), place.height()
         if several:
             place.moveTo(x + 10 if x + 10 + width <= self.width() else x - 10 - width, 4)

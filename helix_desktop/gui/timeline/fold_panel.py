@@ -237,9 +237,8 @@ class FoldPanel(QWidget):
         if fold is not None:
             self._bars.show_event_sizes(event, shown.window)
             words = fold_sentences.describe_fold_figures(event).replace(" ", "\u00a0")
-            self._figures.setText(
-                words.replace("·\u00a0", "· ")
-            )  # Lines break only between figures, never between a number and its unit.
+            # Lines break only between figures, never between a number and its unit.
+            self._figures.setText(words.replace("·\u00a0", "· "))
         if not same:
             draft = self._drafts.get(_draft_key(shown))
             self._editor.setPlainText(draft or "")

@@ -46,9 +46,8 @@ _CONSTANT = {
 }
 
 
-DrawnPlaces = dict[
-    object, tuple[int, float, float]
-]  # The top of its item in the view, its offset below that, and its height.
+# The top of its item in the view, its offset below that, and its height.
+DrawnPlaces = dict[object, tuple[int, float, float]]
 
 
 def compute_scrolled_change(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int, list[tuple[float, float]]] | None:

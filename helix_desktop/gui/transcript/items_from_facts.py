@@ -93,9 +93,8 @@ class TranscriptItems:
     _decided: dict[int, Decided] = field(default_factory=dict)
     _returned_calls_of_reply: dict[str, int] = field(default_factory=dict)  # calls of the last reply that have returned
     _questions_by_number: dict[int, str] = field(default_factory=dict)
-    _begin_times: dict[str, float] = field(
-        default_factory=dict
-    )  # When each call really began, after waiting for the user or for earlier calls.
+    # When each call really began, after waiting for the user or for earlier calls.
+    _begin_times: dict[str, float] = field(default_factory=dict)
     _stages: dict[str, CallStage] = field(default_factory=dict)
     _shown: dict[str, str] = field(default_factory=dict)
     _folds: dict[str, Folded] = field(default_factory=dict)
@@ -103,9 +102,8 @@ class TranscriptItems:
     _batches: dict[str, list[Folded]] = field(default_factory=dict)
     newest_seq: int = 0  # the seq of the newest fact
     _opened: set[int] = field(default_factory=set)  # the seqs of rewinds whose items are shown
-    _hidden_ranges: list[tuple[int, int]] | None = field(
-        default_factory=list
-    )  # The hidden ranges; None if they must be computed again.
+    # The hidden ranges; None if they must be computed again.
+    _hidden_ranges: list[tuple[int, int]] | None = field(default_factory=list)
     _has_answer_name: bool = False
     _changes: list[FilesChanged] = field(default_factory=list)  # The file changes of the turn.
 

@@ -91,9 +91,8 @@ class DifferenceView(QAbstractScrollArea):
         self._wide = 0.0  # The width that lines were wrapped to.
         self._language = ""
         self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
-        self._plain: dict[
-            tuple[int, bool], DifferenceLine
-        ] = {}  # Lines laid out without colours, in the order of their use.
+        # Lines laid out without colours, in the order of their use.
+        self._plain: dict[tuple[int, bool], DifferenceLine] = {}
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour_visible_lines)
         self._buttons: list[HunkButtons] = []

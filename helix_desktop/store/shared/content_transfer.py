@@ -60,9 +60,8 @@ class ContentTransfer:
         size, last = 0, after
         for record in self._folder.records_after(after, ENTRIES_IN_BATCH):
             if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
-                with contextlib.suppress(
-                    NotFound, CacheCorrupt
-                ):  # Nothing to send. Reading the entry reports that it is gone or damaged.
+                # Nothing to send. Reading the entry reports that it is gone or damaged.
+                with contextlib.suppress(NotFound, CacheCorrupt):
                     if record.count_chunks > 1:
                         large.append(record)
                     else:

@@ -59,9 +59,8 @@ class MemoryHeads:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._rows: dict[
-            bytes, tuple[ConversationHead, float, int]
-        ] = {}  # Each head with the end of its lease and the time of its last change.
+        # Each head with the end of its lease and the time of its last change.
+        self._rows: dict[bytes, tuple[ConversationHead, float, int]] = {}
         self._changes = 0
 
     def update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:

@@ -136,12 +136,10 @@ class ConversationSync:
     complaints: dict[str, str] = field(default_factory=dict)  # conversations that could not be read, and why
     _lease_ends: dict[str, float] = field(default_factory=dict)  # When each lease ends, by the clock `now`.
     _writers: dict[str, tuple[bytes, str]] = field(default_factory=dict)
-    _seen: dict[bytes, tuple[int, str]] = field(
-        default_factory=dict
-    )  # The version of each head, and the machine that wrote it.
-    _waiting: dict[bytes, ConversationHead] = field(
-        default_factory=dict
-    )  # New heads of conversations that are in use here.
+    # The version of each head, and the machine that wrote it.
+    _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)
+    # New heads of conversations that are in use here.
+    _waiting: dict[bytes, ConversationHead] = field(default_factory=dict)
     _mark: int = 0  # The engine's changes up to this mark have been seen.
     _unread: frozenset[bytes] = frozenset()  # Heads below the mark that could not be merged yet.
     _taken_over: set[str] = field(default_factory=set)  # taken over while the engine was away
@@ -471,9 +469,8 @@ class ConversationSync:
             known = self.sync_state.get_progress(conversation)
             if not self._may_write(known):
                 continue
-            if (
-                known.contents and known.contents.is_removed and known.seq
-            ):  # It was removed on another machine, and has been written to here since.
+            # It was removed on another machine, and has been written to here since.
+            if known.contents and known.contents.is_removed and known.seq:
                 known = replace(known, seq=0, chain=fact_segments.NOTHING)
                 self.sync_state.save_progress(known)
             if known.must_be_sent_anew:

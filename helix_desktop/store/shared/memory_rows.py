@@ -21,9 +21,8 @@ class MemoryServer:
 
     now: Callable[[], float] = clock.time
     most_bytes: int = 0
-    rows: dict[bytes, tuple[bytes, float, bytes]] = field(
-        default_factory=dict
-    )  # The encrypted row, the time of its put, and its space.
+    # The encrypted row, the time of its put, and its space.
+    rows: dict[bytes, tuple[bytes, float, bytes]] = field(default_factory=dict)
     tombs: list[tuple[bytes, Tombstone]] = field(default_factory=list)
     machines: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
     quotas: dict[bytes, int] = field(default_factory=dict)

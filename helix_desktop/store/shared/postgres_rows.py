@@ -77,14 +77,8 @@ _BEFORE = re.compile(
     r"(connection failed: )?(connection to server .*? port \d+ failed: )?(FATAL:\s+)?"
 )  # What is known about the database.
 _FULL = ("53100", "53200")
-_PASSING = (
-    "08",
-    "57",
-    "53",
-    "40",
-    "25",
-    "55",
-)  # Classes of SQLSTATE: connection, operator, resources, rollback, state, lock.
+# Classes of SQLSTATE: connection, operator, resources, rollback, state, lock.
+_PASSING = "08", "57", "53", "40", "25", "55"
 
 
 class PostgresRowStore:

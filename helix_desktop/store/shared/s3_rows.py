@@ -103,9 +103,8 @@ class S3RowStore:
         if body:
             self._call_object_store("put", f"pack/{pack}", bytes(body), mode="create")
         whole = _with_checksum(bytes(index))
-        self._call_object_store(
-            "put", f"index/{pack}", whole, mode="create"
-        )  # Written last: before this, no machine sees the pack.
+        # Written last: before this, no machine sees the pack.
+        self._call_object_store("put", f"index/{pack}", whole, mode="create")
         self._add_pack_index(pack, whole)
         return pack
 

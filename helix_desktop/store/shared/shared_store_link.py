@@ -29,10 +29,8 @@ from helix_desktop.store.shared.row_store import RowUsage
 from helix_desktop.store.store_thread import StoreThread
 
 log = logging.getLogger(__name__)
-LOCAL, SHARED = (
-    "local",
-    "shared",
-)  # When a put is acknowledged: once it is stored here, or once the shared store has it.
+# When a put is acknowledged: once it is stored here, or once the shared store has it.
+LOCAL, SHARED = "local", "shared"
 LOOK_EVERY_SECONDS = 5.0  # How often the store is asked for tombstones, in seconds.
 SLOWEST_RETRY_SECONDS = 30.0  # The longest wait between two attempts to reach the store, in seconds.
 CALL_TIMEOUT_SECONDS = 20.0  # seconds a caller waits for the store
@@ -98,9 +96,8 @@ class SharedStoreLink:
         self.trouble = ""
         self.forget_here = stores.forget_here
         self.changed: Callable[[], object] = lambda: None
-        self.list_other_used_rows: Callable[[], Awaitable[Collection[bytes]]] = (
-            _no_other_rows  # Lists other rows that this machine needs in the store.
-        )
+        # Lists other rows that this machine needs in the store.
+        self.list_other_used_rows: Callable[[], Awaitable[Collection[bytes]]] = _no_other_rows
         self._stores = stores
         self._connect = connect
         self._connected: SharedStoreConnection | None = None
@@ -108,9 +105,8 @@ class SharedStoreLink:
         self._progress = link_progress.read_link_progress(stores.folder)
         self._written = 0.0
         self._heard: set[bytes] = set()
-        self._obeying: frozenset[Digest] = (
-            frozenset()
-        )  # Digests that other machines have forgotten and need not be told of.
+        # Digests that other machines have forgotten and need not be told of.
+        self._obeying: frozenset[Digest] = frozenset()
         self._purging = False  # True while new descriptions have not been written here yet.
         self._connecting, self._sending, self._burying = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._woken = asyncio.Event()

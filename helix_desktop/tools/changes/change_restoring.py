@@ -152,9 +152,8 @@ class _PathRestorer:
         self._checkpoints = checkpoints
         self._done = done
         self._wanted: set[str] = set()
-        self._opened: dict[
-            str, int
-        ] = {}  # Folders that were made writable for the undo, and the mode each must get back.
+        # Folders that were made writable for the undo, and the mode each must get back.
+        self._opened: dict[str, int] = {}
 
     async def restore_all_steps(self, wanted: Sequence[RestoreStep]) -> None:
         """Removes entries first, the deepest first. Then it creates folders, files, links and hard

@@ -100,11 +100,8 @@ class Checkpoints:
         self._left: dict[str, list[UncoveredEntry]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
         self._checkpoint: Digest | None = None
-        self._chain = (
-            0,
-            0,
-            0,
-        )  # The bytes of the last manifest, the bytes of the differences since, and how many there are.
+        # The bytes of the last manifest, the bytes of the differences since, and how many there are.
+        self._chain = 0, 0, 0
         self._looks = 0
         self._moments: dict[int, _UnclaimedChanges] = {}
         self._windows: list[OpenStep] = []
@@ -115,9 +112,8 @@ class Checkpoints:
         self._unsure: set[str] = set()  # Folders with files that changed so recently that their times prove nothing.
         self._modes: dict[Path, int] = {}  # The modes of the roots at the first check.
         self._seconds = 0.0  # How many seconds the last check of everything took.
-        self._standing: tuple[
-            tuple[int, int] | None, ...
-        ] = ()  # The identity of each root at the last check. None: it was missing.
+        # The identity of each root at the last check. None: it was missing.
+        self._standing: tuple[tuple[int, int] | None, ...] = ()
 
     @property
     def is_ready(self) -> bool:
@@ -328,9 +324,8 @@ class Checkpoints:
             self.roots, self._known, self.coverage, closed, self._watch.watch_listed_folder, self._seen
         )
         before, self._standing = self._standing, tuple(map(_device_and_inode, self.roots))
-        thorough |= (
-            before != self._standing
-        )  # A root was moved, or its drive was mounted or unmounted. No notification reports that.
+        # A root was moved, or its drive was mounted or unmounted. No notification reports that.
+        thorough |= before != self._standing
         folders = self._watch.take_changed_folders()
         folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}
         try:

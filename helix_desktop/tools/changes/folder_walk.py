@@ -28,10 +28,8 @@ from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER
 
 STAMP = struct.Struct("<QqqIQ")  # Inode, time of the last change of the content, of the inode, mode, size.
 UNRELIABLE_STAMP = bytes(STAMP.size)
-FINE, COARSE = (
-    20_000_000,
-    2_000_000_000,
-)  # The resolution of times in nanoseconds: of usual file systems, and of those that count seconds.
+# The resolution of times in nanoseconds: of usual file systems, and of those that count seconds.
+FINE, COARSE = 20_000_000, 2_000_000_000
 _stat_entry = methodcaller("stat", follow_symlinks=False)
 _stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
 _TOLD = struct.Struct("<QqqIQI")
@@ -82,13 +80,11 @@ class WalkResult:
     folders: dict[str, dict[str, bytes] | None] = field(default_factory=dict)
     wanted: list[WantedFile] = field(default_factory=list)
     uncovered: dict[str, list[UncoveredEntry]] = field(default_factory=dict)  # The uncovered entries of each folder.
-    linked: dict[tuple[int, int], list[tuple[str, int]]] = field(
-        default_factory=dict
-    )  # Files with several names (hard links): the path, and how many names.
+    # Files with several names (hard links): the path, and how many names.
+    linked: dict[tuple[int, int], list[tuple[str, int]]] = field(default_factory=dict)
     leftovers: list[str] = field(default_factory=list)
-    opened: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # Folders that were made readable for the walk, and the mode each must get back.
+    # Folders that were made readable for the walk, and the mode each must get back.
+    opened: list[tuple[int, int]] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
 

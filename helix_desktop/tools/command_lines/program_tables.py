@@ -141,9 +141,8 @@ CODE_OPTIONS = {
 }  # fmt: skip
 CODE_WORDS = word_set("eval evaluate print execute command cmd batch run code ex iex p")
 EDITORS = word_set("vim vi nvim ex view gvim emacs")  # Without a file name they read nothing.
-SCRIPT_LANGUAGES = frozenset(
-    {"awk", "gawk", "mawk", "nawk", "original-awk", "sed", "gsed"}
-)  # Their first argument that is no option is code.
+# Their first argument that is no option is code.
+SCRIPT_LANGUAGES = frozenset({"awk", "gawk", "mawk", "nawk", "original-awk", "sed", "gsed"})
 
 # What in a program's own code starts other programs, or builds code.
 STARTING_CODE = (
