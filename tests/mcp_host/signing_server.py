@@ -9,7 +9,7 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -27,6 +27,9 @@ from mcp.server.auth.provider import (
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 @dataclass
@@ -98,6 +101,16 @@ class Signing(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, 
         self.tokens.pop(token.token, None)
 
 
+def _without_disconnects(app: Starlette) -> ASGIApp:
+    """The SDK takes it for a bug of its own when a client goes while its request is read."""
+
+    async def served(scope: Scope, receive: Receive, send: Send) -> None:
+        with suppress(ClientDisconnect):
+            await app(scope, receive, send)
+
+    return served
+
+
 @asynccontextmanager
 async def signing(**given: Any) -> AsyncIterator[Signing]:
     """It runs until the end."""
@@ -112,7 +125,9 @@ async def signing(**given: Any) -> AsyncIterator[Signing]:
         )  # fmt: skip
         server = MCPServer("signing", auth_server_provider=known, auth=settings)
         server.tool(name="whisper")(lambda: "only for those who signed in")
-        running = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_config=None, lifespan="on"))
+        running = uvicorn.Server(
+            uvicorn.Config(_without_disconnects(server.streamable_http_app()), log_config=None, lifespan="on")
+        )
         serving = asyncio.ensure_future(running.serve([listening]))  # noqa: TID251 -- ended below
         try:
             yield known
