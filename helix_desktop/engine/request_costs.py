@@ -146,7 +146,7 @@ class RequestCostReader:
         if before is None:
             always += (Cause(CauseKind.MODEL, f"from {self._last_model}"),)
         elif now.view.effort != before.view.effort:
-            always += (Cause(CauseKind.MODEL, "how long it is to think"),)
+            always += (Cause(CauseKind.MODEL, "another thinking time"),)
         known = self._count_readable(now, before, same)
         if read < known:
             yield known - read, always or self._why_unread(known - read, now, same, before)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import CauseCost, RequestCost
@@ -13,6 +13,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.centred_column import build_centred_column
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import SessionPort
@@ -30,9 +31,7 @@ class RewriteCostLine(QWidget):
         self._doing = doing
         self._session: SessionPort | None = None
         self._is_warning = False  # of what is to come, not of what was
-        self._words = QLabel(self)
-        self._words.setProperty("look", "muted")
-        self._words.setWordWrap(True)
+        self._words = build_plain_label("", "muted", self)
         close = QPushButton(tr("Hide"), self)
         close.setAutoDefault(False)
         close.clicked.connect(self.hide)
@@ -109,7 +108,7 @@ def _describe_reason(one: CauseCost) -> str:
         CauseKind.TOOLS: tr("the tools have changed ({names})", names=detail),
         CauseKind.SYSTEM: tr("the system prompt or the rules have changed ({names})", names=detail),
         CauseKind.ORDER: tr("the same tools came in another order"),
-        CauseKind.MODEL: tr("another model was chosen, or how long it is to think"),
+        CauseKind.MODEL: tr("the model or its thinking time was changed"),
         CauseKind.EDIT: tr("earlier messages were changed, or you went back"),
     }
     return words.get(one.cause.kind, tr("the provider did not keep it, although nothing had changed"))

@@ -39,7 +39,7 @@ class WelcomePage(QWidget):
         column = QVBoxLayout()
         column.setSpacing(12)
         column.addWidget(
-            build_plain_label(tr("An agent that remembers all of it,\nand lets you take any of it back"), "hero")
+            build_plain_label(tr("An agent that remembers everything,\nand lets you undo anything"), "hero")
         )
         column.addWidget(
             build_plain_label(

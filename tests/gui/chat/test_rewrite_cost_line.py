@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import Qt
+
 from helix_desktop.engine.facts import ModelReplied, Stop, SystemSet, Text, Usage, UserSaid
 from helix_desktop.engine.request_changes import Cause, CauseKind
 from helix_desktop.engine.request_costs import CauseCost, RequestCost
@@ -31,6 +33,10 @@ def test_only_what_costs_over_ten_cents_or_a_tenth_of_the_turn_is_told() -> None
 def test_every_avoidable_cause_is_told_in_words_of_its_own() -> None:
     told = {describe_avoidable_costs([request(1.0, again(0.5, kind))]) for kind in CauseKind}
     assert len(told - {""}) == 7
+
+
+def test_a_tools_name_is_no_mark_up(window: MainWindow) -> None:
+    assert window.chat.rewrite_cost._words.textFormat() is Qt.TextFormat.PlainText
 
 
 def test_a_choice_that_writes_the_context_again_is_told_before_it_is_sent(
