@@ -111,11 +111,11 @@ def _parse_task_line(line: str, number: int, usual: dict[str, Any]) -> NewFleetT
         given = json.loads(line)
         if unknown := given.keys() - _FIELDS:
             wrong = f"Line {number}: a task has no field {min(unknown)}."
-        given = {**given, **{name: list(given[name]) for name in ("after", "allow") if name in given}}
-        new = _build_new_task({**usual, **given})
+        are_lists = all(isinstance(given.get(name, []), list) for name in ("after", "allow"))
+        new = _build_new_task({**usual, **given}) if are_lists and not unknown else None
     except (ValueError, TypeError, AttributeError) as error:
         raise InvalidInput(wrong, remedy="Nothing was added.") from error
-    if unknown:
+    if new is None:
         raise InvalidInput(wrong, remedy="Nothing was added.")
     return new
 

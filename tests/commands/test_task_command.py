@@ -131,6 +131,14 @@ def test_wrong_use_is_a_sentence(workspace: Path, helix: Helix, words: tuple[str
     assert json.loads(helix("task", "list", "-w", "Here", "--json")[1]) == []
 
 
+def test_a_text_in_the_place_of_a_list_is_refused(workspace: Path, helix: Helix, tmp_path: Path) -> None:
+    for name in ("after", "allow"):
+        (tmp_path / "tasks").write_text(json.dumps({"text": "x", name: "edits"}))
+        code, out, err = helix("task", "add", "-w", "Here", "--file", str(tmp_path / "tasks"))
+        assert (code, out) == (2, "")
+        assert "Nothing was added" in err
+
+
 def test_nothing_of_the_engine_of_tasks_is_loaded_before_a_task_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if "fleet_task_files" in name or "fleet_worker" in name]:
         monkeypatch.delitem(sys.modules, name)
