@@ -1,4 +1,4 @@
-"""`fleet`: what workers do, in all workspaces of this computer or in one."""
+"""`fleet`: what the workers of a workspace do."""
 
 from __future__ import annotations
 
