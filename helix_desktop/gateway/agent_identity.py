@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from helix_desktop.wire.wire_message import Json, object_or_empty, text_field
+from helix_desktop.json_values import text_at
+from helix_desktop.wire.wire_message import Json
 
 CLAUDE, CODEX, OPENCODE, GEMINI, PI = "Claude Code", "Codex", "opencode", "Gemini CLI", "pi"
 _AGENTS = (
@@ -54,10 +55,10 @@ def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> 
     for name in _SESSIONS:
         if headers.get(name):
             return _with_subagent_name(headers[name], headers)[:200]
-    key = text_field(body, "prompt_cache_key")
+    key = text_at(body, "prompt_cache_key")
     if key:
         return key[:200]
-    found = _IN_USER.search(text_field(object_or_empty(body.get("metadata")), "user_id"))
+    found = _IN_USER.search(text_at(body, "metadata", "user_id"))
     return found[1] if found else ""
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from helix_desktop.gateway.raw_event_stream import encode_event
+from helix_desktop.json_values import list_at, number_at, object_at, text_at
 from helix_desktop.wire import anthropic_wire, chat_wire, gemini_wire, responses_wire
-from helix_desktop.wire.wire_message import Json, list_or_empty, number_field, object_or_empty, text_field
+from helix_desktop.wire.wire_message import Json
 
 HIDDEN_TOOLS = frozenset({"recall_cached_content", "search_cached_content", "recall_history"})
 
@@ -77,7 +78,7 @@ class AnthropicCallFilter(HiddenCallFilter):
         self._numbers, self._holding = {}, None
 
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
-        kind = text_field(object_or_empty(event), "type")
+        kind = text_at(event, "type")
         if event is None or kind in ("ping", "error", ""):
             return raw
         if kind == "message_start":
@@ -87,9 +88,9 @@ class AnthropicCallFilter(HiddenCallFilter):
         if kind == "message_stop":
             return b"" if self.has_only_hidden_calls else raw
         out = b""
-        index = number_field(event, "index")
+        index = number_at(event, "index")
         if kind == "content_block_start":
-            out = self._begin_block(index, object_or_empty(event.get("content_block")))
+            out = self._begin_block(index, object_at(event, "content_block"))
         if self._holding == index:
             self._held_events.append((raw, event))
             return out
@@ -97,7 +98,7 @@ class AnthropicCallFilter(HiddenCallFilter):
 
     def _begin_block(self, index: int, block: Mapping[str, Json]) -> bytes:
         """Give the block its number. What was held goes first, unless a hidden call follows it."""
-        kind = text_field(block, "type")
+        kind = text_at(block, "type")
         if kind in ("thinking", "redacted_thinking"):
             if self.replies_before and self.shown_count:
                 self._numbers[index] = None
@@ -106,10 +107,10 @@ class AnthropicCallFilter(HiddenCallFilter):
                 out = self._release_held_events()
                 self._holding = index
                 return out
-        ours = kind == "tool_use" and self.count_and_check_hidden(text_field(block, "name"))
+        ours = kind == "tool_use" and self.count_and_check_hidden(text_at(block, "name"))
         if ours and not self.visible_count:
             for _, event in self._held_events:
-                self._numbers[number_field(event, "index")] = None
+                self._numbers[number_at(event, "index")] = None
             self._held_events, self._holding = [], None
         out = self._release_held_events()
         self._assign_number(index, hidden=ours)
@@ -121,15 +122,15 @@ class AnthropicCallFilter(HiddenCallFilter):
 
     def _release_held_events(self) -> bytes:
         held, self._held_events, self._holding = self._held_events, [], None
-        if held and number_field(held[0][1], "index") not in self._numbers:
-            self._assign_number(number_field(held[0][1], "index"))
-        return b"".join(self._renumber_event(raw, event, number_field(event, "index")) for raw, event in held)
+        if held and number_at(held[0][1], "index") not in self._numbers:
+            self._assign_number(number_at(held[0][1], "index"))
+        return b"".join(self._renumber_event(raw, event, number_at(event, "index")) for raw, event in held)
 
     def _renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int) -> bytes:
         shown = self._numbers.get(index, index)
         if shown is None:
             return b""
-        return raw if shown == index else encode_event({**event, "index": shown}, text_field(event, "type"))
+        return raw if shown == index else encode_event({**event, "index": shown}, text_at(event, "type"))
 
     def _finish_message(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
         if self.has_only_hidden_calls:
@@ -137,14 +138,14 @@ class AnthropicCallFilter(HiddenCallFilter):
         out = self._release_held_events()
         if not self.any_hidden:
             return out + raw
-        usage = object_or_empty(event.get("usage"))
-        told = {**usage, "output_tokens": number_field(usage, "output_tokens") + self.output_tokens_before}
+        usage = object_at(event, "usage")
+        told = {**usage, "output_tokens": number_at(usage, "output_tokens") + self.output_tokens_before}
         return out + encode_event({**event, "usage": told}, "message_delta")
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         content: list[Json] = []
         for at, value in enumerate(values):
-            blocks = [object_or_empty(block) for block in list_or_empty(value.get("content"))]
+            blocks = [object_at(block) for block in list_at(value, "content")]
             only_hidden = at < len(values) - 1
             for block in blocks:
                 thinks = block.get("type") in ("thinking", "redacted_thinking")
@@ -154,10 +155,8 @@ class AnthropicCallFilter(HiddenCallFilter):
                     continue
                 content.append(block)
         last = values[-1]
-        usage = dict(object_or_empty(last.get("usage")))
-        usage["output_tokens"] = sum(
-            number_field(object_or_empty(value.get("usage")), "output_tokens") for value in values
-        )
+        usage = dict(object_at(last, "usage"))
+        usage["output_tokens"] = sum(number_at(value, "usage", "output_tokens") for value in values)
         return {**last, "id": values[0].get("id", last.get("id")), "content": content, "usage": usage}
 
 
@@ -177,13 +176,13 @@ class ChatCallFilter(HiddenCallFilter):
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
         if event is None:
             return b"" if self.has_only_hidden_calls and b"[DONE]" in raw else raw
-        value = object_or_empty(event)
+        value = object_at(event)
         self._id = self._id or value.get("id")
-        choices = list_or_empty(value.get("choices"))
+        choices = list_at(value, "choices")
         if not choices:
             return self._add_earlier_usage(raw, value)
-        choice = object_or_empty(choices[0])
-        delta = object_or_empty(choice.get("delta"))
+        choice = object_at(choices[0])
+        delta = object_at(choice, "delta")
         if _is_only_reasoning(delta) and (self.holds_reasoning or (self.replies_before and self.shown_count)):
             self._held_events += [] if self.replies_before and self.shown_count else [(raw, event)]
             return b""
@@ -212,10 +211,10 @@ class ChatCallFilter(HiddenCallFilter):
         kept = dict(delta)
         if self.replies_before and "role" in kept:
             del kept["role"]
-        calls = list_or_empty(delta.get("tool_calls"))
+        calls = list_at(delta, "tool_calls")
         if not calls:
             return kept, False
-        seen = [piece for call in calls if (piece := self._filter_call_piece(object_or_empty(call))) is not None]
+        seen = [piece for call in calls if (piece := self._filter_call_piece(object_at(call))) is not None]
         kept["tool_calls"] = seen
         if not seen:
             del kept["tool_calls"]
@@ -224,9 +223,9 @@ class ChatCallFilter(HiddenCallFilter):
         return kept, seen != list(calls)
 
     def _filter_call_piece(self, call: Mapping[str, Json]) -> Json | None:
-        index = number_field(call, "index")
+        index = number_at(call, "index")
         if index not in self._numbers:
-            ours = self.count_and_check_hidden(text_field(object_or_empty(call.get("function")), "name"))
+            ours = self.count_and_check_hidden(text_at(call, "function", "name"))
             self._numbers[index] = None if ours else self._calls
             self._calls += not ours
         shown = self._numbers[index]
@@ -241,38 +240,32 @@ class ChatCallFilter(HiddenCallFilter):
             return b""
         if not self.any_hidden:
             return raw or encode_event(value)
-        output = number_field(usage, "completion_tokens") + self.output_tokens_before
-        told = {**usage, "completion_tokens": output, "total_tokens": number_field(usage, "prompt_tokens") + output}
+        output = number_at(usage, "completion_tokens") + self.output_tokens_before
+        told = {**usage, "completion_tokens": output, "total_tokens": number_at(usage, "prompt_tokens") + output}
         return encode_event({**value, "id": self._id, "usage": told})
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         last = values[-1]
-        messages = [
-            object_or_empty(object_or_empty(list_or_empty(value.get("choices"))[0]).get("message")) for value in values
-        ]
+        messages = [object_at(value, "choices", 0, "message") for value in values]
         message: dict[str, Any] = dict(messages[-1])
-        said = "".join(text_field(each, "content") for each in messages)
+        said = "".join(text_at(each, "content") for each in messages)
         message["content"] = said or message.get("content")
         calls = [
-            call
-            for call in list_or_empty(message.get("tool_calls"))
-            if text_field(object_or_empty(call.get("function")), "name") not in HIDDEN_TOOLS
+            call for call in list_at(message, "tool_calls") if text_at(call, "function", "name") not in HIDDEN_TOOLS
         ]
         if "tool_calls" in message:
             message["tool_calls"] = calls
             if not calls:
                 del message["tool_calls"]
-        usage = dict(object_or_empty(last.get("usage")))
-        usage["completion_tokens"] = sum(
-            number_field(object_or_empty(value.get("usage")), "completion_tokens") for value in values
-        )
-        usage["total_tokens"] = number_field(usage, "prompt_tokens") + usage["completion_tokens"]
-        choice = {**object_or_empty(list_or_empty(last.get("choices"))[0]), "message": message}
+        usage = dict(object_at(last, "usage"))
+        usage["completion_tokens"] = sum(number_at(value, "usage", "completion_tokens") for value in values)
+        usage["total_tokens"] = number_at(usage, "prompt_tokens") + usage["completion_tokens"]
+        choice = {**object_at(last, "choices", 0), "message": message}
         return {**last, "id": values[0].get("id"), "choices": [choice], "usage": usage}
 
 
 def _is_only_reasoning(delta: Mapping[str, Json]) -> bool:
-    thinks = any(text_field(delta, name) for name in chat_wire.REASONING)
+    thinks = any(text_at(delta, name) for name in chat_wire.REASONING)
     return thinks and not delta.get("content") and not delta.get("tool_calls")
 
 
@@ -295,9 +288,9 @@ class ResponsesCallFilter(HiddenCallFilter):
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
         if event is None:
             return b"" if self.has_only_hidden_calls and b"[DONE]" in raw else raw
-        kind = text_field(event, "type")
+        kind = text_at(event, "type")
         if kind in ("response.created", "response.in_progress", "response.queued"):
-            self._first = self._first or object_or_empty(event.get("response"))
+            self._first = self._first or object_at(event, "response")
             return self._number_sent_event(raw, event) if self.replies_before == 0 else b""
         if kind in ("response.completed", "response.incomplete"):
             return (
@@ -305,17 +298,17 @@ class ResponsesCallFilter(HiddenCallFilter):
             )
         if "output_index" not in event:
             return self._number_sent_event(raw, event)
-        index = number_field(event, "output_index")
+        index = number_at(event, "output_index")
         out = b""
         if kind == "response.output_item.added":
-            out = self._begin_item(index, object_or_empty(event.get("item")))
+            out = self._begin_item(index, object_at(event, "item"))
         if self._holding == index:
             self._held_events.append((raw, event))
             return out
         return out + self._renumber_event(raw, event, index)
 
     def _begin_item(self, index: int, item: Mapping[str, Json]) -> bytes:
-        kind = text_field(item, "type")
+        kind = text_at(item, "type")
         if kind == "reasoning":
             if self.replies_before and self.shown_count:
                 self._numbers[index] = None
@@ -324,12 +317,12 @@ class ResponsesCallFilter(HiddenCallFilter):
                 out = self._release_held_events()
                 self._holding = index
                 return out
-        ours = kind == "function_call" and self.count_and_check_hidden(text_field(item, "name"))
+        ours = kind == "function_call" and self.count_and_check_hidden(text_at(item, "name"))
         if kind != "function_call" and kind.endswith("_call"):
             self.visible_count += 1
         if ours and not self.visible_count:
             for _, event in self._held_events:
-                self._numbers[number_field(event, "output_index")] = None
+                self._numbers[number_at(event, "output_index")] = None
             self._held_events, self._holding = [], None
         out = self._release_held_events()
         self._numbers[index] = None if ours else self.shown_count
@@ -338,10 +331,10 @@ class ResponsesCallFilter(HiddenCallFilter):
 
     def _release_held_events(self) -> bytes:
         held, self._held_events, self._holding = self._held_events, [], None
-        if held and (index := number_field(held[0][1], "output_index")) not in self._numbers:
+        if held and (index := number_at(held[0][1], "output_index")) not in self._numbers:
             self._numbers[index] = self.shown_count
             self.shown_count += 1
-        return b"".join(self._renumber_event(raw, event, number_field(event, "output_index")) for raw, event in held)
+        return b"".join(self._renumber_event(raw, event, number_at(event, "output_index")) for raw, event in held)
 
     def _renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int) -> bytes:
         shown = self._numbers.get(index, index)
@@ -363,31 +356,29 @@ class ResponsesCallFilter(HiddenCallFilter):
         if given is not None:
             event = {**event, "sequence_number": self._sent}
         self._sent += 1
-        return encode_event(event, text_field(event, "type"))
+        return encode_event(event, text_at(event, "type"))
 
     def _finish_response(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
         if not self.any_hidden:
             return self._number_sent_event(raw, event)
-        response = object_or_empty(event.get("response"))
-        usage = dict(object_or_empty(response.get("usage")))
-        usage["output_tokens"] = number_field(usage, "output_tokens") + self.output_tokens_before
-        usage["total_tokens"] = number_field(usage, "input_tokens") + usage["output_tokens"]
+        response = object_at(event, "response")
+        usage = dict(object_at(response, "usage"))
+        usage["output_tokens"] = number_at(usage, "output_tokens") + self.output_tokens_before
+        usage["total_tokens"] = number_at(usage, "input_tokens") + usage["output_tokens"]
         whole = {**response, "id": self._first.get("id", response.get("id")), "output": self._items, "usage": usage}
         return self._number_sent_event(raw, {**event, "response": whole}, changed=True)
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         items: list[Json] = []
         for at, value in enumerate(values):
-            for item in map(object_or_empty, list_or_empty(value.get("output"))):
+            for item in map(object_at, list_at(value, "output")):
                 ours = item.get("type") == "function_call" and item.get("name") in HIDDEN_TOOLS
                 if not ours and not (item.get("type") == "reasoning" and at < len(values) - 1):
                     items.append(item)
         last = values[-1]
-        usage = dict(object_or_empty(last.get("usage")))
-        usage["output_tokens"] = sum(
-            number_field(object_or_empty(value.get("usage")), "output_tokens") for value in values
-        )
-        usage["total_tokens"] = number_field(usage, "input_tokens") + usage["output_tokens"]
+        usage = dict(object_at(last, "usage"))
+        usage["output_tokens"] = sum(number_at(value, "usage", "output_tokens") for value in values)
+        usage["total_tokens"] = number_at(usage, "input_tokens") + usage["output_tokens"]
         return {**last, "id": values[0].get("id"), "output": items, "usage": usage}
 
 
@@ -405,16 +396,11 @@ class GeminiCallFilter(HiddenCallFilter):
     def filter_event(self, raw: bytes, event: Json | None) -> bytes:
         if event is None:
             return raw
-        candidate = object_or_empty(next(iter(list_or_empty(object_or_empty(event).get("candidates"))), None))
-        parts = list(list_or_empty(object_or_empty(candidate.get("content")).get("parts")))
-        kept = [seen for part in parts if (seen := self._filter_gemini_part(object_or_empty(part))) is not None]
+        candidate = object_at(event, "candidates", 0)
+        parts = list(list_at(candidate, "content", "parts"))
+        kept = [seen for part in parts if (seen := self._filter_gemini_part(object_at(part))) is not None]
         finish = candidate.get("finishReason")
-        if (
-            self.holds_reasoning
-            and parts
-            and all(object_or_empty(part).get("thought") for part in parts)
-            and not finish
-        ):
+        if self.holds_reasoning and parts and all(object_at(part).get("thought") for part in parts) and not finish:
             self._held_events.append((raw, event))
             return b""
         out = b""
@@ -429,10 +415,10 @@ class GeminiCallFilter(HiddenCallFilter):
             return out + raw
         if not kept and not finish:
             return out
-        content = {**object_or_empty(candidate.get("content")), "role": "model", "parts": kept}
+        content = {**object_at(candidate, "content"), "role": "model", "parts": kept}
         fresh = {
             **event,
-            "candidates": [{**candidate, "content": content}, *list_or_empty(event.get("candidates"))[1:]],
+            "candidates": [{**candidate, "content": content}, *list_at(event, "candidates")[1:]],
         }
         return out + encode_event(self._with_earlier_output(fresh, self.output_tokens_before))
 
@@ -441,7 +427,7 @@ class GeminiCallFilter(HiddenCallFilter):
             return None
         if not isinstance(part.get("functionCall"), Mapping):
             return part
-        if self.count_and_check_hidden(text_field(part["functionCall"], "name")):
+        if self.count_and_check_hidden(text_at(part["functionCall"], "name")):
             return None
         first, self._signed = not self._signed, True
         if first and self.hidden_count and "thoughtSignature" not in part:
@@ -453,23 +439,23 @@ class GeminiCallFilter(HiddenCallFilter):
         usage = value.get("usageMetadata")
         if not isinstance(usage, Mapping) or not before:
             return value
-        told = {**usage, "candidatesTokenCount": number_field(usage, "candidatesTokenCount") + before}
-        told["totalTokenCount"] = number_field(usage, "totalTokenCount") + before
+        told = {**usage, "candidatesTokenCount": number_at(usage, "candidatesTokenCount") + before}
+        told["totalTokenCount"] = number_at(usage, "totalTokenCount") + before
         return {**value, "usageMetadata": told}
 
     def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
         parts: list[Json] = []
         for at, value in enumerate(values):
             self._signed, self.hidden_count = False, 0
-            candidate = object_or_empty(list_or_empty(value.get("candidates"))[0])
-            for part in map(object_or_empty, list_or_empty(object_or_empty(candidate.get("content")).get("parts"))):
+            candidate = object_at(value, "candidates", 0)
+            for part in map(object_at, list_at(candidate, "content", "parts")):
                 seen = self._filter_gemini_part(part)
                 if seen is not None and not (part.get("thought") and at < len(values) - 1):
                     parts.append(seen)
         last = values[-1]
-        before = sum(gemini_wire.usage(object_or_empty(value.get("usageMetadata"))).output for value in values[:-1])
-        candidate = object_or_empty(list_or_empty(last.get("candidates"))[0])
-        content = {**object_or_empty(candidate.get("content")), "role": "model", "parts": parts}
+        before = sum(gemini_wire.usage(object_at(value, "usageMetadata")).output for value in values[:-1])
+        candidate = object_at(last, "candidates", 0)
+        content = {**object_at(candidate, "content"), "role": "model", "parts": parts}
         return self._with_earlier_output({**last, "candidates": [{**candidate, "content": content}]}, before)
 
 

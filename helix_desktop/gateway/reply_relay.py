@@ -33,9 +33,10 @@ from helix_desktop.gateway.raw_event_stream import RawEventSplitter, encode_even
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.view_entries import As, Entry, Hidden, Returned
+from helix_desktop.json_values import text_at
 from helix_desktop.providers.provider_failures import retry_after_seconds
 from helix_desktop.wire import gemini_wire
-from helix_desktop.wire.wire_message import Json, Piece, PieceKind, Wired, WireReply, object_or_empty, text_field
+from helix_desktop.wire.wire_message import Json, Piece, PieceKind, Wired, WireReply
 
 log = logging.getLogger(__name__)
 
@@ -187,7 +188,7 @@ class ReplyRelay:
 
     def _is_end_of_reply(self, raw: bytes, event: Json | None) -> bool:
         """Whether nothing of the reply comes behind this event."""
-        kind = text_field(object_or_empty(event), "type")
+        kind = text_at(event, "type")
         return (
             b"[DONE]" in raw
             or kind in ("message_stop", "response.completed", "response.incomplete")

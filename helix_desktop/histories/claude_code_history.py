@@ -24,9 +24,6 @@ from helix_desktop.histories.history_rows import (
     ReadingComplaints,
     UnreadableRow,
     arguments_json,
-    first_text_field,
-    mapping_or_empty,
-    objects_in_list,
     parse_time,
     pictures_in_content,
     text_of_message_content,
@@ -40,6 +37,7 @@ from helix_desktop.histories.recorded_session import (
     build_recorded_reply,
     format_opaque_json,
 )
+from helix_desktop.json_values import first_text, object_at, objects_at, text_at
 
 KIND = "claude-code"
 TAG = "anthropic api.anthropic.com"
@@ -74,9 +72,7 @@ def read_claude_code_recordings(
 
 
 def _session_of_rows(rows: Sequence[HistoryRow]) -> str:
-    return next(
-        (first_text_field(row.value, "sessionId") for row in rows if first_text_field(row.value, "sessionId")), ""
-    )
+    return next((text_at(row.value, "sessionId") for row in rows if text_at(row.value, "sessionId")), "")
 
 
 @dataclass(slots=True)
@@ -92,9 +88,9 @@ class _ClaudeCodeFile:
         kept: list[str] = []
         for index, row in enumerate(rows):
             value = row.value
-            kind = first_text_field(value, "type")
+            kind = text_at(value, "type")
             if kind in _TITLES:
-                title = first_text_field(value, _TITLES[kind]) or title
+                title = text_at(value, _TITLES[kind]) or title
             node = _node_of_event(value)
             if node is None:
                 if kind not in _TITLES:
@@ -110,7 +106,7 @@ class _ClaudeCodeFile:
     def _build_claude_recordings(
         self, rows: Sequence[HistoryRow], tree: HistoryTree, session: str, name: str, title: str
     ) -> list[RecordedSession]:
-        first = next((row.value for row in rows if first_text_field(row.value, "cwd")), {})
+        first = next((row.value for row in rows if text_at(row.value, "cwd")), {})
         made: list[RecordedSession] = []
         for number, branch in enumerate(tree.branches):
             writing = _ClaudeCodeMessages(
@@ -125,7 +121,7 @@ class _ClaudeCodeFile:
                 if number
                 else 0
             )
-            own = first_text_field(rows[branch.rows[0]].value, "uuid") if branch.rows else ""
+            own = text_at(rows[branch.rows[0]].value, "uuid") if branch.rows else ""
             made.append(
                 RecordedSession(
                     name if not number else f"{name}#{number + 1}",
@@ -133,8 +129,8 @@ class _ClaudeCodeFile:
                     KIND,
                     session if not number else f"{session}#{own}",
                     title,
-                    first_text_field(first, "cwd"),
-                    first_text_field(first, "version"),
+                    text_at(first, "cwd"),
+                    text_at(first, "version"),
                     tuple(writing.compactions),
                     forked_from="" if not shared else session if not branch.of else made[branch.of].session,
                     forked_at=shared,
@@ -145,18 +141,16 @@ class _ClaudeCodeFile:
 
 def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
     """Its place in the tree; None for what is not part of the conversation."""
-    kind, message = value.get("type"), mapping_or_empty(value.get("message"))
+    kind, message = value.get("type"), object_at(value, "message")
     boundary = kind == "system" and value.get("subtype") == "compact_boundary"
     shown = kind == "attachment" and isinstance(value.get("attachment"), Mapping)
     if not (boundary or shown or (kind in ("user", "assistant") and message)):
         return None
-    parent = first_text_field(value, "parentUuid", "logicalParentUuid")
+    parent = first_text(value, "parentUuid", "logicalParentUuid")
     if not parent and "parentUuid" in value and not boundary:
         parent = ROOT
-    step = first_text_field(message, "id") or first_text_field(value, "uuid") if kind == "assistant" else ""
-    return HistoryNode(
-        first_text_field(value, "uuid"), parent, kind == "user" and _is_person_speaking(value, message), step
-    )
+    step = text_at(message, "id") or text_at(value, "uuid") if kind == "assistant" else ""
+    return HistoryNode(text_at(value, "uuid"), parent, kind == "user" and _is_person_speaking(value, message), step)
 
 
 def _is_person_speaking(value: Mapping[str, object], message: Mapping[str, object]) -> bool:
@@ -166,29 +160,29 @@ def _is_person_speaking(value: Mapping[str, object], message: Mapping[str, objec
     content = message.get("content")
     if isinstance(content, str):
         return not content.startswith(("<local-command-", "<command-", "[Request interrupted"))
-    blocks = objects_in_list(content)
-    first = first_text_field(blocks[0], "text") if blocks else ""
+    blocks = objects_at(content)
+    first = text_at(blocks[0], "text") if blocks else ""
     return all(block.get("type") != "tool_result" for block in blocks) and not first.startswith("[Request interrupted")
 
 
 def _rows_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
     """The rows a compaction left word for word."""
-    details = mapping_or_empty(boundary.get("compactMetadata"))
+    details = object_at(boundary, "compactMetadata")
     segment, messages = (
-        mapping_or_empty(details.get("preservedSegment")),
-        mapping_or_empty(details.get("preservedMessages")),
+        object_at(details, "preservedSegment"),
+        object_at(details, "preservedMessages"),
     )
     listed = messages.get("uuids")
     names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-    ends = [first_text_field(segment, "headUuid"), first_text_field(segment, "tailUuid")]
+    ends = [text_at(segment, "headUuid"), text_at(segment, "tailUuid")]
     return [
         *names,
-        *(name for name in [*ends, first_text_field(boundary, "logicalParentUuid")] if name and name not in names),
+        *(name for name in [*ends, text_at(boundary, "logicalParentUuid")] if name and name not in names),
     ]
 
 
 def _label_of_event(value: Mapping[str, object]) -> str:
-    return "/".join(filter(None, (first_text_field(value, "type") or "no type", first_text_field(value, "subtype"))))
+    return "/".join(filter(None, (text_at(value, "type") or "no type", text_at(value, "subtype"))))
 
 
 # --- messages -------------------------------------------------------------------------------------------------------
@@ -217,7 +211,7 @@ class _ClaudeCodeMessages:
 
     def _read_claude_event(self, value: Mapping[str, object]) -> None:
         at = len(self.made)
-        kind, message = value.get("type"), mapping_or_empty(value.get("message"))
+        kind, message = value.get("type"), object_at(value, "message")
         if kind == "system":
             self.boundary = value
         elif kind == "attachment":
@@ -234,7 +228,7 @@ class _ClaudeCodeMessages:
             self._read_claude_reply(value, message)
         else:
             self._read_claude_user(value, message)
-        self.places.setdefault(first_text_field(value, "uuid"), min(at, max(0, len(self.made) - 1)))
+        self.places.setdefault(text_at(value, "uuid"), min(at, max(0, len(self.made) - 1)))
 
     def _add_recorded_message(self, message: RecordedMessage) -> None:
         if message.role in ("user", "failure"):
@@ -242,14 +236,14 @@ class _ClaudeCodeMessages:
         self.made.append(message)
 
     def _read_claude_reply(self, value: Mapping[str, object], message: Mapping[str, object]) -> None:
-        time, name = parse_time(value.get("timestamp")), first_text_field(message, "id")
-        model = first_text_field(message, "model")
+        time, name = parse_time(value.get("timestamp")), text_at(message, "id")
+        model = text_at(message, "model")
         found = build_recorded_reply(
             _claude_reply_parts(message.get("content"), model), model=model, time=time, usage=_claude_usage(message)
         )
         at = self.steps.get(name) if name else None
-        self.of[first_text_field(value, "uuid")] = name
-        if at is not None and (at == len(self.made) - 1 or self.of.get(first_text_field(value, "parentUuid")) == name):
+        self.of[text_at(value, "uuid")] = name
+        if at is not None and (at == len(self.made) - 1 or self.of.get(text_at(value, "parentUuid")) == name):
             before = self.made[at]
             joined = build_recorded_reply(
                 (*before.parts, *found.parts), model=model, time=before.time, usage=found.usage
@@ -261,10 +255,10 @@ class _ClaudeCodeMessages:
 
     def _read_claude_user(self, value: Mapping[str, object], message: Mapping[str, object]) -> None:
         time, content = parse_time(value.get("timestamp")), message.get("content")
-        for block in objects_in_list(content):
+        for block in objects_at(content):
             if block.get("type") == "tool_result":
                 self._add_recorded_message(self._read_claude_result(value, block, time))
-        words = [block for block in objects_in_list(content) if block.get("type") != "tool_result"]
+        words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
         texts = [block for block in words if block.get("type") not in ("image", "document")]
         text = text_of_message_content(texts) if isinstance(content, list) else text_of_message_content(content)
         pictures = pictures_in_content(words)
@@ -275,13 +269,13 @@ class _ClaudeCodeMessages:
     def _read_claude_result(
         self, value: Mapping[str, object], block: Mapping[str, object], time: float
     ) -> RecordedMessage:
-        answers, content = first_text_field(block, "tool_use_id"), block.get("content")
+        answers, content = text_at(block, "tool_use_id"), block.get("content")
         if not answers:
             raise UnreadableRow("a tool result names no call")
         pictures = pictures_in_content(content)
-        parts = [part for part in objects_in_list(content) if part.get("type") != "image"] if pictures else content
+        parts = [part for part in objects_at(content) if part.get("type") != "image"] if pictures else content
         text = text_of_message_content(parts)
-        ok, child = not block.get("is_error"), first_text_field(mapping_or_empty(value.get("toolUseResult")), "agentId")
+        ok, child = not block.get("is_error"), text_at(value, "toolUseResult", "agentId")
         whole = self._find_whole_result(text, value.get("toolUseResult"))
         shown = text if whole else ""
         return RecordedMessage(
@@ -296,13 +290,13 @@ class _ClaudeCodeMessages:
             with suppress(OSError):
                 name = f"{self.beside.name}/tool-results/{found[1]}"
                 return read_beneath(self.beside.parent, name, LARGEST_RESULT).decode("utf-8", "replace")
-        there = first_text_field(mapping_or_empty(result), "stdout")
+        there = text_at(result, "stdout")
         return there if len(there) > len(text) else ""
 
     def _read_claude_attachment(self, value: Mapping[str, object]) -> None:
         """What the program showed the model beside the messages."""
-        found = mapping_or_empty(value.get("attachment"))
-        kind = first_text_field(found, "type") or "attachment"
+        found = object_at(value, "attachment")
+        kind = text_at(found, "type") or "attachment"
         text = (
             text_of_message_content(found.get("prompt"))
             if kind == "queued_command"
@@ -322,10 +316,10 @@ class _ClaudeCodeMessages:
         if not self.made:
             self._add_recorded_message(RecordedMessage("user", text, time=time, beside=True, is_summary=True))
             return
-        details = mapping_or_empty(boundary.get("compactMetadata"))
-        segment = first_text_field(mapping_or_empty(details.get("preservedSegment")), "headUuid")
+        details = object_at(boundary, "compactMetadata")
+        segment = text_at(details, "preservedSegment", "headUuid")
         keep = self.places.get(segment, len(self.made)) if segment else len(self.made)
-        trigger = first_text_field(details, "trigger")
+        trigger = text_at(details, "trigger")
         why = "Claude Code compacted the conversation here" + (f" ({trigger})" if trigger else "")
         self.compactions.append(RecordedCompaction(len(self.made), keep, text, time, why))
         self.steps.clear()
@@ -335,10 +329,10 @@ def _claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
     if not isinstance(content, list):
         return [Text(text_of_message_content(content))]
     parts: list[ReplyPart] = []
-    for block in objects_in_list(content):
+    for block in objects_at(content):
         kind = block.get("type")
         if kind == "text":
-            parts.append(Text(first_text_field(block, "text")))
+            parts.append(Text(text_at(block, "text")))
         elif kind in ("thinking", "redacted_thinking"):
             parts.append(read_claude_thinking(block, TAG, model))
         elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
@@ -353,18 +347,18 @@ def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> R
     if block.get("type") == "redacted_thinking":
         return Reasoning(
             "",
-            opaque=format_opaque_json(type="redacted_thinking", data=first_text_field(block, "data")),
+            opaque=format_opaque_json(type="redacted_thinking", data=text_at(block, "data")),
             provider=tag,
             model=model,
         )
-    text, signature = first_text_field(block, "thinking"), first_text_field(block, "signature")
+    text, signature = text_at(block, "thinking"), text_at(block, "signature")
     opaque = format_opaque_json(type="thinking", thinking=text, signature=signature) if signature else ""
     return Reasoning(text, opaque=opaque, provider=tag if opaque else "", model=model if opaque else "")
 
 
 def read_claude_call(block: Mapping[str, object]) -> ToolCall:
     """A call of a tool, as Anthropic writes it."""
-    identity, name = first_text_field(block, "id"), first_text_field(block, "name")
+    identity, name = text_at(block, "id"), text_at(block, "name")
     if not identity or not name:
         raise UnreadableRow("a call has no id or no name")
     return ToolCall(identity, name, arguments_json(block.get("input")))
@@ -379,7 +373,7 @@ def _text_of_claude_attachment(found: Mapping[str, object]) -> str:
     for name in _TEXTS:
         value = found.get(name)
         if isinstance(value, str) and value.strip():
-            names = first_text_field(found, "filename", "path")
+            names = first_text(found, "filename", "path")
             return f"{names}\n{value}" if names else value
     if isinstance(lines := found.get("addedLines"), list):
         return "\n".join(map(str, lines))
@@ -394,8 +388,8 @@ def _group_by_subagent(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:
     groups: dict[str, list[HistoryRow]] = {}
     of: dict[str, str] = {}
     for row in rows:
-        name, parent = first_text_field(row.value, "uuid"), first_text_field(row.value, "parentUuid")
-        root = of.get(parent) or first_text_field(row.value, "agentId") or name
+        name, parent = text_at(row.value, "uuid"), text_at(row.value, "parentUuid")
+        root = of.get(parent) or text_at(row.value, "agentId") or name
         of[name] = root
         groups.setdefault(root, []).append(row)
     return list(groups.values())
@@ -404,7 +398,7 @@ def _group_by_subagent(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:
 def _read_subagent(
     rows: list[HistoryRow], told: ReadingComplaints, path: Path, session: str, main: Sequence[RecordedSession]
 ) -> Iterator[RecordedSession]:
-    name = first_text_field(rows[0].value, "agentId") or first_text_field(rows[0].value, "uuid")
+    name = text_at(rows[0].value, "agentId") or text_at(rows[0].value, "uuid")
     made = _ClaudeCodeFile(told, path.parent / path.stem).read_recordings(rows, f"agent-{name}", f"{path}#agent-{name}")
     task = made[0].messages[0].text if made[0].messages else ""
     yield replace(
@@ -423,7 +417,7 @@ def _call_that_started(main: Sequence[RecordedSession], task: str) -> str:
 
 def _prompt_argument(arguments: str) -> str:
     try:
-        return first_text_field(mapping_or_empty(json.loads(arguments)), "prompt").strip()
+        return text_at(json.loads(arguments), "prompt").strip()
     except (ValueError, RecursionError):
         return ""
 

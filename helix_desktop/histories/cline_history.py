@@ -16,17 +16,9 @@ from pathlib import Path
 
 from helix_desktop.histories import anthropic_history
 from helix_desktop.histories.beside import read_beneath
-from helix_desktop.histories.history_rows import (
-    HistoryRow,
-    ReadingComplaints,
-    count_or_zero,
-    first_text_field,
-    mapping_or_empty,
-    objects_in_list,
-    parse_time,
-    text_of_message_content,
-)
+from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, parse_time, text_of_message_content
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
+from helix_desktop.json_values import number_at, object_at, objects_at, text_at
 
 KIND = "cline"
 NAME = "api_conversation_history.json"
@@ -46,10 +38,10 @@ def read_cline_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, p
     read = [list(_read_cline_row(row, told)) for row in _tagged_calls_as_blocks(rows)]
     made = [message for each in read for message in each]
     beside = _read_ui_messages(path)
-    begun = parse_time(count_or_zero(int(path.parent.name))) if path.parent.name.isdecimal() else 0.0
+    begun = parse_time(number_at(int(path.parent.name))) if path.parent.name.isdecimal() else 0.0
     times = _spread_times(beside, begun)
     timed = [replace(message, time=message.time or times(at, len(made))) for at, message in enumerate(made)]
-    title = next((first_text_field(one, "text") for one in beside if one.get("say") == "task"), "")
+    title = next((text_at(one, "text") for one in beside if one.get("say") == "task"), "")
     folder = next(filter(None, (folder_in_cline_text(message.text) for message in made)), "")
     recording = RecordedSession(str(path), tuple(timed), KIND, path.parent.name, " ".join(title.split())[:60], folder)
     return [replace(recording, version=_cline_version(path), compactions=_compactions_from_cuts(beside, read, timed))]
@@ -65,12 +57,10 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
     """The rows, with a call that is written as tags, and its result in the next row, as blocks of their own."""
     values = [dict(row.value) for row in rows]
     for at, (asked, answered) in enumerate(pairwise(values)):
-        blocks, back = objects_in_list(asked.get("content")), objects_in_list(answered.get("content"))
-        call = next(
-            ((n, found) for n, one in enumerate(blocks) if (found := _CALL.search(first_text_field(one, "text")))), None
-        )
+        blocks, back = objects_at(asked, "content"), objects_at(answered, "content")
+        call = next(((n, found) for n, one in enumerate(blocks) if (found := _CALL.search(text_at(one, "text")))), None)
         result = next(
-            ((n, found) for n, one in enumerate(back) if (found := _RESULT.match(first_text_field(one, "text")))), None
+            ((n, found) for n, one in enumerate(back) if (found := _RESULT.match(text_at(one, "text")))), None
         )
         if asked.get("role") != "assistant" or call is None or result is None or call[1][1] != result[1][1]:
             continue
@@ -99,38 +89,38 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
 def _read_cline_row(row: HistoryRow, told: ReadingComplaints) -> Iterator[RecordedMessage]:
     """What is said, and behind it what Cline adds."""
     info, tokens = (
-        mapping_or_empty(row.value.get("modelInfo")),
-        mapping_or_empty(mapping_or_empty(row.value.get("metrics")).get("tokens")),
+        object_at(row.value, "modelInfo"),
+        object_at(row.value, "metrics", "tokens"),
     )
     value = dict(row.value)
     if info:
-        read = count_or_zero(tokens.get("cached"))
-        fresh = max(0, count_or_zero(tokens.get("prompt")) - read)
+        read = number_at(tokens, "cached")
+        fresh = max(0, number_at(tokens, "prompt") - read)
         usage = {"input_tokens": fresh, "cache_read_input_tokens": read, "output_tokens": tokens.get("completion")}
-        value |= {"model": first_text_field(info, "modelId"), "usage": usage}
-    blocks = objects_in_list(value.get("content")) if value.get("role") == "user" else []
-    added = [block for block in blocks if first_text_field(block, "text").lstrip().startswith(_NOT_SAID)]
+        value |= {"model": text_at(info, "modelId"), "usage": usage}
+    blocks = objects_at(value, "content") if value.get("role") == "user" else []
+    added = [block for block in blocks if text_at(block, "text").lstrip().startswith(_NOT_SAID)]
     if added:
         value["content"] = [block for block in blocks if block not in added]
     yield from anthropic_history.read_anthropic_messages([HistoryRow(value, row.place)], told.complaints)
     for block in added:
-        text = first_text_field(block, "text").strip()
+        text = text_at(block, "text").strip()
         yield RecordedMessage("user", text, time=parse_time(value.get("ts")), beside=True)
 
 
 def _cline_version(path: Path) -> str:
     """Of Cline, as it was when the task was worked on last."""
     try:
-        value = mapping_or_empty(json.loads(read_beneath(path.parent, "task_metadata.json").decode("utf-8", "replace")))
+        value = object_at(json.loads(read_beneath(path.parent, "task_metadata.json").decode("utf-8", "replace")))
     except (OSError, ValueError, RecursionError):
         return ""
-    versions = [first_text_field(one, "cline_version") for one in objects_in_list(value.get("environment_history"))]
+    versions = [text_at(one, "cline_version") for one in objects_at(value, "environment_history")]
     return versions[-1] if versions else ""
 
 
-def _read_ui_messages(path: Path) -> list[Mapping[str, object]]:
+def _read_ui_messages(path: Path) -> Sequence[Mapping[str, object]]:
     try:
-        return objects_in_list(json.loads(read_beneath(path.parent, "ui_messages.json").decode("utf-8", "replace")))
+        return objects_at(json.loads(read_beneath(path.parent, "ui_messages.json").decode("utf-8", "replace")))
     except (OSError, ValueError, RecursionError):
         return []
 

@@ -23,11 +23,7 @@ from helix_desktop.histories.history_rows import (
     ReadingComplaints,
     UnreadableRow,
     arguments_json,
-    count_or_zero,
     decode_picture,
-    first_text_field,
-    mapping_or_empty,
-    objects_in_list,
     parse_time,
     pictures_in_content,
     text_of_message_content,
@@ -40,6 +36,7 @@ from helix_desktop.histories.recorded_session import (
     build_recorded_reply,
     format_opaque_json,
 )
+from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
 
 KIND = "codex"
 TAG = "openai-responses api.openai.com"
@@ -70,19 +67,17 @@ def read_codex_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, p
     """The one session of a rollout. A fork begins with a copy of what it left."""
     writing = _read_rollout(rows, told)
     about = writing.about
-    source = mapping_or_empty(
-        mapping_or_empty(mapping_or_empty(about.get("source")).get("subagent")).get("thread_spawn")
-    )
-    parent, left = first_text_field(source, "parent_thread_id"), first_text_field(about, "forked_from_id")
+    source = object_at(about, "source", "subagent", "thread_spawn")
+    parent, left = text_at(source, "parent_thread_id"), text_at(about, "forked_from_id")
     shared = 0 if parent or not left else _count_copied_messages(writing.made, path, left)
     return [
         RecordedSession(
             str(path),
             tuple(writing.made),
             KIND,
-            first_text_field(about, "id") or path.stem,
-            folder=first_text_field(about, "cwd"),
-            version=first_text_field(about, "cli_version"),
+            text_at(about, "id") or path.stem,
+            folder=text_at(about, "cwd"),
+            version=text_at(about, "cli_version"),
             compactions=tuple(writing.compactions),
             forked_from=left if shared else "",
             forked_at=shared,
@@ -125,7 +120,7 @@ def _comparable_message(message: RecordedMessage) -> object:
 
 def _object_of_line(line: bytes) -> Mapping[str, object]:
     try:
-        return mapping_or_empty(json.loads(line))
+        return object_at(json.loads(line))
     except (ValueError, RecursionError):
         return {}
 
@@ -148,7 +143,7 @@ class _CodexMessages:
     def read_codex_row(self, value: Mapping[str, object]) -> None:
         kind = value.get("type")
         self.time = parse_time(value.get("timestamp")) or self.time
-        payload = mapping_or_empty(value.get("payload"))
+        payload = object_at(value, "payload")
         if kind == "response_item":
             self._read_codex_item(payload)
         elif kind in _ITEMS:
@@ -156,27 +151,23 @@ class _CodexMessages:
         elif kind == "session_meta":
             self._read_session_meta(payload)
         elif kind == "turn_context":
-            self.model = first_text_field(payload, "model") or self.model
+            self.model = text_at(payload, "model") or self.model
         elif kind == "compacted":
             self._read_codex_compaction(payload)
         elif kind == "event_msg":
             self._read_codex_event(payload)
         elif kind == "token_usage_record":
-            self._set_usage_of_reply(mapping_or_empty(payload.get("usage")))
+            self._set_usage_of_reply(object_at(payload, "usage"))
         elif "id" in value and "instructions" in value and not self.about:  # the first line of older files
             self._read_session_meta(value)
         else:
-            self.told.left_out[first_text_field(value, "type", "record_type") or "no type"] += 1
+            self.told.left_out[first_text(value, "type", "record_type") or "no type"] += 1
 
     def _read_session_meta(self, about: Mapping[str, object]) -> None:
         if not self.about:
             self.about = about
             base = about.get("base_instructions", about.get("instructions"))
-            text = (
-                text_of_message_content(base)
-                if isinstance(base, str)
-                else first_text_field(mapping_or_empty(base), "text")
-            )
+            text = text_of_message_content(base) if isinstance(base, str) else text_at(base, "text")
             if text:
                 self.made.append(RecordedMessage("system", text, time=self.time))
 
@@ -194,7 +185,7 @@ class _CodexMessages:
             self._read_hosted_call(item)
         elif kind == "agent_message":
             self.close()
-            who = first_text_field(item, "author", "sender")
+            who = first_text(item, "author", "sender")
             text = text_of_message_content(item.get("content", item.get("message")))
             self.made.append(
                 RecordedMessage("user", f"[Message of the agent {who}]\n{text}", time=self.time, beside=True)
@@ -205,7 +196,7 @@ class _CodexMessages:
     def _read_codex_message(self, item: Mapping[str, object]) -> None:
         role, content = item.get("role"), item.get("content")
         pictures = pictures_in_content(content)
-        kept = [part for part in objects_in_list(content) if part.get("type") != "input_image"] if pictures else content
+        kept = [part for part in objects_at(content) if part.get("type") != "input_image"] if pictures else content
         text = text_of_message_content(kept)
         if role == "assistant":
             if any(isinstance(part, Text | ToolCall) for part in self.parts):
@@ -224,16 +215,16 @@ class _CodexMessages:
             self.close()
         text = text_of_message_content(item.get("summary")) or text_of_message_content(item.get("content"))
         kept = {name: value for name, value in item.items() if name in ("type", "id", "summary", "encrypted_content")}
-        opaque = format_opaque_json(**kept) if first_text_field(item, "encrypted_content") else ""
+        opaque = format_opaque_json(**kept) if text_at(item, "encrypted_content") else ""
         self._add_reply_part_to_draft(
             Reasoning(text, opaque=opaque, provider=TAG if opaque else "", model=self.model if opaque else "")
         )
 
     def _read_codex_call(self, item: Mapping[str, object]) -> None:
-        call, name = first_text_field(item, "call_id", "id"), first_text_field(item, "name")
+        call, name = first_text(item, "call_id", "id"), text_at(item, "name")
         arguments = item.get("arguments", item.get("input"))
         if item.get("type") == "local_shell_call":
-            name, arguments = "shell", mapping_or_empty(item.get("action"))
+            name, arguments = "shell", object_at(item, "action")
         elif item.get("type") == "tool_search_call":
             name = name or "tool_search"
         if not call or not name:
@@ -246,17 +237,17 @@ class _CodexMessages:
         self.parts.append(part)
 
     def _read_codex_output(self, item: Mapping[str, object]) -> None:
-        answers, output = first_text_field(item, "call_id", "id"), item.get("output", item.get("tools"))
+        answers, output = first_text(item, "call_id", "id"), item.get("output", item.get("tools"))
         if not answers:
             raise UnreadableRow("an output names no call")
         self.close()
-        inner = mapping_or_empty(output)
+        inner = object_at(output)
         content = inner.get("content") or inner.get("body") if inner else output
         if item.get("type") == "tool_search_output":
             content = json.dumps(content, ensure_ascii=False)
         pictures = pictures_in_content(content)
         text = text_of_message_content(
-            [part for part in objects_in_list(content) if part.get("type") != "input_image"] if pictures else content
+            [part for part in objects_at(content) if part.get("type") != "input_image"] if pictures else content
         )
         ok = inner.get("success") is not False
         whole = self.whole.pop(answers, "")
@@ -267,8 +258,8 @@ class _CodexMessages:
 
     def _read_hosted_call(self, item: Mapping[str, object]) -> None:
         """A tool the provider ran: a call of it, and what there is of its result."""
-        kind = first_text_field(item, "type").removesuffix("_call")
-        call = first_text_field(item, "id", "call_id") or f"{kind}-{len(self.made)}-{len(self.parts)}"
+        kind = text_at(item, "type").removesuffix("_call")
+        call = first_text(item, "id", "call_id") or f"{kind}-{len(self.made)}-{len(self.parts)}"
         action = {
             name: value for name, value in item.items() if name not in ("type", "id", "call_id", "status", "result")
         }
@@ -281,16 +272,16 @@ class _CodexMessages:
         )
 
     def _read_codex_event(self, payload: Mapping[str, object]) -> None:
-        kind = first_text_field(payload, "type")
-        item = mapping_or_empty(payload.get("item"))
+        kind = text_at(payload, "type")
+        item = object_at(payload, "item")
         if kind == "token_count":
-            self._set_usage_of_reply(mapping_or_empty(mapping_or_empty(payload.get("info")).get("last_token_usage")))
+            self._set_usage_of_reply(object_at(payload, "info", "last_token_usage"))
         elif kind in ("exec_command_end", "item_completed") and "aggregated_output" in {**payload, **item}:
-            call = first_text_field(payload, "call_id") or first_text_field(item, "id")
-            self.whole[call] = first_text_field({**payload, **item}, "aggregated_output")
+            call = text_at(payload, "call_id") or text_at(item, "id")
+            self.whole[call] = text_at({**payload, **item}, "aggregated_output")
         elif kind in ("error", "stream_error", "turn_aborted"):
             self.close()
-            why = first_text_field(payload, "message") or first_text_field(payload, "reason") or kind
+            why = text_at(payload, "message") or text_at(payload, "reason") or kind
             self.made.append(RecordedMessage("failure", why, time=self.time))
         else:
             self.told.left_out[f"event {kind}"] += 1
@@ -300,21 +291,19 @@ class _CodexMessages:
         self.close()
         if usage and self.last_reply >= 0:
             figures = Usage(
-                count_or_zero(usage.get("input_tokens")),
-                count_or_zero(usage.get("cached_input_tokens")),
-                count_or_zero(usage.get("cache_write_input_tokens")),
-                count_or_zero(usage.get("output_tokens")),
-                count_or_zero(usage.get("reasoning_output_tokens")),
+                number_at(usage, "input_tokens"),
+                number_at(usage, "cached_input_tokens"),
+                number_at(usage, "cache_write_input_tokens"),
+                number_at(usage, "output_tokens"),
+                number_at(usage, "reasoning_output_tokens"),
             )
             self.made[self.last_reply] = replace(self.made[self.last_reply], usage=figures)
 
     def _read_codex_compaction(self, payload: Mapping[str, object]) -> None:
         self.close()
-        text = first_text_field(payload, "message")
-        kept = objects_in_list(payload.get("replacement_history"))
-        sealed_away = any(
-            first_text_field(item, "encrypted_content") for item in kept if item.get("type") != "reasoning"
-        )
+        text = text_at(payload, "message")
+        kept = objects_at(payload, "replacement_history")
+        sealed_away = any(text_at(item, "encrypted_content") for item in kept if item.get("type") != "reasoning")
         if not text:
             text = "\n\n".join(
                 text_of_message_content(item.get("content")) for item in kept if item.get("type") == "message"

@@ -19,10 +19,6 @@ from helix_desktop.histories.history_rows import (
     ReadingComplaints,
     UnreadableRow,
     arguments_json,
-    count_or_zero,
-    first_text_field,
-    mapping_or_empty,
-    objects_in_list,
     parse_time,
     pictures_in_content,
     text_of_message_content,
@@ -34,6 +30,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
     build_recorded_reply,
 )
+from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
 
 KIND = "gemini-cli"
 _NOTES = ("info", "error", "warning")
@@ -52,7 +49,7 @@ def read_gemini_cli_recordings(
     log = _GeminiLog()
     for row in rows:
         log.read_gemini_row(row)
-    session = first_text_field(log.about, "sessionId") or path.stem
+    session = text_at(log.about, "sessionId") or path.stem
     parent = path.parent.name if path.parent.parent.name == "chats" else ""
     made: list[RecordedSession] = []
     for at, branch in enumerate(log.tree.branches):
@@ -69,14 +66,14 @@ def read_gemini_cli_recordings(
             if at
             else 0
         )
-        own = first_text_field(log.records[branch.rows[0]].value, "id") if branch.rows else ""
+        own = text_at(log.records[branch.rows[0]].value, "id") if branch.rows else ""
         made.append(
             RecordedSession(
                 str(path) if not at else f"{path}#{at + 1}",
                 tuple(writing.made),
                 KIND,
                 session if not at else f"{session}#{own}",
-                first_text_field(log.about, "summary"),
+                text_at(log.about, "summary"),
                 _project_folder_of(path, log.about),
                 compactions=tuple(writing.compactions),
                 forked_from=made[branch.of].session if shared else "",
@@ -114,25 +111,23 @@ class _GeminiLog:
 
     def read_gemini_row(self, row: HistoryRow) -> None:
         value = row.value
-        listed = mapping_or_empty(value.get("$set", value)).get("messages")
+        listed = object_at(value.get("$set", value)).get("messages")
         if "$rewindTo" in value:
-            self._rewind_records(first_text_field(value, "$rewindTo"))
+            self._rewind_records(text_at(value, "$rewindTo"))
         elif isinstance(value.get("id"), str) and isinstance(value.get("type"), str):
             self._add_or_replace_record(row)
         else:
-            self.about |= {
-                name: one for name, one in mapping_or_empty(value.get("$set", value)).items() if name != "messages"
-            }
+            self.about |= {name: one for name, one in object_at(value.get("$set", value)).items() if name != "messages"}
         if isinstance(listed, list):
-            self._replace_whole_history([HistoryRow(one, row.place) for one in objects_in_list(listed)])
+            self._replace_whole_history([HistoryRow(one, row.place) for one in objects_at(listed)])
 
     def _add_or_replace_record(self, row: HistoryRow) -> None:
-        name = first_text_field(row.value, "id")
+        name = text_at(row.value, "id")
         if name in self.places:
             self.records[self.places[name]] = row
             return
         before = self.records[-1].value if self.records else {}
-        parent = self.rewound or first_text_field(before, "id")
+        parent = self.rewound or text_at(before, "id")
         self.places[name] = len(self.records)
         self.records.append(row)
         kind = row.value.get("type")
@@ -143,13 +138,13 @@ class _GeminiLog:
 
     def _rewind_records(self, to: str) -> None:
         at = self.places.get(to)
-        self.rewound = ROOT if not at else first_text_field(self.records[at - 1].value, "id")
+        self.rewound = ROOT if not at else text_at(self.records[at - 1].value, "id")
 
     def _replace_whole_history(self, rows: Iterable[HistoryRow]) -> None:
         """A whole history: what is new of it comes behind, and stands for what is no longer in it."""
         given = list(rows)
-        fresh = [row for row in given if first_text_field(row.value, "id") not in self.places]
-        kept = {first_text_field(row.value, "id") for row in given}
+        fresh = [row for row in given if text_at(row.value, "id") not in self.places]
+        kept = {text_at(row.value, "id") for row in given}
         if self.records and fresh and any(name not in kept for name in self.places):
             self.compacted[len(self.records) - 1] = fresh
             return
@@ -192,13 +187,13 @@ class _GeminiMessages:
             raise UnreadableRow(f"there is no record of type {kind!r}")
 
     def _read_gemini_user(self, content: object, time: float) -> None:
-        answers = [part for part in objects_in_list(content) if "functionResponse" in part]
+        answers = [part for part in objects_at(content) if "functionResponse" in part]
         for part in answers:
-            self._read_gemini_result(mapping_or_empty(part["functionResponse"]), time)
+            self._read_gemini_result(object_at(part["functionResponse"]), time)
         words = [part for part in content if part not in answers] if isinstance(content, list) else content
         pictures = pictures_in_content(words)
         text = text_of_message_content(
-            [part for part in objects_in_list(words) if "inlineData" not in part] if pictures else words
+            [part for part in objects_at(words) if "inlineData" not in part] if pictures else words
         )
         if text.strip() or pictures:
             beside = text.startswith("<session_context>")
@@ -206,28 +201,28 @@ class _GeminiMessages:
 
     def _read_gemini_result(self, found: Mapping[str, object], time: float) -> None:
         """Results stand in the reply's record as well; what stood there is not taken twice."""
-        name = first_text_field(found, "id")
+        name = text_at(found, "id")
         if name in self.answered or not name:
             return
         self.answered.add(name)
-        self.made.append(RecordedMessage("tool", _text_of_gemini_response(found), answers=name, ok="error" not in mapping_or_empty(found.get("response")), time=time))  # fmt: skip
+        self.made.append(RecordedMessage("tool", _text_of_gemini_response(found), answers=name, ok="error" not in object_at(found, "response"), time=time))  # fmt: skip
 
     def _read_gemini_reply(self, value: Mapping[str, object], time: float) -> None:
         thoughts = "\n\n".join(
-            "\n".join(filter(None, (first_text_field(one, "subject"), first_text_field(one, "description"))))
-            for one in objects_in_list(value.get("thoughts"))
+            "\n".join(filter(None, (text_at(one, "subject"), text_at(one, "description"))))
+            for one in objects_at(value, "thoughts")
         )
         parts: list[ReplyPart] = [Reasoning(thoughts)] if thoughts else []
         parts.append(Text(text_of_message_content(value.get("content"))))
-        calls = objects_in_list(value.get("toolCalls"))
+        calls = objects_at(value, "toolCalls")
         parts += [_gemini_tool_call(call) for call in calls]
         if any(not isinstance(part, Reasoning) and (isinstance(part, ToolCall) or part.text) for part in parts):
             self.made.append(
                 build_recorded_reply(
                     parts,
-                    model=first_text_field(value, "model"),
+                    model=text_at(value, "model"),
                     time=time,
-                    usage=_gemini_cli_usage(mapping_or_empty(value.get("tokens"))),
+                    usage=_gemini_cli_usage(object_at(value, "tokens")),
                 )
             )
         for call in calls:
@@ -238,31 +233,29 @@ class _GeminiMessages:
         if result is None:
             return
         time = parse_time(call.get("timestamp")) or time
-        found = [
-            mapping_or_empty(part["functionResponse"]) for part in objects_in_list(result) if "functionResponse" in part
-        ]
+        found = [object_at(part["functionResponse"]) for part in objects_at(result) if "functionResponse" in part]
         pictures = pictures_in_content(result)
         text = "\n".join(map(_text_of_gemini_response, found)) if found else text_of_message_content(result)
-        ok = first_text_field(call, "status") not in ("error", "cancelled")
-        self.answered.add(first_text_field(call, "id"))
+        ok = text_at(call, "status") not in ("error", "cancelled")
+        self.answered.add(text_at(call, "id"))
         self.made.append(
-            RecordedMessage("tool", text, answers=first_text_field(call, "id"), ok=ok, time=time, pictures=pictures)
+            RecordedMessage("tool", text, answers=text_at(call, "id"), ok=ok, time=time, pictures=pictures)
         )
 
 
 def _gemini_tool_call(call: Mapping[str, object]) -> ToolCall:
-    if not first_text_field(call, "id") or not first_text_field(call, "name"):
+    if not text_at(call, "id") or not text_at(call, "name"):
         raise UnreadableRow("a call has no id or no name")
-    return ToolCall(first_text_field(call, "id"), first_text_field(call, "name"), arguments_json(call.get("args")))
+    return ToolCall(text_at(call, "id"), text_at(call, "name"), arguments_json(call.get("args")))
 
 
 def _text_of_gemini_response(found: Mapping[str, object]) -> str:
-    response = mapping_or_empty(found.get("response"))
-    text = first_text_field(response, "output", "error")
+    response = object_at(found, "response")
+    text = first_text(response, "output", "error")
     return text or json.dumps(response, ensure_ascii=False)
 
 
 def _gemini_cli_usage(found: Mapping[str, object]) -> Usage:
-    thoughts = count_or_zero(found.get("thoughts"))
-    written = count_or_zero(found.get("output")) + thoughts
-    return Usage(count_or_zero(found.get("input")), count_or_zero(found.get("cached")), 0, written, thoughts)
+    thoughts = number_at(found, "thoughts")
+    written = number_at(found, "output") + thoughts
+    return Usage(number_at(found, "input"), number_at(found, "cached"), 0, written, thoughts)

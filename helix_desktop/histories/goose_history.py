@@ -19,10 +19,6 @@ from helix_desktop.histories.history_rows import (
     ReadingComplaints,
     UnreadableRow,
     arguments_json,
-    count_or_zero,
-    first_text_field,
-    mapping_or_empty,
-    objects_in_list,
     parse_time,
     pictures_in_content,
     text_of_message_content,
@@ -33,6 +29,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
     build_recorded_reply,
 )
+from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
 
 KIND = "goose"
 TABLES = frozenset({"sessions", "messages"})
@@ -57,14 +54,14 @@ def read_goose_database(
     ):
         query = "SELECT * FROM messages WHERE session_id = ? ORDER BY id"
         rows = []
-        for row in foreign_sqlite.query_until_damage(connection, query, [first_text_field(session, "id")], told):
+        for row in foreign_sqlite.query_until_damage(connection, query, [text_at(session, "id")], told):
             place = f"{path}, message {row.get('id')}"
             content = foreign_sqlite.parse_json_column(f'{{"content": {row.get("content_json") or "[]"}}}', place, told)
             about = foreign_sqlite.parse_json_column(row.get("metadata_json") or "{}", place, told)
             if content is not None:
                 value = {**row, **content.value, "metadata": about.value if about else {}}
                 rows.append(HistoryRow({**value, "created": row.get("created_timestamp")}, place))
-        yield _build_goose_recording(session, rows, f"{path}#{first_text_field(session, 'id')}", told)
+        yield _build_goose_recording(session, rows, f"{path}#{text_at(session, 'id')}", told)
 
 
 def read_goose_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
@@ -87,9 +84,9 @@ def _build_goose_recording(
         name,
         tuple(writing.made),
         KIND,
-        first_text_field(session, "id"),
-        first_text_field(session, "name", "description"),
-        first_text_field(session, "working_dir"),
+        text_at(session, "id"),
+        first_text(session, "name", "description"),
+        text_at(session, "working_dir"),
         compactions=tuple(writing.compactions),
     )
 
@@ -101,12 +98,12 @@ class _GooseMessages:
     hidden: int = 0  # messages so far that the agent no longer sees
 
     def read_goose_message(self, value: Mapping[str, object]) -> None:
-        time, about = parse_time(value.get("created")), mapping_or_empty(value.get("metadata"))
+        time, about = parse_time(value.get("created")), object_at(value, "metadata")
         content = value.get("content")
         if about.get("agentVisible") is False:
             self.hidden = len(self.made) + 1
         elif about.get("userVisible") is False and self.hidden:
-            text = text_of_message_content([part for part in objects_in_list(content) if part.get("type") == "text"])
+            text = text_of_message_content([part for part in objects_at(content) if part.get("type") == "text"])
             if text and self.hidden <= len(self.made):
                 self.compactions.append(
                     RecordedCompaction(len(self.made), self.hidden, text, time, "goose compacted the conversation here")
@@ -114,9 +111,9 @@ class _GooseMessages:
                 self.hidden = 0
             return
         if value.get("role") == "assistant":
-            self._read_goose_reply(objects_in_list(content), time)
+            self._read_goose_reply(objects_at(content), time)
         elif value.get("role") == "user":
-            self._read_goose_user(objects_in_list(content), time)
+            self._read_goose_user(objects_at(content), time)
         else:
             raise UnreadableRow(f"there is no role {value.get('role')!r}")
         if about.get("agentVisible") is False:
@@ -141,26 +138,26 @@ class _GooseMessages:
 def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:
     kind = part.get("type")
     if kind in _CALLS:
-        found = mapping_or_empty(part.get("toolCall"))
-        value = mapping_or_empty(found.get("value")) or found
-        name = first_text_field(value, "name") or "malformed"
-        yield ToolCall(first_text_field(part, "id") or "call", name, arguments_json(value.get("arguments")))
+        found = object_at(part, "toolCall")
+        value = object_at(found, "value") or found
+        name = text_at(value, "name") or "malformed"
+        yield ToolCall(text_at(part, "id") or "call", name, arguments_json(value.get("arguments")))
     elif kind == "thinking":
-        yield Reasoning(first_text_field(part, "thinking"))
+        yield Reasoning(text_at(part, "thinking"))
     elif kind not in ("redactedThinking", "toolConfirmationRequest"):
         yield Text(text_of_message_content([part]))
 
 
 def _goose_result(part: Mapping[str, object], time: float) -> RecordedMessage:
-    if not first_text_field(part, "id"):
+    if not text_at(part, "id"):
         raise UnreadableRow("a tool result names no call")
-    found = mapping_or_empty(part.get("toolResult"))
+    found = object_at(part, "toolResult")
     value = found.get("value", found.get("error"))
-    inner = mapping_or_empty(value)
+    inner = object_at(value)
     content = inner.get("content", value) if inner else value
     pictures = pictures_in_content(content)
     text = text_of_message_content(
-        [one for one in objects_in_list(content) if one.get("type") != "image"] if pictures else content
+        [one for one in objects_at(content) if one.get("type") != "image"] if pictures else content
     )
-    ok = found.get("status") != "error" and not inner.get("isError") and count_or_zero(inner.get("error")) == 0
-    return RecordedMessage("tool", text, answers=first_text_field(part, "id"), ok=ok, time=time, pictures=pictures)
+    ok = found.get("status") != "error" and not inner.get("isError") and number_at(inner, "error") == 0
+    return RecordedMessage("tool", text, answers=text_at(part, "id"), ok=ok, time=time, pictures=pictures)

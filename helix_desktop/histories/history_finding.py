@@ -26,7 +26,8 @@ from helix_desktop.histories import (
     pi_history,
 )
 from helix_desktop.histories.beside import read_beneath
-from helix_desktop.histories.history_rows import first_text_field, mapping_or_empty, parse_time
+from helix_desktop.histories.history_rows import parse_time
+from helix_desktop.json_values import first_text, object_at, text_at
 
 _LOOKED_AT = 256 << 10  # How many bytes at the beginning of a file are read.
 _LARGEST_ABOUT = 64 << 20  # The largest file that only describes a session, in bytes.
@@ -175,8 +176,8 @@ def _folder_and_time_of(kind: str, file: Path, copy: Path | None = None) -> tupl
     lines = begins.split(b"\n")
     for line in lines:
         value = _object_in_line(line)
-        inner = mapping_or_empty(value.get("payload"))
-        folder = folder or first_text_field(value, "cwd", "working_dir") or first_text_field(inner, "cwd")
+        inner = object_at(value, "payload")
+        folder = folder or first_text(value, "cwd", "working_dir") or text_at(inner, "cwd")
         time = time or parse_time(value.get("timestamp", value.get("startTime")))
         if folder and time:
             break
@@ -185,7 +186,7 @@ def _folder_and_time_of(kind: str, file: Path, copy: Path | None = None) -> tupl
 
 def _object_in_line(line: bytes) -> Mapping[str, object]:
     try:
-        return mapping_or_empty(orjson.loads(line))
+        return object_at(orjson.loads(line))
     except ValueError:
         return {}
 
@@ -204,13 +205,13 @@ def _find_opencode(data: Path) -> Iterator[FoundHistories]:
     if not found:
         for file in _history_files_below(data / "storage" / "session", "ses_*.json"):
             value = _object_in_line(read_beneath(data, str(file.relative_to(data)), _LARGEST_ABOUT))
-            times = mapping_or_empty(value.get("time"))
+            times = object_at(value, "time")
             if not value.get("parentID"):
                 size = file.stat().st_size + sum(
                     one.stat().st_size
                     for one in _history_files_below(data / "storage" / "message" / file.stem, "*.json")
                 )
-                yield FoundHistories(opencode_history.KIND, file, first_text_field(value, "directory"), 1, size, parse_time(times.get("created")), parse_time(times.get("updated")))  # fmt: skip
+                yield FoundHistories(opencode_history.KIND, file, text_at(value, "directory"), 1, size, parse_time(times.get("created")), parse_time(times.get("updated")))  # fmt: skip
 
 
 def _found_in_database(kind: str, path: Path, query: str) -> Iterator[FoundHistories]:

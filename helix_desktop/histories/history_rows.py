@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from helix_desktop.engine.facts import Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedPicture
+from helix_desktop.json_values import number_at, object_at, objects_at, text_at
 
 LATEST = 253402300799.0  # The end of the year 9999, the last that Python's calendar knows.
 
@@ -61,37 +62,11 @@ def text_of_message_content(content: object) -> str:
     raise UnreadableRow(f"a content of type {type(content).__name__} is neither text nor a list of parts")
 
 
-def first_text_field(value: Mapping[str, object], *names: str) -> str:
-    """The first of these fields that is a text; empty where none is."""
-    for name in names:
-        found = value.get(name)
-        if isinstance(found, str) and found:
-            return found
-    return ""
-
-
 def arguments_json(value: object) -> str:
     """A call's arguments as JSON text."""
     if isinstance(value, str):
         return value
     return json.dumps({} if value is None else value, ensure_ascii=False)
-
-
-def mapping_or_empty(value: object) -> Mapping[str, object]:
-    """The value, where it is an object; else an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def objects_in_list(value: object) -> list[Mapping[str, object]]:
-    """The objects of a list; of anything else, none."""
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
-
-
-def count_or_zero(value: object) -> int:
-    """A count, where it is one; else 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 60:
-        return 0
-    return int(value)
 
 
 def cost_or_zero(value: object) -> float:
@@ -141,31 +116,29 @@ def pictures_in_content(content: object) -> tuple[RecordedPicture, ...]:
 
 
 def _content_parts(content: object) -> Iterable[Mapping[str, object]]:
-    return [content] if isinstance(content, Mapping) else objects_in_list(content)
+    return [content] if isinstance(content, Mapping) else objects_at(content)
 
 
 def _picture_of_part(part: Mapping[str, object]) -> RecordedPicture | None:
-    source, inline = mapping_or_empty(part.get("source")), mapping_or_empty(part.get("inlineData"))
+    source, inline = object_at(part, "source"), object_at(part, "inlineData")
     if source:
-        return decode_picture(source.get("media_type"), source.get("data"), first_text_field(part, "title"))
+        return decode_picture(source.get("media_type"), source.get("data"), text_at(part, "title"))
     if inline:
         return decode_picture(inline.get("mimeType"), inline.get("data"))
     if part.get("type") == "image":
         return decode_picture(part.get("mimeType"), part.get("data"))
     url = part.get("image_url", part.get("url"))
-    return picture_from_data_url(mapping_or_empty(url).get("url") if isinstance(url, Mapping) else url)
+    return picture_from_data_url(object_at(url).get("url") if isinstance(url, Mapping) else url)
 
 
 def usage_from_anthropic(value: object) -> Usage:
     """Figures as Anthropic reports them: what was read from the cache is not part of the input."""
-    found = mapping_or_empty(value)
+    found = object_at(value)
     read, write = (
-        count_or_zero(found.get("cache_read_input_tokens")),
-        count_or_zero(found.get("cache_creation_input_tokens")),
+        number_at(found, "cache_read_input_tokens"),
+        number_at(found, "cache_creation_input_tokens"),
     )
-    return Usage(
-        count_or_zero(found.get("input_tokens")) + read + write, read, write, count_or_zero(found.get("output_tokens"))
-    )
+    return Usage(number_at(found, "input_tokens") + read + write, read, write, number_at(found, "output_tokens"))
 
 
 def _text_of_content_part(part: object) -> str:

@@ -11,15 +11,12 @@ from helix_desktop.histories.history_rows import (
     ReadingComplaints,
     UnreadableRow,
     arguments_json,
-    count_or_zero,
-    first_text_field,
-    mapping_or_empty,
-    objects_in_list,
     parse_time,
     pictures_in_content,
     text_of_message_content,
 )
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession, Speaker
+from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
 
 KIND = "messages"
 _ROLES: Mapping[str, Speaker] = {
@@ -66,21 +63,21 @@ def _read_openai_message(value: Mapping[str, object], place: int, before: Sequen
     content, time = value.get("content"), parse_time(value.get("_ts", value.get("timestamp")))
     pictures = pictures_in_content(content)
     text = text_of_message_content(
-        [part for part in objects_in_list(content) if part.get("type") != "image_url"] if pictures else content
+        [part for part in objects_at(content) if part.get("type") != "image_url"] if pictures else content
     )
     if role == "assistant":
-        reasoning, model = first_text_field(value, "reasoning_content", "reasoning"), first_text_field(value, "model")
-        calls, usage = _openai_calls(value, place), _openai_usage(mapping_or_empty(value.get("usage")))
+        reasoning, model = first_text(value, "reasoning_content", "reasoning"), text_at(value, "model")
+        calls, usage = _openai_calls(value, place), _openai_usage(object_at(value, "usage"))
         return RecordedMessage(role, text, calls, reasoning=reasoning, time=time, model=model, usage=usage)
     if role == "tool":
-        answers = first_text_field(value, "tool_call_id") or _last_call_named(value, before)
+        answers = text_at(value, "tool_call_id") or _last_call_named(value, before)
         return RecordedMessage(role, text, answers=answers, time=time, pictures=pictures)
     return RecordedMessage(role, text, time=time, pictures=pictures)
 
 
 def _openai_usage(found: Mapping[str, object]) -> Usage:
-    cached = count_or_zero(mapping_or_empty(found.get("prompt_tokens_details")).get("cached_tokens"))
-    return Usage(count_or_zero(found.get("prompt_tokens")), cached, 0, count_or_zero(found.get("completion_tokens")))
+    cached = number_at(found, "prompt_tokens_details", "cached_tokens")
+    return Usage(number_at(found, "prompt_tokens"), cached, 0, number_at(found, "completion_tokens"))
 
 
 def _openai_calls(value: Mapping[str, object], number: int) -> tuple[RecordedCall, ...]:
@@ -91,19 +88,19 @@ def _openai_calls(value: Mapping[str, object], number: int) -> tuple[RecordedCal
     entries = [*raw, {"function": legacy}] if isinstance(legacy, Mapping) else raw
     made = []
     for index, entry in enumerate(entries):
-        call = mapping_or_empty(entry)
-        function = mapping_or_empty(call.get("function")) or mapping_or_empty(call.get("custom"))
-        name = first_text_field(function, "name")
+        call = object_at(entry)
+        function = object_at(call, "function") or object_at(call, "custom")
+        name = text_at(function, "name")
         if not name:
             raise UnreadableRow(f"its call {index + 1} has no name")
         arguments = arguments_json(function.get("arguments", function.get("input")))
-        made.append(RecordedCall(first_text_field(call, "id") or f"call-{number}-{index}", name, arguments))
+        made.append(RecordedCall(text_at(call, "id") or f"call-{number}-{index}", name, arguments))
     return tuple(made)
 
 
 def _last_call_named(value: Mapping[str, object], before: Sequence[RecordedMessage]) -> str:
     """Old function results name the function alone: the last call of that name is meant."""
-    name = first_text_field(value, "name")
+    name = text_at(value, "name")
     for message in reversed(before):
         for call in message.calls:
             if not name or call.name == name:

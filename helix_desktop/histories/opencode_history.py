@@ -21,10 +21,6 @@ from helix_desktop.histories.history_rows import (
     ReadingComplaints,
     arguments_json,
     cost_or_zero,
-    count_or_zero,
-    first_text_field,
-    mapping_or_empty,
-    objects_in_list,
     parse_time,
     picture_from_data_url,
 )
@@ -35,6 +31,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedSession,
     build_recorded_reply,
 )
+from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
 
 KIND = "opencode"
 TABLES = frozenset({"session", "message", "part"})
@@ -54,14 +51,14 @@ def read_opencode_database(
 ) -> Iterator[RecordedSession]:
     """The sessions of the database, one by one. `only`: this one alone."""
     for session in foreign_sqlite.query_until_damage(connection, _SESSIONS, [only], told):
-        name = first_text_field(session, "id")
+        name = text_at(session, "id")
         parts: dict[str, list[Mapping[str, object]]] = {}
         for row in foreign_sqlite.query_until_damage(connection, _PARTS, [name], told):
             if (part := foreign_sqlite.parse_json_column(row["data"], f"{path}, part {row['id']}", told)) is not None:
-                parts.setdefault(first_text_field(row, "message_id"), []).append(part.value)
+                parts.setdefault(text_at(row, "message_id"), []).append(part.value)
         listed = foreign_sqlite.query_until_damage(connection, _MESSAGES, [name], told)
         found = [
-            ({"id": row["id"], **one.value}, parts.get(first_text_field(row, "id"), []))
+            ({"id": row["id"], **one.value}, parts.get(text_at(row, "id"), []))
             for row in listed
             if (one := foreign_sqlite.parse_json_column(row["data"], f"{path}, message {row['id']}", told)) is not None
         ]
@@ -89,7 +86,7 @@ def read_opencode_file(path: Path, told: ReadingComplaints) -> Iterator[Recorded
                 if (part := _load_opencode_json(storage, one, told))
             ]
             found.append((message, parts))
-    found.sort(key=lambda one: parse_time(mapping_or_empty(one[0].get("time")).get("created")))
+    found.sort(key=lambda one: parse_time(object_at(one[0], "time").get("created")))
     yield from _opencode_recordings({**session, "parent_id": session.get("parentID")}, found, path, told)
 
 
@@ -113,7 +110,7 @@ def _opencode_recordings(
 ) -> Iterator[RecordedSession]:
     """The session; and where its end was reverted, a branch that still has it."""
     back = _first_reverted_message(session)
-    stands = sum(not back or first_text_field(message, "id") < back for message, _ in found)
+    stands = sum(not back or text_at(message, "id") < back for message, _ in found)
     writing, shared = _OpencodeMessages(told), 0
     for at, (message, parts) in enumerate(found):
         if at == stands:
@@ -132,22 +129,22 @@ def _first_reverted_message(session: Mapping[str, object]) -> str:
     """The message from which on opencode shows nothing any more: it is removed with the next prompt."""
     value = session.get("revert")
     try:
-        return first_text_field(mapping_or_empty(json.loads(value) if isinstance(value, str) else value), "messageID")
+        return text_at(json.loads(value) if isinstance(value, str) else value, "messageID")
     except (ValueError, RecursionError):
         return ""
 
 
 def _build_opencode_recording(session: Mapping[str, object], writing: _OpencodeMessages, path: Path) -> RecordedSession:
     return RecordedSession(
-        f"{path}#{first_text_field(session, 'id')}",
+        f"{path}#{text_at(session, 'id')}",
         tuple(writing.made),
         KIND,
-        first_text_field(session, "id"),
-        first_text_field(session, "title"),
-        first_text_field(session, "directory"),
-        first_text_field(session, "version"),
+        text_at(session, "id"),
+        text_at(session, "title"),
+        text_at(session, "directory"),
+        text_at(session, "version"),
         tuple(writing.compactions),
-        parent=first_text_field(session, "parent_id"),
+        parent=text_at(session, "parent_id"),
     )
 
 
@@ -158,7 +155,7 @@ class _OpencodeMessages:
     compactions: list[RecordedCompaction] = field(default_factory=list)
 
     def read_opencode_message(self, message: Mapping[str, object], parts: Parts) -> None:
-        time = parse_time(mapping_or_empty(message.get("time")).get("created"))
+        time = parse_time(object_at(message, "time").get("created"))
         if message.get("role") == "user":
             self._read_opencode_user(parts, time)
         elif message.get("role") == "assistant" and message.get("summary"):
@@ -170,7 +167,7 @@ class _OpencodeMessages:
 
     def _read_opencode_user(self, parts: Parts, time: float) -> None:
         own = [part for part in parts if part.get("type") in ("text", "subtask") and not part.get("ignored")]
-        texts = [first_text_field(part, "text", "prompt") for part in own]
+        texts = [first_text(part, "text", "prompt") for part in own]
         files = [
             found for part in parts if part.get("type") == "file" and (found := _opencode_picture(part)) is not None
         ]
@@ -183,7 +180,7 @@ class _OpencodeMessages:
             self.made.append(RecordedMessage("user", text, time=time, pictures=tuple(files), beside=beside))
 
     def _read_opencode_compaction(self, parts: Parts, time: float) -> None:
-        text = "\n".join(first_text_field(part, "text") for part in parts if part.get("type") == "text")
+        text = "\n".join(text_at(part, "text") for part in parts if part.get("type") == "text")
         if self.made and text.strip():
             self.compactions.append(
                 RecordedCompaction(
@@ -193,7 +190,7 @@ class _OpencodeMessages:
 
     def _read_opencode_reply(self, message: Mapping[str, object], parts: Parts, time: float) -> None:
         """A reply whose calls stand with their results; a step that went on after results is one of its own."""
-        model, usage = first_text_field(message, "modelID"), _opencode_usage(message)
+        model, usage = text_at(message, "modelID"), _opencode_usage(message)
         written: list[ReplyPart] = []
         results: list[RecordedMessage] = []
         for part in parts:
@@ -201,21 +198,17 @@ class _OpencodeMessages:
             if kind in ("step-start", "text", "reasoning") and results:
                 self._add_opencode_reply(written, results, model, time)
             if kind == "text" and not part.get("ignored"):
-                written.append(Text(first_text_field(part, "text")))
+                written.append(Text(text_at(part, "text")))
             elif kind == "reasoning":
-                written.append(Reasoning(first_text_field(part, "text")))
+                written.append(Reasoning(text_at(part, "text")))
             elif kind == "tool":
                 written.append(_opencode_call(part))
                 results.extend(_opencode_result(part, time))
             elif kind not in ("step-start", "step-finish", "text"):
                 self.told.left_out[f"part {kind}"] += 1
         self._add_opencode_reply(written, results, model, time, usage)
-        if (error := mapping_or_empty(message.get("error"))) and not written and not results:
-            why = (
-                first_text_field(mapping_or_empty(error.get("data")), "message")
-                or first_text_field(error, "name")
-                or "error"
-            )
+        if (error := object_at(message, "error")) and not written and not results:
+            why = text_at(error, "data", "message") or text_at(error, "name") or "error"
             self.made.append(RecordedMessage("failure", why, time=time))
 
     def _add_opencode_reply(
@@ -234,44 +227,42 @@ class _OpencodeMessages:
 
 
 def _opencode_call(part: Mapping[str, object]) -> ToolCall:
-    state = mapping_or_empty(part.get("state"))
-    name = first_text_field(part, "callID", "id") or "call"
-    return ToolCall(name, first_text_field(part, "tool") or "tool", arguments_json(state.get("input")))
+    state = object_at(part, "state")
+    name = first_text(part, "callID", "id") or "call"
+    return ToolCall(name, text_at(part, "tool") or "tool", arguments_json(state.get("input")))
 
 
 def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[RecordedMessage]:
-    state = mapping_or_empty(part.get("state"))
-    status = first_text_field(state, "status")
+    state = object_at(part, "state")
+    status = text_at(state, "status")
     if status not in ("completed", "error"):
         return
-    times, about = mapping_or_empty(state.get("time")), mapping_or_empty(state.get("metadata"))
-    files = [
-        found for one in objects_in_list(state.get("attachments")) if (found := _opencode_picture(one)) is not None
-    ]
+    times, about = object_at(state, "time"), object_at(state, "metadata")
+    files = [found for one in objects_at(state, "attachments") if (found := _opencode_picture(one)) is not None]
     yield RecordedMessage(
         "tool",
-        first_text_field(state, "output", "error"),
-        answers=first_text_field(part, "callID", "id") or "call",
+        first_text(state, "output", "error"),
+        answers=first_text(part, "callID", "id") or "call",
         ok=status == "completed",
         time=parse_time(times.get("end")) or time,
         pictures=tuple(files),
         shown=CLEARED if times.get("compacted") else "",
-        child=first_text_field(about, "sessionId", "sessionID"),
+        child=first_text(about, "sessionId", "sessionID"),
     )
 
 
 def _opencode_picture(part: Mapping[str, object]) -> RecordedPicture | None:
     found = picture_from_data_url(part.get("url"))
-    return RecordedPicture(found.media_type, found.data, first_text_field(part, "filename")) if found else None
+    return RecordedPicture(found.media_type, found.data, text_at(part, "filename")) if found else None
 
 
 def _opencode_usage(message: Mapping[str, object]) -> Usage:
-    tokens = mapping_or_empty(message.get("tokens"))
-    cache = mapping_or_empty(tokens.get("cache"))
+    tokens = object_at(message, "tokens")
+    cache = object_at(tokens, "cache")
     read, write, thoughts = (
-        count_or_zero(cache.get("read")),
-        count_or_zero(cache.get("write")),
-        count_or_zero(tokens.get("reasoning")),
+        number_at(cache, "read"),
+        number_at(cache, "write"),
+        number_at(tokens, "reasoning"),
     )
-    whole, written = count_or_zero(tokens.get("input")) + read + write, count_or_zero(tokens.get("output")) + thoughts
+    whole, written = number_at(tokens, "input") + read + write, number_at(tokens, "output") + thoughts
     return Usage(whole, read, write, written, thoughts, cost_or_zero(message.get("cost")))

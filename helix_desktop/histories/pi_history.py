@@ -17,10 +17,6 @@ from helix_desktop.histories.history_rows import (
     UnreadableRow,
     arguments_json,
     cost_or_zero,
-    count_or_zero,
-    first_text_field,
-    mapping_or_empty,
-    objects_in_list,
     parse_time,
     pictures_in_content,
     text_of_message_content,
@@ -33,6 +29,7 @@ from helix_desktop.histories.recorded_session import (
     build_recorded_reply,
     format_opaque_json,
 )
+from helix_desktop.json_values import number_at, object_at, objects_at, text_at
 
 KIND = "pi"
 _SHOWN = ("message", "custom_message", "branch_summary", "compaction")
@@ -54,7 +51,7 @@ def read_pi_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path
         if kind == "session":
             about = row.value
         elif kind == "session_info":
-            title = first_text_field(row.value, "name")
+            title = text_at(row.value, "name")
         elif kind not in (*_SHOWN, *_ABOUT):
             told.left_out[str(kind or "no type")] += 1
             continue
@@ -71,7 +68,7 @@ def _build_pi_recordings(
     about: tuple[Mapping[str, object], str],
 ) -> list[RecordedSession]:
     header, title = about
-    session = first_text_field(header, "id") or path.stem
+    session = text_at(header, "id") or path.stem
     made: list[RecordedSession] = []
     for at, branch in enumerate(tree.branches):
         writing = _PiMessages(told if not at else ReadingComplaints()).read_pi_rows(
@@ -82,7 +79,7 @@ def _build_pi_recordings(
             if at
             else 0
         )
-        own = first_text_field(rows[branch.rows[0]].value, "id") if branch.rows else ""
+        own = text_at(rows[branch.rows[0]].value, "id") if branch.rows else ""
         made.append(
             RecordedSession(
                 str(path) if not at else f"{path}#{at + 1}",
@@ -90,8 +87,8 @@ def _build_pi_recordings(
                 KIND,
                 session if not at else f"{session}#{own}",
                 title,
-                first_text_field(header, "cwd"),
-                f"format {count_or_zero(header.get('version')) or 1}",
+                text_at(header, "cwd"),
+                f"format {number_at(header, 'version') or 1}",
                 tuple(writing.compactions),
                 forked_from=made[branch.of].session if shared else "",
                 forked_at=shared,
@@ -101,11 +98,11 @@ def _build_pi_recordings(
 
 
 def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
-    message = mapping_or_empty(value.get("message"))
-    parent = first_text_field(value, "parentId") or (ROOT if "parentId" in value else "")
+    message = object_at(value, "message")
+    parent = text_at(value, "parentId") or (ROOT if "parentId" in value else "")
     begins = message.get("role") == "user" or value.get("type") == "branch_summary"
-    step = first_text_field(value, "id") if message.get("role") == "assistant" else ""
-    return HistoryNode(first_text_field(value, "id"), parent, begins, step)
+    step = text_at(value, "id") if message.get("role") == "assistant" else ""
+    return HistoryNode(text_at(value, "id"), parent, begins, step)
 
 
 @dataclass(slots=True)
@@ -117,7 +114,7 @@ class _PiMessages:
 
     def read_pi_rows(self, rows: Sequence[HistoryRow]) -> _PiMessages:
         for row in rows:
-            self.places[first_text_field(row.value, "id")] = len(self.made)
+            self.places[text_at(row.value, "id")] = len(self.made)
             try:
                 self._read_pi_entry(row.value)
             except UnreadableRow as error:
@@ -127,14 +124,14 @@ class _PiMessages:
     def _read_pi_entry(self, value: Mapping[str, object]) -> None:
         time, kind = parse_time(value.get("timestamp")), value.get("type")
         if kind == "message":
-            self._read_pi_message(mapping_or_empty(value.get("message")), time)
+            self._read_pi_message(object_at(value, "message"), time)
         elif kind == "custom_message":
             self._read_pi_user(value.get("content"), time)
         elif kind == "branch_summary":
-            self._read_pi_user(f"[Summary of the branch that was left]\n{first_text_field(value, 'summary')}", time)
+            self._read_pi_user(f"[Summary of the branch that was left]\n{text_at(value, 'summary')}", time)
         elif kind == "compaction":
-            keep = min(self.places.get(first_text_field(value, "firstKeptEntryId"), len(self.made)), len(self.made))
-            text = first_text_field(value, "summary")
+            keep = min(self.places.get(text_at(value, "firstKeptEntryId"), len(self.made)), len(self.made))
+            text = text_at(value, "summary")
             if self.made and text:
                 self.compactions.append(
                     RecordedCompaction(len(self.made), keep, text, time, "pi compacted the conversation here")
@@ -150,13 +147,11 @@ class _PiMessages:
         elif role == "user":
             self._read_pi_user(content, time, beside=False)
         elif role == "bashExecution" and not message.get("excludeFromContext"):
-            self._read_pi_user(
-                f"Ran `{first_text_field(message, 'command')}`\n```\n{first_text_field(message, 'output')}\n```", time
-            )
+            self._read_pi_user(f"Ran `{text_at(message, 'command')}`\n```\n{text_at(message, 'output')}\n```", time)
         elif role in ("custom", "hookMessage"):
             self._read_pi_user(content, time)
         elif role in ("branchSummary", "compactionSummary"):
-            self._read_pi_user(first_text_field(message, "summary"), time)
+            self._read_pi_user(text_at(message, "summary"), time)
         elif role == "bashExecution":
             self.told.left_out["bash command outside the context"] += 1
         else:
@@ -165,33 +160,29 @@ class _PiMessages:
     def _read_pi_user(self, content: object, time: float, *, beside: bool = True) -> None:
         pictures = pictures_in_content(content)
         text = text_of_message_content(
-            [part for part in objects_in_list(content) if part.get("type") != "image"] if pictures else content
+            [part for part in objects_at(content) if part.get("type") != "image"] if pictures else content
         )
         if text.strip() or pictures:
             self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
 
     def _read_pi_reply(self, message: Mapping[str, object], time: float) -> None:
-        content, model = message.get("content"), first_text_field(message, "model")
-        if message.get("stopReason") == "error" and not objects_in_list(content):
-            self.made.append(
-                RecordedMessage("failure", first_text_field(message, "errorMessage") or "error", time=time)
-            )
+        content, model = message.get("content"), text_at(message, "model")
+        if message.get("stopReason") == "error" and not objects_at(content):
+            self.made.append(RecordedMessage("failure", text_at(message, "errorMessage") or "error", time=time))
             return
-        parts = [_pi_reply_part(block, message) for block in objects_in_list(content)] or [
+        parts = [_pi_reply_part(block, message) for block in objects_at(content)] or [
             Text(text_of_message_content(content))
         ]
         self.made.append(
-            build_recorded_reply(parts, model=model, time=time, usage=_pi_usage(mapping_or_empty(message.get("usage"))))
+            build_recorded_reply(parts, model=model, time=time, usage=_pi_usage(object_at(message, "usage")))
         )
 
 
 def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -> ReplyPart:
     if block.get("type") == "toolCall":
-        if not first_text_field(block, "id") or not first_text_field(block, "name"):
+        if not text_at(block, "id") or not text_at(block, "name"):
             raise UnreadableRow("a call has no id or no name")
-        return ToolCall(
-            first_text_field(block, "id"), first_text_field(block, "name"), arguments_json(block.get("arguments"))
-        )
+        return ToolCall(text_at(block, "id"), text_at(block, "name"), arguments_json(block.get("arguments")))
     if block.get("type") == "thinking":
         return _pi_reasoning(block, message)
     return Text(text_of_message_content([block]))
@@ -199,8 +190,8 @@ def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -
 
 def _pi_reasoning(block: Mapping[str, object], message: Mapping[str, object]) -> Reasoning:
     """Reasoning as its provider sealed it: only what came from the two providers' own addresses can go back."""
-    text, signature = first_text_field(block, "thinking"), first_text_field(block, "thinkingSignature")
-    api, model = first_text_field(message, "api"), first_text_field(message, "model")
+    text, signature = text_at(block, "thinking"), text_at(block, "thinkingSignature")
+    api, model = text_at(message, "api"), text_at(message, "model")
     if signature and api == "anthropic-messages" and message.get("provider") == "anthropic":
         kind = {"type": "redacted_thinking", "data": signature} if block.get("redacted") else {"type": "thinking", "thinking": text, "signature": signature}  # fmt: skip
         return Reasoning(text, opaque=format_opaque_json(**kind), provider="anthropic api.anthropic.com", model=model)
@@ -210,19 +201,17 @@ def _pi_reasoning(block: Mapping[str, object], message: Mapping[str, object]) ->
 
 
 def _pi_result(message: Mapping[str, object], time: float) -> RecordedMessage:
-    answers, content = first_text_field(message, "toolCallId"), message.get("content")
+    answers, content = text_at(message, "toolCallId"), message.get("content")
     if not answers:
         raise UnreadableRow("a tool result names no call")
     pictures = pictures_in_content(content)
     text = text_of_message_content(
-        [part for part in objects_in_list(content) if part.get("type") != "image"] if pictures else content
+        [part for part in objects_at(content) if part.get("type") != "image"] if pictures else content
     )
     return RecordedMessage("tool", text, answers=answers, ok=not message.get("isError"), time=time, pictures=pictures)
 
 
 def _pi_usage(found: Mapping[str, object]) -> Usage:
-    read, write = count_or_zero(found.get("cacheRead")), count_or_zero(found.get("cacheWrite"))
-    paid = cost_or_zero(mapping_or_empty(found.get("cost")).get("total"))
-    return Usage(
-        count_or_zero(found.get("input")) + read + write, read, write, count_or_zero(found.get("output")), cost=paid
-    )
+    read, write = number_at(found, "cacheRead"), number_at(found, "cacheWrite")
+    paid = cost_or_zero(object_at(found, "cost").get("total"))
+    return Usage(number_at(found, "input") + read + write, read, write, number_at(found, "output"), cost=paid)

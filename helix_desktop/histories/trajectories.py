@@ -16,15 +16,12 @@ from helix_desktop.histories.history_rows import (
     UnreadableRow,
     arguments_json,
     cost_or_zero,
-    count_or_zero,
-    first_text_field,
-    mapping_or_empty,
-    objects_in_list,
     parse_time,
     pictures_in_content,
     text_of_message_content,
 )
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker, build_recorded_reply
+from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
 
 KIND = "trajectory"
 _AGENT = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
@@ -65,7 +62,7 @@ def read_trajectory_recordings(
         read = _read_swe_agent if is_swe_agent_trajectory(row.value) else _read_atif
         messages = tuple(_messages_until_unreadable(read(row.value), told, row))
         name = str(path) if not number_ else f"{path}#{number_ + 1}"
-        made.append(RecordedSession(name, messages, KIND, first_text_field(row.value, "session_id") or path.stem))
+        made.append(RecordedSession(name, messages, KIND, text_at(row.value, "session_id") or path.stem))
     events = [row for row in rows if not (is_swe_agent_trajectory(row.value) or is_atif_trajectory(row.value))]
     if events and not made:
         made.append(RecordedSession(str(path), tuple(_read_managed_log(events, told)), KIND, path.stem))
@@ -86,15 +83,15 @@ def _messages_until_unreadable(
 
 def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
     """The history where there is one, with calls; else thought, action and observation of each step."""
-    history = objects_in_list(value.get("history"))
+    history = objects_at(value, "history")
     if any(one.get("tool_calls") for one in history):
         yield from openai_history.read_openai_messages([HistoryRow(one, "history") for one in history], [])
         return
     yield from _messages_before_first_reply(history)
-    for number_, step in enumerate(objects_in_list(value.get("trajectory"))):
+    for number_, step in enumerate(objects_at(value, "trajectory")):
         name, time = f"step-{number_}", 0.0
-        action, thought = first_text_field(step, "action"), first_text_field(step, "thought")
-        said = thought or first_text_field(step, "response").removesuffix(action).strip()
+        action, thought = text_at(step, "action"), text_at(step, "thought")
+        said = thought or text_at(step, "response").removesuffix(action).strip()
         calls = [ToolCall(name, "bash", arguments_json({"command": action}))] if action.strip() else []
         yield build_recorded_reply([Text(said), *calls], time=time)
         if calls:
@@ -114,8 +111,8 @@ def _messages_before_first_reply(history: Sequence[Mapping[str, object]]) -> Ite
 
 
 def _read_atif(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
-    model = first_text_field(mapping_or_empty(value.get("agent")), "model_name")
-    for step in objects_in_list(value.get("steps")):
+    model = text_at(value, "agent", "model_name")
+    for step in objects_at(value, "steps"):
         time, source = parse_time(step.get("timestamp")), step.get("source")
         message = step.get("message")
         if source == "agent":
@@ -127,24 +124,22 @@ def _read_atif(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
 
 
 def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> Iterator[RecordedMessage]:
-    thought = first_text_field(step, "reasoning_content")
+    thought = text_at(step, "reasoning_content")
     parts: list[ReplyPart] = [Reasoning(thought)] if thought else []
     parts.append(Text(text_of_message_content(step.get("message"))))
-    calls = objects_in_list(step.get("tool_calls"))
+    calls = objects_at(step, "tool_calls")
     for at, call in enumerate(calls):
-        name = first_text_field(call, "tool_call_id") or f"step-{step.get('step_id')}-{at}"
-        parts.append(
-            ToolCall(name, first_text_field(call, "function_name") or "tool", arguments_json(call.get("arguments")))
-        )
+        name = text_at(call, "tool_call_id") or f"step-{step.get('step_id')}-{at}"
+        parts.append(ToolCall(name, text_at(call, "function_name") or "tool", arguments_json(call.get("arguments"))))
     yield build_recorded_reply(
         parts,
-        model=first_text_field(step, "model_name") or model,
+        model=text_at(step, "model_name") or model,
         time=time,
-        usage=_usage_of_metrics(mapping_or_empty(step.get("metrics"))),
+        usage=_usage_of_metrics(object_at(step, "metrics")),
     )
     waiting = [part.id for part in parts if isinstance(part, ToolCall)]
-    for result in objects_in_list(mapping_or_empty(step.get("observation")).get("results")):
-        name = first_text_field(result, "source_call_id") or (waiting[0] if waiting else "")
+    for result in objects_at(step, "observation", "results"):
+        name = text_at(result, "source_call_id") or (waiting[0] if waiting else "")
         text = text_of_message_content(result.get("content"))
         if name in waiting:
             waiting.remove(name)
@@ -157,10 +152,10 @@ def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> Ite
 
 def _usage_of_metrics(found: Mapping[str, object]) -> Usage:
     return Usage(
-        count_or_zero(found.get("prompt_tokens")),
-        count_or_zero(found.get("cached_tokens")),
+        number_at(found, "prompt_tokens"),
+        number_at(found, "cached_tokens"),
         0,
-        count_or_zero(found.get("completion_tokens")),
+        number_at(found, "completion_tokens"),
         cost=cost_or_zero(found.get("cost_usd")),
     )
 
@@ -172,7 +167,7 @@ def _read_managed_log(rows: Sequence[HistoryRow], told: ReadingComplaints) -> It
     parts: list[ReplyPart] = []
     begun = 0.0
     for row in rows:
-        value, kind = row.value, first_text_field(row.value, "type")
+        value, kind = row.value, text_at(row.value, "type")
         time = parse_time(value.get("processed_at", value.get("created_at")))
         part = _managed_agent_part(value, kind)
         if part is not None:
@@ -184,7 +179,7 @@ def _read_managed_log(rows: Sequence[HistoryRow], told: ReadingComplaints) -> It
             parts = []
         if kind in _RESULTS:
             answers, text = (
-                first_text_field(value, _RESULTS[kind], "tool_use_id"),
+                first_text(value, _RESULTS[kind], "tool_use_id"),
                 text_of_message_content(value.get("content")),
             )
             yield RecordedMessage("tool", text, answers=answers, ok=not value.get("is_error"), time=time)
@@ -206,8 +201,8 @@ def _managed_agent_part(value: Mapping[str, object], kind: str) -> ReplyPart | N
         return Reasoning(text_of_message_content(value.get("content")))
     if kind in _AGENT:
         return ToolCall(
-            first_text_field(value, "id") or "call",
-            first_text_field(value, "name") or "tool",
+            text_at(value, "id") or "call",
+            text_at(value, "name") or "tool",
             arguments_json(value.get("input")),
         )
     return None

@@ -14,22 +14,17 @@ from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Repl
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.providers.json_values import (
+from helix_desktop.json_values import (
     Json,
     Object,
-    arguments_as_object,
-    base64_text,
     dump_json,
-    legal_ids,
     list_at,
     number_at,
     object_at,
     parse_json,
     parse_object,
     require_object,
-    schema_of_tool,
     text_at,
-    text_for_omitted_image,
     value_at,
     words_at,
 )
@@ -43,6 +38,13 @@ from helix_desktop.providers.protocol_dialect import (
 )
 from helix_desktop.providers.reply_draft import format_opaque
 from helix_desktop.providers.reply_reader import ReplyReaderBase
+from helix_desktop.providers.request_parts import (
+    arguments_as_object,
+    base64_text,
+    legal_ids,
+    schema_of_tool,
+    text_for_omitted_image,
+)
 from helix_desktop.providers.server_sent_events import ServerSentEvent
 
 KIND = "anthropic"

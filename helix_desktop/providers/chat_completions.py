@@ -15,21 +15,8 @@ from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Ro
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import Json, Object, list_at, parse_object, text_at, value_at
 from helix_desktop.providers.chat_completions_reply import ChatReplyReader
-from helix_desktop.providers.json_values import (
-    Json,
-    Object,
-    arguments_as_json,
-    data_url,
-    legal_ids,
-    list_at,
-    parse_object,
-    schema_of_tool,
-    start_of_open_tool_loop,
-    text_at,
-    text_for_omitted_image,
-    value_at,
-)
 from helix_desktop.providers.protocol_dialect import (
     SAMPLING,
     ModelAbilities,
@@ -38,6 +25,14 @@ from helix_desktop.providers.protocol_dialect import (
     sampling_options,
     without_fields,
     without_refused_option,
+)
+from helix_desktop.providers.request_parts import (
+    arguments_as_json,
+    data_url,
+    legal_ids,
+    schema_of_tool,
+    start_of_open_tool_loop,
+    text_for_omitted_image,
 )
 
 KIND = "openai-chat"

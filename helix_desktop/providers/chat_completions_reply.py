@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from helix_desktop.engine.blocks import Delta, Reply
 from helix_desktop.engine.facts import Stop, Usage
-from helix_desktop.providers.json_values import (
+from helix_desktop.json_values import (
     Json,
     Object,
     dump_json,

@@ -26,8 +26,8 @@ from tomlkit.exceptions import TOMLKitError
 
 from helix_desktop import atomic_files
 from helix_desktop.errors import ConfigFileMistake, HelixError, InvalidInput, NotFound, StoreFailed
+from helix_desktop.json_values import Object, dump_json, object_at, parse_object
 from helix_desktop.providers.http_transport import ProviderPatience
-from helix_desktop.providers.json_values import Object, dump_json, object_at, parse_object
 from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, check_provider_config
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,40}")

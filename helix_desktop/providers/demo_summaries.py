@@ -16,7 +16,7 @@ from helix_desktop.engine.facts import Purpose, Text, ToolCall
 from helix_desktop.engine.strategies.handover import SECTIONS
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.providers.json_values import Object, list_at, parse_object, text_at
+from helix_desktop.json_values import Object, list_at, parse_object, text_at
 
 MOST_LINES = 12
 MOST_EXCERPT = 24

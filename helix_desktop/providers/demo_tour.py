@@ -13,8 +13,8 @@ from helix_desktop.engine.blocks import ToolResult
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import Json, Object, object_at, parse_object
 from helix_desktop.providers.demo_language import Say
-from helix_desktop.providers.json_values import Json, Object, object_at, parse_object
 
 Arguments = Mapping[str, Json]
 RECORDS, WANTED = 6000, 4711

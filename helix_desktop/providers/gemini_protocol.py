@@ -15,12 +15,9 @@ from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Repl
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.providers.gemini_schema import gemini_parameters
-from helix_desktop.providers.json_values import (
+from helix_desktop.json_values import (
     Json,
     Object,
-    arguments_as_object,
-    base64_text,
     dump_json,
     list_at,
     number_at,
@@ -28,13 +25,11 @@ from helix_desktop.providers.json_values import (
     parse_json,
     parse_object,
     require_object,
-    schema_of_tool,
-    start_of_open_tool_loop,
     text_at,
-    text_for_omitted_image,
     value_at,
     words_at,
 )
+from helix_desktop.providers.gemini_schema import gemini_parameters
 from helix_desktop.providers.protocol_dialect import (
     ModelAbilities,
     OutgoingRequest,
@@ -44,6 +39,13 @@ from helix_desktop.providers.protocol_dialect import (
 )
 from helix_desktop.providers.reply_draft import format_opaque
 from helix_desktop.providers.reply_reader import ReplyReaderBase
+from helix_desktop.providers.request_parts import (
+    arguments_as_object,
+    base64_text,
+    schema_of_tool,
+    start_of_open_tool_loop,
+    text_for_omitted_image,
+)
 from helix_desktop.providers.server_sent_events import ServerSentEvent
 
 KIND = "gemini"

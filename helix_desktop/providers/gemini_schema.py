@@ -7,7 +7,7 @@ then says less, and the tool checks its arguments anyway.
 
 from __future__ import annotations
 
-from helix_desktop.providers.json_values import Json, Object, list_at, object_at, text_at, value_at
+from helix_desktop.json_values import Json, Object, list_at, object_at, text_at, value_at
 
 _KEPT = frozenset({
     "description", "title", "nullable", "minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "pattern",

@@ -8,10 +8,7 @@ from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
 from helix_desktop.errors import ModelFailed, NotFound, ProviderUnreachable
-from helix_desktop.providers import anthropic_messages, demo_model, gemini_protocol
-from helix_desktop.providers.configured_providers import ConfiguredProviders
-from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
-from helix_desktop.providers.json_values import (
+from helix_desktop.json_values import (
     Json,
     Object,
     dump_json,
@@ -22,6 +19,9 @@ from helix_desktop.providers.json_values import (
     text_at,
     value_at,
 )
+from helix_desktop.providers import anthropic_messages, demo_model, gemini_protocol
+from helix_desktop.providers.configured_providers import ConfiguredProviders
+from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
 from helix_desktop.providers.known_models import ModelInfo
 from helix_desktop.providers.protocol_dialect import without_fields
 from helix_desktop.providers.provider_catalog import (

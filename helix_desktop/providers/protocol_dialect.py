@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from helix_desktop.engine.blocks import Delta, Reply, Request
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.providers.json_values import Json, Object
+from helix_desktop.json_values import Json, Object
 from helix_desktop.providers.server_sent_events import ServerSentEvent
 
 

@@ -14,6 +14,7 @@ from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.ports import Clock, ModelClient
 from helix_desktop.errors import ActionRefused, InvalidInput, NoUsableKeyring, ProviderKeyRefused
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import Object
 from helix_desktop.providers import anthropic_messages, chat_completions, gemini_protocol, responses_protocol
 from helix_desktop.providers.anthropic_messages import AnthropicMessages
 from helix_desktop.providers.chat_completions import OpenAIChat
@@ -27,7 +28,6 @@ from helix_desktop.providers.http_transport import (
     check_key,
     is_loopback,
 )
-from helix_desktop.providers.json_values import Object
 from helix_desktop.providers.known_models import ModelInfo, merge_model_knowledge
 from helix_desktop.providers.protocol_dialect import ProtocolDialect
 from helix_desktop.providers.responses_protocol import OpenAIResponses

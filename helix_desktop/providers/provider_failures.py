@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 
 from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded, ProviderKeyRefused, UnknownModel
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.providers.json_values import Json, list_at, parse_json, text_at, value_at
+from helix_desktop.json_values import Json, list_at, parse_json, text_at, value_at
 
 LONGEST_SENTENCE = 600
 

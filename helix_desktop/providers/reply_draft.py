@@ -16,7 +16,7 @@ from typing import Literal
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.providers.json_values import Json
+from helix_desktop.json_values import Json
 
 UNNAMED = "unnamed"  # a call without a name gets this one, so that the model is told that there is no such tool
 LOST = "\N{REPLACEMENT CHARACTER}"

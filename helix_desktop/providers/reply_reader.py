@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helix_desktop.errors import ModelFailed
-from helix_desktop.providers.json_values import Json
+from helix_desktop.json_values import Json
 from helix_desktop.providers.provider_failures import ProviderRefusal, failure_of_refusal
 from helix_desktop.providers.reply_draft import ReplyDraft
 

@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
 from helix_desktop.wire.wire_message import (
     Json,
     Piece,
@@ -19,11 +20,6 @@ from helix_desktop.wire.wire_message import (
     Wired,
     WireReply,
     copy_with_change,
-    format_json_value,
-    list_or_empty,
-    number_field,
-    object_or_empty,
-    text_field,
     text_of_content,
 )
 
@@ -41,17 +37,13 @@ _CHANGING = "x-anthropic-billing-header"  # a system block that some clients wri
 def head(body: Mapping[str, Json]) -> RequestHead:
     """System text, tools and model of a request."""
     system = body.get("system", "")
-    parts = (
-        [system]
-        if isinstance(system, str)
-        else [text_field(object_or_empty(part), "text") for part in list_or_empty(system)]
-    )
-    tools = [object_or_empty(tool) for tool in list_or_empty(body.get("tools"))]
+    parts = [system] if isinstance(system, str) else [text_at(part, "text") for part in list_at(system)]
+    tools = [object_at(tool) for tool in list_at(body, "tools")]
     return RequestHead(
-        text_field(body, "model"),
+        text_at(body, "model"),
         "\n\n".join(part for part in parts if part and not part.startswith(_CHANGING)),
         tuple(
-            Tool(text_field(t, "name"), text_field(t, "description"), format_json_value(t.get("input_schema", {})))
+            Tool(text_at(t, "name"), text_at(t, "description"), format_json_value(t.get("input_schema", {})))
             for t in tools
         ),
     )
@@ -59,13 +51,13 @@ def head(body: Mapping[str, Json]) -> RequestHead:
 
 def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
     """The messages of a request. `before`: those at its beginning that were read already."""
-    return [*before, *map(message, list_or_empty(body.get("messages"))[len(before) :])]
+    return [*before, *map(message, list_at(body, "messages")[len(before) :])]
 
 
 def message(unit: Json) -> Wired:
     """One message."""
-    value = object_or_empty(unit)
-    role = text_field(value, "role")
+    value = object_at(unit)
+    role = text_at(value, "role")
     speaker = Speaker.ASSISTANT if role == "assistant" else Speaker.SYSTEM if role == "system" else Speaker.USER
     content = value.get("content")
     if isinstance(content, str):
@@ -73,34 +65,31 @@ def message(unit: Json) -> Wired:
     return Wired(
         speaker,
         (unit,),
-        tuple(
-            _piece_of_block(object_or_empty(block), (0, "content", at))
-            for at, block in enumerate(list_or_empty(content))
-        ),
+        tuple(_piece_of_block(object_at(block), (0, "content", at)) for at, block in enumerate(list_at(content))),
     )
 
 
 def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
     match block.get("type"):
         case "text":
-            return Piece(PieceKind.TEXT, text_field(block, "text"), path)
+            return Piece(PieceKind.TEXT, text_at(block, "text"), path)
         case "thinking" | "redacted_thinking":
-            return Piece(PieceKind.REASONING, text_field(block, "thinking"), path)
+            return Piece(PieceKind.REASONING, text_at(block, "thinking"), path)
         case "tool_use":
             return Piece(
                 PieceKind.CALL,
                 format_json_value(block.get("input", {})),
                 path,
-                text_field(block, "id"),
-                text_field(block, "name"),
+                text_at(block, "id"),
+                text_at(block, "name"),
             )
         case "tool_result":
             content = block.get("content", "")
             ok = not block.get("is_error")
-            return Piece(PieceKind.RESULT, text_of_content(content), path, text_field(block, "tool_use_id"), ok=ok)
-        case "image" if object_or_empty(block.get("source")).get("type") == "base64":
-            source = object_or_empty(block.get("source"))
-            return Piece(PieceKind.IMAGE, text_field(source, "data"), path, media_type=text_field(source, "media_type"))
+            return Piece(PieceKind.RESULT, text_of_content(content), path, text_at(block, "tool_use_id"), ok=ok)
+        case "image" if object_at(block, "source").get("type") == "base64":
+            source = object_at(block, "source")
+            return Piece(PieceKind.IMAGE, text_at(source, "data"), path, media_type=text_at(source, "media_type"))
     return Piece(
         PieceKind.OTHER, format_json_value({key: value for key, value in block.items() if key != "cache_control"}), path
     )
@@ -130,7 +119,7 @@ def _content_like_before(units: Json, piece: Piece, text: str) -> Json:
     before = block.get("content")
     if not isinstance(before, list):
         return text
-    return [{"type": "text", "text": text}, *(part for part in before if object_or_empty(part).get("type") != "text")]
+    return [{"type": "text", "text": text}, *(part for part in before if object_at(part).get("type") != "text")]
 
 
 def said(text: str) -> Json:
@@ -162,7 +151,7 @@ def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
 
 def _content_blocks(unit: Mapping[str, Json]) -> list[Json]:
     content = unit.get("content")
-    return [{"type": "text", "text": content}] if isinstance(content, str) else list(list_or_empty(content))
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(list_at(content))
 
 
 def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
@@ -173,7 +162,7 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
 def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
     """The request with tools of ours before the client's marks: behind them the prefix would begin with ours."""
     ours = [{"name": t.name, "description": t.description, "input_schema": json.loads(t.schema)} for t in tools]
-    return {**body, "tools": [*ours, *list_or_empty(body.get("tools"))]}
+    return {**body, "tools": [*ours, *list_at(body, "tools")]}
 
 
 # --- marks of the provider's cache ---------------------------------------------------------------------------------
@@ -191,24 +180,20 @@ def count_cache_marks(value: Json) -> int:
 
 def last_cache_mark(unit: Json) -> Json | None:
     """The last mark of a message; None where it has none."""
-    found = [
-        block["cache_control"]
-        for block in list_or_empty(object_or_empty(unit).get("content"))
-        if object_or_empty(block).get("cache_control")
-    ]
+    found = [block["cache_control"] for block in list_at(unit, "content") if object_at(block).get("cache_control")]
     return found[-1] if found else None
 
 
 def count_blocks(unit: Json) -> int:
     """How many blocks a message has."""
-    content = object_or_empty(unit).get("content")
+    content = object_at(unit).get("content")
     return len(content) if isinstance(content, list) else 1
 
 
 def without_cache_marks(unit: Json) -> Json:
     """The message without marks."""
-    content = object_or_empty(unit).get("content")
-    if not isinstance(content, list) or not any("cache_control" in object_or_empty(block) for block in content):
+    content = object_at(unit).get("content")
+    if not isinstance(content, list) or not any("cache_control" in object_at(block) for block in content):
         return unit
     return {**unit, "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in content]}
 
@@ -228,15 +213,15 @@ def with_cache_mark(unit: Json, mark: Json) -> Json:
 
 def answer(value: Mapping[str, Json]) -> WireReply:
     """A whole reply."""
-    unit = {"role": "assistant", "content": list(list_or_empty(value.get("content")))}
-    stop = STOPS.get(text_field(value, "stop_reason"), Stop.CUT)
-    return WireReply(message(unit), stop, usage(object_or_empty(value.get("usage"))), text_field(value, "model"))
+    unit = {"role": "assistant", "content": list(list_at(value, "content"))}
+    stop = STOPS.get(text_at(value, "stop_reason"), Stop.CUT)
+    return WireReply(message(unit), stop, usage(object_at(value, "usage")), text_at(value, "model"))
 
 
 def usage(value: Mapping[str, Json]) -> Usage:
     """As the engine counts it: the input with what was cached of it."""
-    read, write = number_field(value, "cache_read_input_tokens"), number_field(value, "cache_creation_input_tokens")
-    return Usage(number_field(value, "input_tokens") + read + write, read, write, number_field(value, "output_tokens"))
+    read, write = number_at(value, "cache_read_input_tokens"), number_at(value, "cache_creation_input_tokens")
+    return Usage(number_at(value, "input_tokens") + read + write, read, write, number_at(value, "output_tokens"))
 
 
 class Reading:
@@ -250,19 +235,19 @@ class Reading:
 
     def take(self, event: Mapping[str, Json]) -> None:
         """One more event."""
-        index = number_field(event, "index")
+        index = number_at(event, "index")
         match event.get("type"):
             case "message_start":
-                self.whole = dict(object_or_empty(event.get("message")))
-                self.whole["usage"] = dict(object_or_empty(self.whole.get("usage")))
+                self.whole = dict(object_at(event, "message"))
+                self.whole["usage"] = dict(object_at(self.whole, "usage"))
             case "content_block_start":
-                self._blocks[index] = dict(object_or_empty(event.get("content_block")))
+                self._blocks[index] = dict(object_at(event, "content_block"))
             case "content_block_delta":
-                self._add_block_delta(index, object_or_empty(event.get("delta")))
+                self._add_block_delta(index, object_at(event, "delta"))
             case "message_delta":
-                self.whole.update(object_or_empty(event.get("delta")))
-                told = {k: v for k, v in object_or_empty(event.get("usage")).items() if v is not None}
-                self.whole["usage"] = {**object_or_empty(self.whole.get("usage")), **told}
+                self.whole.update(object_at(event, "delta"))
+                told = {k: v for k, v in object_at(event, "usage").items() if v is not None}
+                self.whole["usage"] = {**object_at(self.whole, "usage"), **told}
             case "message_stop":
                 self.done = True
 
@@ -270,11 +255,11 @@ class Reading:
         block = self._blocks.setdefault(index, {"type": "text", "text": ""})
         for name in ("text", "thinking", "signature"):
             if isinstance(delta.get(name), str):
-                block[name] = text_field(block, name) + delta[name]
+                block[name] = text_at(block, name) + delta[name]
         if isinstance(delta.get("partial_json"), str):
             self._json.setdefault(index, []).append(delta["partial_json"])
         if delta.get("type") == "citations_delta":
-            block["citations"] = [*list_or_empty(block.get("citations")), delta.get("citation")]
+            block["citations"] = [*list_at(block, "citations"), delta.get("citation")]
 
     def value(self) -> dict[str, Json]:
         """The reply as it would have come without a stream."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
 from helix_desktop.wire.wire_message import (
     Json,
     Piece,
@@ -18,11 +19,6 @@ from helix_desktop.wire.wire_message import (
     Wired,
     WireReply,
     copy_with_change,
-    format_json_value,
-    list_or_empty,
-    number_field,
-    object_or_empty,
-    text_field,
     text_of_content,
 )
 
@@ -40,17 +36,13 @@ _SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant":
 
 def head(body: Mapping[str, Json]) -> RequestHead:
     """System text, tools and model of a request."""
-    said = [
-        m
-        for m in map(object_or_empty, list_or_empty(body.get("messages")))
-        if text_field(m, "role") in ("system", "developer")
-    ]
-    tools = [object_or_empty(object_or_empty(tool).get("function")) for tool in list_or_empty(body.get("tools"))]
+    said = [m for m in map(object_at, list_at(body, "messages")) if text_at(m, "role") in ("system", "developer")]
+    tools = [object_at(tool, "function") for tool in list_at(body, "tools")]
     return RequestHead(
-        text_field(body, "model"),
+        text_at(body, "model"),
         "\n\n".join(text_of_content(m.get("content")) for m in said),
         tuple(
-            Tool(text_field(t, "name"), text_field(t, "description"), format_json_value(t.get("parameters", {})))
+            Tool(text_at(t, "name"), text_at(t, "description"), format_json_value(t.get("parameters", {})))
             for t in tools
         ),
     )
@@ -58,41 +50,38 @@ def head(body: Mapping[str, Json]) -> RequestHead:
 
 def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
     """The messages of a request. `before`: those at its beginning that were read already."""
-    return [*before, *map(message, list_or_empty(body.get("messages"))[len(before) :])]
+    return [*before, *map(message, list_at(body, "messages")[len(before) :])]
 
 
 def message(unit: Json) -> Wired:
     """One message."""
-    value = object_or_empty(unit)
-    role = text_field(value, "role")
+    value = object_at(unit)
+    role = text_at(value, "role")
     if role in ("tool", "function"):
-        name = text_field(value, "tool_call_id") or text_field(value, "name")
+        name = text_at(value, "tool_call_id") or text_at(value, "name")
         return Wired(
             Speaker.USER, (unit,), (Piece(PieceKind.RESULT, text_of_content(value.get("content")), (0,), name),)
         )
     speaker = _SPEAKERS.get(role, Speaker.USER)
-    pieces = [
-        Piece(PieceKind.REASONING, text_field(value, name), (0, name)) for name in REASONING if text_field(value, name)
-    ]
+    pieces = [Piece(PieceKind.REASONING, text_at(value, name), (0, name)) for name in REASONING if text_at(value, name)]
     content = value.get("content")
     if isinstance(content, str):
         pieces.append(Piece(PieceKind.TEXT, content, (0, "content")))
     else:
         pieces.extend(
-            _piece_of_chat_part(object_or_empty(part), (0, "content", at))
-            for at, part in enumerate(list_or_empty(content))
+            _piece_of_chat_part(object_at(part), (0, "content", at)) for at, part in enumerate(list_at(content))
         )
     pieces.extend(
-        _piece_of_chat_call(object_or_empty(call), (0, "tool_calls", at))
-        for at, call in enumerate(list_or_empty(value.get("tool_calls")))
+        _piece_of_chat_call(object_at(call), (0, "tool_calls", at))
+        for at, call in enumerate(list_at(value, "tool_calls"))
     )
     return Wired(speaker, (unit,), tuple(pieces))
 
 
 def _piece_of_chat_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
     if isinstance(part.get("text"), str):
-        return Piece(PieceKind.TEXT, text_field(part, "text"), path)
-    url = text_field(object_or_empty(part.get("image_url")), "url")
+        return Piece(PieceKind.TEXT, text_at(part, "text"), path)
+    url = text_at(part, "image_url", "url")
     if url.startswith("data:") and ";base64," in url:
         media, _, data = url[5:].partition(";base64,")
         return Piece(PieceKind.IMAGE, data, path, media_type=media)
@@ -102,10 +91,8 @@ def _piece_of_chat_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -
 
 
 def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
-    function = object_or_empty(call.get("function"))
-    return Piece(
-        PieceKind.CALL, text_field(function, "arguments"), path, text_field(call, "id"), text_field(function, "name")
-    )
+    function = object_at(call, "function")
+    return Piece(PieceKind.CALL, text_at(function, "arguments"), path, text_at(call, "id"), text_at(function, "name"))
 
 
 def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
@@ -156,7 +143,7 @@ def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Jso
         }
         for t in tools
     ]
-    return {**body, "tools": [*ours, *list_or_empty(body.get("tools"))]}
+    return {**body, "tools": [*ours, *list_at(body, "tools")]}
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------
@@ -164,24 +151,22 @@ def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Jso
 
 def answer(value: Mapping[str, Json]) -> WireReply:
     """A whole reply: the first choice."""
-    choice = object_or_empty(next(iter(list_or_empty(value.get("choices"))), None))
-    unit = {k: v for k, v in object_or_empty(choice.get("message")).items() if v is not None or k == "content"}
-    stop = STOPS.get(text_field(choice, "finish_reason"), Stop.CUT)
+    choice = object_at(value, "choices", 0)
+    unit = {k: v for k, v in object_at(choice, "message").items() if v is not None or k == "content"}
+    stop = STOPS.get(text_at(choice, "finish_reason"), Stop.CUT)
     return WireReply(
         message({"role": "assistant", **unit}),
         stop,
-        usage(object_or_empty(value.get("usage"))),
-        text_field(value, "model"),
+        usage(object_at(value, "usage")),
+        text_at(value, "model"),
     )
 
 
 def usage(value: Mapping[str, Json]) -> Usage:
     """As the engine counts it."""
-    cached = number_field(object_or_empty(value.get("prompt_tokens_details")), "cached_tokens") or number_field(
-        value, "prompt_cache_hit_tokens"
-    )
-    thought = number_field(object_or_empty(value.get("completion_tokens_details")), "reasoning_tokens")
-    return Usage(number_field(value, "prompt_tokens"), cached, 0, number_field(value, "completion_tokens"), thought)
+    cached = number_at(value, "prompt_tokens_details", "cached_tokens") or number_at(value, "prompt_cache_hit_tokens")
+    thought = number_at(value, "completion_tokens_details", "reasoning_tokens")
+    return Usage(number_at(value, "prompt_tokens"), cached, 0, number_at(value, "completion_tokens"), thought)
 
 
 class Reading:
@@ -201,16 +186,16 @@ class Reading:
     def take(self, event: Mapping[str, Json]) -> None:
         """One more chunk."""
         self.whole.update({k: v for k, v in event.items() if k not in ("choices", "object") and v is not None})
-        for choice in map(object_or_empty, list_or_empty(event.get("choices"))):
-            if number_field(choice, "index"):
+        for choice in map(object_at, list_at(event, "choices")):
+            if number_at(choice, "index"):
                 continue
-            self._finish = text_field(choice, "finish_reason") or self._finish
-            self._add_chat_delta(object_or_empty(choice.get("delta")))
+            self._finish = text_at(choice, "finish_reason") or self._finish
+            self._add_chat_delta(object_at(choice, "delta"))
 
     def _add_chat_delta(self, delta: Mapping[str, Json]) -> None:
         for name, value in delta.items():
             if name == "tool_calls":
-                for call in map(object_or_empty, list_or_empty(value)):
+                for call in map(object_at, list_at(value)):
                     self._add_call_piece_to_reply(call)
             elif isinstance(value, str) and name != "role":
                 self._message[name] = (self._message.get(name) or "") + value
@@ -221,11 +206,11 @@ class Reading:
 
     def _add_call_piece_to_reply(self, piece: Mapping[str, Json]) -> None:
         call = self._calls.setdefault(
-            number_field(piece, "index"), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+            number_at(piece, "index"), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
         )
         for name, value in piece.items():
             if name == "function":
-                for part, text in object_or_empty(value).items():
+                for part, text in object_at(value).items():
                     call["function"][part] = str(call["function"].get(part) or "") + (text or "")
             elif name != "index" and value:
                 call[name] = value

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
 from helix_desktop.wire.wire_message import (
     CallNumbering,
     Json,
@@ -19,11 +20,6 @@ from helix_desktop.wire.wire_message import (
     Wired,
     WireReply,
     copy_with_change,
-    format_json_value,
-    list_or_empty,
-    number_field,
-    object_or_empty,
-    text_field,
     text_of_content,
 )
 
@@ -35,16 +31,16 @@ _TEXT_FIELDS = ("output", "error", "content", "result")
 
 def head(body: Mapping[str, Json]) -> RequestHead:
     """System text and tools of a request; the model stands in its address."""
-    system = object_or_empty(body.get("systemInstruction") or body.get("system_instruction"))
+    system = object_at(body.get("systemInstruction") or body.get("system_instruction"))
     declared = [
-        object_or_empty(each)
-        for tool in map(object_or_empty, list_or_empty(body.get("tools")))
-        for each in list_or_empty(tool.get("functionDeclarations") or tool.get("function_declarations"))
+        object_at(each)
+        for tool in map(object_at, list_at(body, "tools"))
+        for each in list_at(tool.get("functionDeclarations") or tool.get("function_declarations"))
     ]
     tools = (
         Tool(
-            text_field(t, "name"),
-            text_field(t, "description"),
+            text_at(t, "name"),
+            text_at(t, "description"),
             format_json_value(t.get("parameters") or t.get("parametersJsonSchema") or {}),
         )
         for t in declared
@@ -60,45 +56,45 @@ def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wir
             tally.number_call(piece.name)
         elif piece.kind is PieceKind.RESULT:
             tally.call_of_result(piece.name)
-    return [*before, *(message(unit, tally) for unit in list_or_empty(body.get("contents"))[len(before) :])]
+    return [*before, *(message(unit, tally) for unit in list_at(body, "contents")[len(before) :])]
 
 
 def message(unit: Json, tally: CallNumbering | None = None) -> Wired:
     """One content."""
-    value, tally = object_or_empty(unit), tally or CallNumbering()
-    speaker = Speaker.ASSISTANT if text_field(value, "role") == "model" else Speaker.USER
-    parts = enumerate(list_or_empty(value.get("parts")))
+    value, tally = object_at(unit), tally or CallNumbering()
+    speaker = Speaker.ASSISTANT if text_at(value, "role") == "model" else Speaker.USER
+    parts = enumerate(list_at(value, "parts"))
     return Wired(
         speaker,
         (unit,),
-        tuple(_piece_of_gemini_part(object_or_empty(part), (0, "parts", at), tally) for at, part in parts),
+        tuple(_piece_of_gemini_part(object_at(part), (0, "parts", at), tally) for at, part in parts),
     )
 
 
 def _piece_of_gemini_part(part: Mapping[str, Json], path: tuple[int | str, ...], tally: CallNumbering) -> Piece:
     if isinstance(part.get("functionCall"), Mapping):
         call = part["functionCall"]
-        name = text_field(call, "name")
+        name = text_at(call, "name")
         own = tally.number_call(name)
         return Piece(PieceKind.CALL, format_json_value(call.get("args") or {}), path, own, name)
     if isinstance(part.get("functionResponse"), Mapping):
         response = part["functionResponse"]
-        name = text_field(response, "name")
+        name = text_at(response, "name")
         field, text = _text_of_response(response)
         failed = field == "error"
         return Piece(PieceKind.RESULT, text, path, tally.call_of_result(name), name, ok=not failed, media_type=field)
     if isinstance(part.get("text"), str):
-        return Piece(PieceKind.REASONING if part.get("thought") else PieceKind.TEXT, text_field(part, "text"), path)
-    data = object_or_empty(part.get("inlineData") or part.get("inline_data"))
-    media = text_field(data, "mimeType") or text_field(data, "mime_type")
+        return Piece(PieceKind.REASONING if part.get("thought") else PieceKind.TEXT, text_at(part, "text"), path)
+    data = object_at(part.get("inlineData") or part.get("inline_data"))
+    media = text_at(data, "mimeType") or text_at(data, "mime_type")
     if media.startswith("image/"):
-        return Piece(PieceKind.IMAGE, text_field(data, "data"), path, media_type=media)
+        return Piece(PieceKind.IMAGE, text_at(data, "data"), path, media_type=media)
     return Piece(PieceKind.OTHER, format_json_value(part), path)
 
 
 def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
     """The field of a result that holds its text, and the text; the whole as JSON where no single one does."""
-    value = object_or_empty(response.get("response"))
+    value = object_at(response, "response")
     for field in _TEXT_FIELDS:
         if isinstance(value.get(field), str) and len(value) == 1:
             return field, value[field]
@@ -140,10 +136,10 @@ def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Contents of one role made one where one of them was added here; results come first in theirs."""
     out: list[tuple[Json, bool]] = []
     for unit, added in units:
-        if out and (added or out[-1][1]) and text_field(out[-1][0], "role") == text_field(unit, "role"):
-            parts = [*list_or_empty(out[-1][0].get("parts")), *list_or_empty(unit.get("parts"))]
-            if text_field(unit, "role") != "model":
-                parts.sort(key=lambda part: "functionResponse" not in object_or_empty(part))
+        if out and (added or out[-1][1]) and text_at(out[-1][0], "role") == text_at(unit, "role"):
+            parts = [*list_at(out[-1][0], "parts"), *list_at(unit, "parts")]
+            if text_at(unit, "role") != "model":
+                parts.sort(key=lambda part: "functionResponse" not in object_at(part))
             out[-1] = ({**out[-1][0], "parts": parts}, True)
         else:
             out.append((unit, added))
@@ -161,10 +157,10 @@ def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Jso
         {"name": t.name, "description": t.description, "parameters": _strip_unknown_schema(json.loads(t.schema))}
         for t in tools
     ]
-    given = list(list_or_empty(body.get("tools")))
+    given = list(list_at(body, "tools"))
     for at, tool in enumerate(given):
         for field in ("functionDeclarations", "function_declarations"):
-            if isinstance(object_or_empty(tool).get(field), list):
+            if isinstance(object_at(tool).get(field), list):
                 given[at] = {**tool, field: [*ours, *tool[field]]}
                 return {**body, "tools": given}
     return {**body, "tools": [{"functionDeclarations": ours}, *given]}
@@ -186,25 +182,25 @@ def _strip_unknown_schema(schema: Json) -> Json:
 
 def answer(value: Mapping[str, Json]) -> WireReply:
     """A whole reply: the first candidate."""
-    candidate = object_or_empty(next(iter(list_or_empty(value.get("candidates"))), None))
-    content = object_or_empty(candidate.get("content"))
-    wired = message({"role": "model", "parts": list(list_or_empty(content.get("parts")))})
-    reason = text_field(candidate, "finishReason")
+    candidate = object_at(value, "candidates", 0)
+    content = object_at(candidate, "content")
+    wired = message({"role": "model", "parts": list(list_at(content, "parts"))})
+    reason = text_at(candidate, "finishReason")
     stop = STOPS.get(reason, Stop.FILTERED if reason else Stop.CUT)
     if stop is Stop.END and wired.pieces_of_kind(PieceKind.CALL):
         stop = Stop.CALLS
-    return WireReply(wired, stop, usage(object_or_empty(value.get("usageMetadata"))), text_field(value, "modelVersion"))
+    return WireReply(wired, stop, usage(object_at(value, "usageMetadata")), text_at(value, "modelVersion"))
 
 
 def usage(value: Mapping[str, Json]) -> Usage:
     """As the engine counts it."""
-    thought = number_field(value, "thoughtsTokenCount")
-    cached = number_field(value, "cachedContentTokenCount")
+    thought = number_at(value, "thoughtsTokenCount")
+    cached = number_at(value, "cachedContentTokenCount")
     return Usage(
-        number_field(value, "promptTokenCount"),
+        number_at(value, "promptTokenCount"),
         cached,
         0,
-        number_field(value, "candidatesTokenCount") + thought,
+        number_at(value, "candidatesTokenCount") + thought,
         thought,
     )
 
@@ -220,14 +216,14 @@ class Reading:
     @property
     def done(self) -> bool:
         """Whether the reply has ended."""
-        return bool(text_field(self._candidate, "finishReason"))
+        return bool(text_at(self._candidate, "finishReason"))
 
     def take(self, event: Mapping[str, Json]) -> None:
         """One more chunk."""
         self.whole.update({k: v for k, v in event.items() if k != "candidates"})
-        candidate = object_or_empty(next(iter(list_or_empty(event.get("candidates"))), None))
+        candidate = object_at(event, "candidates", 0)
         self._candidate.update({k: v for k, v in candidate.items() if k != "content"})
-        for part in map(object_or_empty, list_or_empty(object_or_empty(candidate.get("content")).get("parts"))):
+        for part in map(object_at, list_at(candidate, "content", "parts")):
             self._add_gemini_part(dict(part))
 
     def _add_gemini_part(self, part: dict[str, Json]) -> None:
@@ -235,7 +231,7 @@ class Reading:
         last = self._parts[-1] if self._parts else {}
         alike = "text" in part and "text" in last and part.get("thought") == last.get("thought")
         if alike and "thoughtSignature" not in last:
-            last.update({**part, "text": text_field(last, "text") + text_field(part, "text")})
+            last.update({**part, "text": text_at(last, "text") + text_at(part, "text")})
         else:
             self._parts.append(part)
 

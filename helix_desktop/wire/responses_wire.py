@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
 from helix_desktop.wire.wire_message import (
     Json,
     Piece,
@@ -18,11 +19,6 @@ from helix_desktop.wire.wire_message import (
     Wired,
     WireReply,
     copy_with_change,
-    format_json_value,
-    list_or_empty,
-    number_field,
-    object_or_empty,
-    text_field,
     text_of_content,
 )
 
@@ -38,23 +34,21 @@ _SERVER = frozenset(
 
 def head(body: Mapping[str, Json]) -> RequestHead:
     """System text, tools and model of a request."""
-    tools = [object_or_empty(tool) for tool in (*list_or_empty(body.get("tools")), *_tools_in_input(body))]
+    tools = [object_at(tool) for tool in (*list_at(body, "tools"), *_tools_in_input(body))]
     named = (
         Tool(
-            text_field(t, "name") or text_field(t, "type"),
-            text_field(t, "description"),
+            text_at(t, "name") or text_at(t, "type"),
+            text_at(t, "description"),
             format_json_value(t.get("parameters", {})),
         )
         for t in tools
     )
-    return RequestHead(text_field(body, "model"), text_field(body, "instructions"), tuple(named))
+    return RequestHead(text_at(body, "model"), text_at(body, "instructions"), tuple(named))
 
 
 def _tools_in_input(body: Mapping[str, Json]) -> list[Json]:
     """Tools that Codex gives as an item of the input."""
-    return [
-        tool for item in list_or_empty(body.get("input")) for tool in list_or_empty(object_or_empty(item).get("tools"))
-    ]
+    return [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
 
 
 def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
@@ -64,8 +58,8 @@ def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wir
         return [Wired(Speaker.USER, (given,), (Piece(PieceKind.TEXT, given, (0,)),))]
     out: list[Wired] = list(before)
     reply: list[Json] = []
-    for item in list_or_empty(given)[sum(len(message.units) for message in before) :]:
-        if _belongs_to_reply(object_or_empty(item)):
+    for item in list_at(given)[sum(len(message.units) for message in before) :]:
+        if _belongs_to_reply(object_at(item)):
             reply.append(item)
             continue
         if reply:
@@ -76,38 +70,38 @@ def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wir
 
 
 def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
-    kind = text_field(item, "type")
-    return kind in _CALLS or kind in _SERVER or kind == "reasoning" or text_field(item, "role") == "assistant"
+    kind = text_at(item, "type")
+    return kind in _CALLS or kind in _SERVER or kind == "reasoning" or text_at(item, "role") == "assistant"
 
 
 def message(items: Sequence[Json]) -> Wired:
     """One message of one or several items."""
-    first = object_or_empty(items[0]) if items else {}
+    first = object_at(items[0]) if items else {}
     speaker = Speaker.ASSISTANT if not items or _belongs_to_reply(first) else Speaker.USER
-    if text_field(first, "role") in ("system", "developer"):
+    if text_at(first, "role") in ("system", "developer"):
         speaker = Speaker.SYSTEM
-    pieces = tuple(piece for at, item in enumerate(items) for piece in _pieces_of_item(object_or_empty(item), at))
+    pieces = tuple(piece for at, item in enumerate(items) for piece in _pieces_of_item(object_at(item), at))
     return Wired(speaker, tuple(items), pieces)
 
 
 def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
-    kind = text_field(item, "type")
+    kind = text_at(item, "type")
     if kind in _CALLS:
         field = _CALLS[kind]
         return [
             Piece(
                 PieceKind.CALL,
-                text_field(item, field),
+                text_at(item, field),
                 (at,),
-                text_field(item, "call_id"),
-                text_field(item, "name"),
+                text_at(item, "call_id"),
+                text_at(item, "name"),
                 media_type=field,
             )
         ]
     if kind in _RESULTS:
         output = item.get("output")
         text = output if isinstance(output, str) else text_of_content(output)
-        return [Piece(PieceKind.RESULT, text, (at,), text_field(item, "call_id"))]
+        return [Piece(PieceKind.RESULT, text, (at,), text_at(item, "call_id"))]
     if kind == "reasoning":
         return [Piece(PieceKind.REASONING, text_of_content(item.get("summary")), (at,))]
     if kind in ("", "message"):
@@ -115,16 +109,15 @@ def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
         if isinstance(content, str):
             return [Piece(PieceKind.TEXT, content, (at, "content"))]
         return [
-            _piece_of_item_part(object_or_empty(part), (at, "content", place))
-            for place, part in enumerate(list_or_empty(content))
+            _piece_of_item_part(object_at(part), (at, "content", place)) for place, part in enumerate(list_at(content))
         ]
     return [Piece(PieceKind.OTHER, format_json_value(item), (at,))]
 
 
 def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
     if isinstance(part.get("text"), str):
-        return Piece(PieceKind.TEXT, text_field(part, "text"), path)
-    url = text_field(part, "image_url")
+        return Piece(PieceKind.TEXT, text_at(part, "text"), path)
+    url = text_at(part, "image_url")
     if url.startswith("data:") and ";base64," in url:
         media, _, data = url[5:].partition(";base64,")
         return Piece(PieceKind.IMAGE, data, path, media_type=media)
@@ -156,7 +149,7 @@ def _output_like_before(item: Mapping[str, Json], text: str) -> Json:
     before = item.get("output")
     if not isinstance(before, list):
         return text
-    return [{"type": "input_text", "text": text}, *(part for part in before if "text" not in object_or_empty(part))]
+    return [{"type": "input_text", "text": text}, *(part for part in before if "text" not in object_at(part))]
 
 
 def said(text: str) -> Json:
@@ -194,12 +187,12 @@ def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Jso
         }
         for t in tools
     ]
-    for at, item in enumerate(list_or_empty(body.get("input")) if "tools" not in body else ()):
-        if isinstance(object_or_empty(item).get("tools"), list):
+    for at, item in enumerate(list_at(body, "input") if "tools" not in body else ()):
+        if isinstance(object_at(item).get("tools"), list):
             given = list(body["input"])
             given[at] = {**item, "tools": [*ours, *item["tools"]]}
             return {**body, "input": given}
-    return {**body, "tools": [*ours, *list_or_empty(body.get("tools"))]}
+    return {**body, "tools": [*ours, *list_at(body, "tools")]}
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------
@@ -207,25 +200,25 @@ def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Jso
 
 def answer(value: Mapping[str, Json]) -> WireReply:
     """A whole reply. `status` stays off its items: a client sends them back without."""
-    items = [dict(object_or_empty(item)) for item in list_or_empty(value.get("output"))]
+    items = [dict(object_at(item)) for item in list_at(value, "output")]
     for item in items:
         item.pop("status", None)
     wired = message(items)
-    status = text_field(value, "status")
-    why = text_field(object_or_empty(value.get("incomplete_details")), "reason")
+    status = text_at(value, "status")
+    why = text_at(value, "incomplete_details", "reason")
     stop = Stop.CUT
     if status == "completed":
         stop = Stop.CALLS if wired.pieces_of_kind(PieceKind.CALL) else Stop.END
     elif status == "incomplete":
         stop = Stop.FILTERED if why == "content_filter" else Stop.LENGTH
-    return WireReply(wired, stop, usage(object_or_empty(value.get("usage"))), text_field(value, "model"))
+    return WireReply(wired, stop, usage(object_at(value, "usage")), text_at(value, "model"))
 
 
 def usage(value: Mapping[str, Json]) -> Usage:
     """As the engine counts it."""
-    cached = number_field(object_or_empty(value.get("input_tokens_details")), "cached_tokens")
-    thought = number_field(object_or_empty(value.get("output_tokens_details")), "reasoning_tokens")
-    return Usage(number_field(value, "input_tokens"), cached, 0, number_field(value, "output_tokens"), thought)
+    cached = number_at(value, "input_tokens_details", "cached_tokens")
+    thought = number_at(value, "output_tokens_details", "reasoning_tokens")
+    return Usage(number_at(value, "input_tokens"), cached, 0, number_at(value, "output_tokens"), thought)
 
 
 class Reading:
@@ -238,16 +231,16 @@ class Reading:
 
     def take(self, event: Mapping[str, Json]) -> None:
         """One more event. Items are whole when they are done; the last event holds them all, but for some servers."""
-        kind = text_field(event, "type")
+        kind = text_at(event, "type")
         if kind == "response.output_item.done":
-            self._items[number_field(event, "output_index")] = event.get("item")
+            self._items[number_at(event, "output_index")] = event.get("item")
         elif kind in ("response.completed", "response.incomplete", "response.failed"):
-            self.whole = dict(object_or_empty(event.get("response")))
+            self.whole = dict(object_at(event, "response"))
             self.done = kind != "response.failed"
         elif kind == "response.created" and not self.whole:
-            self.whole = dict(object_or_empty(event.get("response")))
+            self.whole = dict(object_at(event, "response"))
 
     def value(self) -> dict[str, Json]:
         """The reply as it would have come without a stream."""
-        given = list_or_empty(self.whole.get("output"))
+        given = list_at(self.whole, "output")
         return {**self.whole, "output": list(given) or [item for _, item in sorted(self._items.items())]}

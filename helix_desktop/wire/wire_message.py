@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
@@ -157,33 +156,6 @@ def text_of_content(content: Json) -> str:
         )
         return "\n".join(text for text in found if isinstance(text, str))
     return ""
-
-
-def format_json_value(value: Json) -> str:
-    """A JSON value as text, in the order it came."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def text_field(value: Mapping[str, Json], name: str) -> str:
-    """A field that is a text; empty where it is none."""
-    found = value.get(name)
-    return found if isinstance(found, str) else ""
-
-
-def number_field(value: Mapping[str, Json], name: str) -> int:
-    """A field that is a number; 0 where it is none."""
-    found = value.get(name)
-    return int(found) if isinstance(found, int | float) and not isinstance(found, bool) else 0
-
-
-def object_or_empty(value: Json) -> Mapping[str, Json]:
-    """The value, where it is an object; else an empty one."""
-    return value if isinstance(value, Mapping) else {}
-
-
-def list_or_empty(value: Json) -> Sequence[Json]:
-    """The value, where it is a list; else an empty one."""
-    return value if isinstance(value, list) else ()
 
 
 def copy_with_change(value: Json, path: Path, fresh: Json) -> Json:

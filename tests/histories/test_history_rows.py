@@ -19,9 +19,6 @@ def test_what_is_no_content_is_unreadable() -> None:
         history_rows.text_of_message_content(1.5)
 
 
-def test_fields() -> None:
-    assert history_rows.first_text_field({"a": 1, "b": "", "c": "x"}, "a", "b", "c") == "x"
-    assert history_rows.first_text_field({}, "a") == ""
-    assert history_rows.mapping_or_empty(["no"]) == {}
+def test_arguments_stay_as_they_were_written() -> None:
     assert history_rows.arguments_json(None) == "{}"
     assert history_rows.arguments_json("as it is") == "as it is"

@@ -13,9 +13,9 @@ from helix_desktop.engine.blocks import Delta, Image, ReasoningDelta, Reply, Req
 from helix_desktop.engine.cache_marks import MarkedRequest
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
 from helix_desktop.errors import ContextTooLong, ModelOverloaded
+from helix_desktop.json_values import Object
 from helix_desktop.providers.anthropic_messages import AnthropicMessages, AnthropicReplyReader
 from helix_desktop.providers.http_transport import ProviderConnections
-from helix_desktop.providers.json_values import Object
 from helix_desktop.providers.protocol_dialect import ModelAbilities
 from helix_desktop.providers.server_sent_events import ServerSentEvent
 from tests.peers import anthropic_server

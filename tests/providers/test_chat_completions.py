@@ -10,10 +10,10 @@ import pytest
 from helix_desktop.engine.blocks import CallDelta, Image, ReasoningDelta, Reply, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
 from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded
+from helix_desktop.json_values import Object
 from helix_desktop.providers.chat_completions import OpenAIChat
 from helix_desktop.providers.chat_completions_reply import ChatReplyReader, merge_reasoning_details
 from helix_desktop.providers.http_transport import ProviderConnections
-from helix_desktop.providers.json_values import Object
 from helix_desktop.providers.protocol_dialect import ModelAbilities
 from helix_desktop.providers.server_sent_events import ServerSentEvent
 from tests.peers.chat_server import ChatServer, chunk, refused, reply

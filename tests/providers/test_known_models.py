@@ -5,7 +5,7 @@ import datetime as dt
 import pytest
 
 from helix_desktop.engine.facts import ModelRole, Usage
-from helix_desktop.providers.json_values import Object, number_at, object_at, value_at
+from helix_desktop.json_values import Object, number_at, object_at, value_at
 from helix_desktop.providers.known_models import (
     DEFAULT_WINDOW,
     TokenPrices,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from helix_desktop.engine.blocks import Image, Message, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, ToolSpec
 from helix_desktop.errors import ModelFailed
-from helix_desktop.providers.json_values import dump_json, parse_json
+from helix_desktop.json_values import dump_json, parse_json
 from helix_desktop.providers.protocol_dialect import ModelAbilities, ProtocolDialect
 from helix_desktop.providers.provider_catalog import DIALECTS
 from helix_desktop.providers.server_sent_events import ServerSentEvent

@@ -1,0 +1,86 @@
+"""Parts of a request as the protocols of providers need them: arguments, ids, images, reasoning. It must not know any single protocol."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
+from helix_desktop.engine.facts import Reasoning, ToolCall, ToolSpec
+from helix_desktop.json_values import Object, dump_json, parse_object
+
+EMPTY_SCHEMA: Object = {"type": "object", "properties": {}}
+
+
+def arguments_as_object(call: ToolCall) -> Object:
+    """A call's arguments as an object. What the model wrote malformed is kept as one string, so it can see its mistake."""
+    if not call.arguments.strip():
+        return {}
+    found = parse_object(call.arguments)
+    return {"malformed_arguments": call.arguments} if found is None else found
+
+
+def arguments_as_json(call: ToolCall) -> str:
+    """A call's arguments as JSON text: exactly as the model wrote them where that is an object."""
+    if parse_object(call.arguments) is not None:
+        return call.arguments
+    return dump_json(arguments_as_object(call)).decode()
+
+
+def schema_of_tool(tool: ToolSpec) -> Object:
+    return parse_object(tool.schema) or dict(EMPTY_SCHEMA)
+
+
+def legal_ids(messages: Sequence[Message], legal: re.Pattern[str], length: int) -> dict[str, str]:
+    """Every call id of these messages → an id this provider takes: itself, or letters and digits made from it."""
+    ids = {
+        part.id if isinstance(part, ToolCall) else part.call
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolCall | ToolResult)
+    }
+    return {one: one if legal.fullmatch(one) else _id_from_hash(one, length) for one in ids}
+
+
+def _id_from_hash(call_id: str, length: int) -> str:
+    return hashlib.sha256(call_id.encode("utf-8", errors="replace")).hexdigest()[:length]
+
+
+def keep_own_reasoning(request: Request) -> Request:
+    """Without the reasoning that another program recorded of another model: it can go back to its own alone."""
+
+    def own(part: MessagePart) -> bool:
+        return not isinstance(part, Reasoning) or part.model in ("", request.model)
+
+    if all(own(part) for message in request.messages for part in message.parts):
+        return request
+    kept = (replace(message, parts=tuple(filter(own, message.parts))) for message in request.messages)
+    return replace(request, messages=tuple(kept))
+
+
+def base64_text(image: Image) -> str:
+    return base64.b64encode(image.data).decode("ascii")
+
+
+def data_url(image: Image) -> str:
+    return f"data:{image.media_type};base64,{base64_text(image)}"
+
+
+def text_for_omitted_image(image: Image) -> str:
+    """What stands in the place of an image a model cannot take."""
+    return f"[An image ({image.media_type}, {len(image.data):,} bytes) is not shown: this model cannot take it.]"
+
+
+def start_of_open_tool_loop(messages: Sequence[Message]) -> int:
+    """Where the open tool loop begins: the position behind the last message the user wrote with no results in it.
+
+    Inside it some providers require the reasoning of their calls; before it they do not.
+    """
+    for position in range(len(messages) - 1, -1, -1):
+        message = messages[position]
+        if message.role is Role.USER and not any(isinstance(part, ToolResult) for part in message.parts):
+            return position + 1
+    return 0

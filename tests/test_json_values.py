@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop import json_values
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(texts, values, max_size=5))
+def test_a_body_made_item_by_item_is_the_same(body: Any) -> None:
+    assert json_values.dump_json_body(body) == json_values.dump_json(body)
+    assert json_values.parse_json(json_values.dump_json_body(body)) == body
+
+
+@pytest.mark.parametrize("text", ["", "{", "NaN", '{"a": Infinity}', "[" * 100_000, '{"a":' * 50_000, "9" * 5000])
+def test_what_is_no_json_is_a_value_error_and_nothing_else(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        json_values.parse_json(text)
+    assert json_values.parse_object(text) is None
+
+
+@given(values, st.lists(texts | st.integers(-3, 3), max_size=4))
+def test_looking_something_up_never_fails(value: Any, path: list[Any]) -> None:
+    json_values.value_at(value, *path)
+    assert isinstance(json_values.text_at(value, *(path or ["a"])), str)
+    assert json_values.number_at(value, *path) >= 0
+    assert isinstance(json_values.list_at(value, *path), list)
+    assert isinstance(json_values.object_at(value, *path), dict)
+
+
+DOCUMENT: Any = {"a": {"b": ["x", {"c": "y"}, 3]}, "n": 4.5, "no": None, "t": "text"}
+
+
+def test_a_path_goes_through_objects_and_lists() -> None:
+    assert json_values.value_at(DOCUMENT) is DOCUMENT
+    assert json_values.text_at(DOCUMENT, "t") == "text"
+    assert json_values.text_at(DOCUMENT, "a", "b", 1, "c") == json_values.words_at(DOCUMENT, "a", "b", 1, "c") == "y"
+    assert (
+        json_values.text_at(DOCUMENT, "a", "b", 0)
+        == json_values.text_at(["x"], 0)
+        == json_values.text_at(["x"], -1)
+        == "x"
+    )
+    assert json_values.value_at(DOCUMENT, "a", "b", 3) is json_values.value_at(DOCUMENT, "a", "b", -4) is None
+    assert json_values.number_at(DOCUMENT, "a", "b", 2) == 3
+    assert json_values.objects_at(DOCUMENT, "a", "b") == [{"c": "y"}]
+
+
+def test_a_value_of_another_shape_is_an_empty_one() -> None:
+    for wrong in (None, True, 1, "abc", ["x"]):
+        assert json_values.object_at(wrong) == {}
+        assert json_values.text_at(wrong, "t") == json_values.first_text(wrong, "t", "u") == ""
+    assert json_values.text_at("abc", 0) == ""
+    assert json_values.text_at(DOCUMENT, "n") == json_values.text_at(DOCUMENT, "t", "deeper") == ""
+    assert json_values.list_at({"a": "abc"}, "a") == json_values.objects_at({"a": {"b": 1}}, "a") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [(7, 7), (7.9, 7), (True, 0), (False, 0), (-1, 0), ("7", 0), (float("nan"), 0), (float("inf"), 10**15), (0, 0)],
+)
+def test_a_count_is_a_number_that_can_be_counted(given: Any, read: int) -> None:
+    assert json_values.number_at({"n": given}, "n") == json_values.number_at(given) == read
+
+
+def test_the_first_text_of_several_fields() -> None:
+    assert json_values.first_text({"a": 1, "b": "", "c": "x", "d": "y"}, "a", "b", "c", "d") == "x"
+    assert json_values.first_text({}, "a") == ""
+
+
+def test_words_of_another_shape_are_refused() -> None:
+    assert json_values.words_at({"t": None}, "t") == ""
+    with pytest.raises(ValueError, match=r"a\.t is no text"):
+        json_values.words_at({"a": {"t": 1}}, "a", "t")
+    with pytest.raises(ValueError, match="object"):
+        json_values.require_object([])
+
+
+def test_halves_of_surrogate_pairs_stay_in_the_text_and_not_in_the_bytes() -> None:
+    assert json_values.format_json_value({"ä": ["\ud800", 1]}) == '{"ä":["\ud800",1]}'
+    assert json_values.dump_json({"ä": ["\ud800", 1]}) == '{"ä":["?",1]}'.encode()
