@@ -209,7 +209,7 @@ class Policy:
         group="Safety", none=False,
     )  # fmt: skip
     tail_steps: int = _declare_threshold(
-        4, "Recent steps to leave unfolded", "The most recent steps of a running turn are never folded.",
+        3, "Recent steps to leave unfolded", "The most recent steps of a running turn are never folded.",
         group="Safety", helix=8, observational=8, none=8, keeps_most=8, within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declare_threshold(

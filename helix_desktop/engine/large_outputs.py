@@ -80,9 +80,8 @@ class OutputAdmission:
         meter = self.conversation.current_meter()
         tools = {call.id: call.call.name for call in self._calls_of_last_reply()}
         own = {call for call, tool in tools.items() if tool in RECALLS}
-        commands = [
-            i for i, one in enumerate(batch) if output_admission.is_command_output(one, tools.get(one.call, ""))
-        ]
+        names = [tools.get(one.call, "") for one in batch]
+        commands = output_admission.find_command_outputs(batch, names, meter.used, meter.window)
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
         large = output_admission.find_outputs_to_hold(sizes, policy, meter.window, meter.factor, commands)
         held = [await self._read_large_output(index, batch[index], policy) for index in large]

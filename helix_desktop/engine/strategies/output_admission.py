@@ -13,6 +13,7 @@ from helix_desktop.engine.strategies.marker_clearing import format_size
 from helix_desktop.fast_dataclass import dataclass
 
 COMPACT, PREVIEW, FULL = "compact", "preview", "full"
+SHORT_CONTEXT = 8_000  # in tokens
 KEEP_WORDS = 500  # How many characters of `keep` the question to the model quotes.
 _CHOICE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
 _THING = (
@@ -36,6 +37,15 @@ class AdmissionChoice:
 def is_command_output(returned: ToolReturned, tool: str) -> bool:
     """Whether an output is what a command printed, not something that was read to be had whole."""
     return returned.exit_code is not None or bool(_COMMAND.search(tool))
+
+
+def find_command_outputs(batch: Sequence[ToolReturned], tools: Sequence[str], used: int, window: int) -> list[int]:
+    """Which outputs of a batch have the limit for commands: none in a short conversation, which may end before a
+    shortened output has paid for its recall.
+    """
+    if used < min(SHORT_CONTEXT, window // 4):
+        return []
+    return [index for index, (one, tool) in enumerate(zip(batch, tools, strict=True)) if is_command_output(one, tool)]
 
 
 def find_outputs_to_hold(

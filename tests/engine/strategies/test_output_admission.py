@@ -59,6 +59,13 @@ def test_the_output_of_a_command_has_a_limit_of_its_own() -> None:
     assert find_outputs_to_hold(batch(900), strict, 32_000, 1.0, [0]) == [0]
 
 
+def test_in_a_short_conversation_commands_have_no_limit_of_their_own() -> None:
+    tools = ["run_command", "read_file"]
+    assert output_admission.find_command_outputs(batch(1, 1), tools, 8_000, 128_000) == [0]
+    assert output_admission.find_command_outputs(batch(1, 1), tools, 7_999, 128_000) == []
+    assert output_admission.find_command_outputs(batch(1, 1), tools, 500, 2_000) == [0]
+
+
 @pytest.mark.parametrize("tool", ["bash", "run", "run_tests", "execute_command", "shell", "my_terminal", "tool_run"])
 def test_tools_that_run_commands(tool: str) -> None:
     assert output_admission.is_command_output(batch(1)[0], tool)
