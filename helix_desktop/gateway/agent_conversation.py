@@ -38,9 +38,9 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import MessageLine
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
 from helix_desktop.gateway.view_entries import ViewEntries, ViewEntriesBuilder
+from helix_desktop.protocols.wire_message import Piece, PieceKind, Speaker, Wired, slice_text
 from helix_desktop.providers.http_model_client import with_cost
 from helix_desktop.providers.known_models import merge_model_knowledge
-from helix_desktop.wire.wire_message import Piece, PieceKind, Speaker, Wired, slice_text
 from helix_desktop.workbench import conversation_setup
 from helix_desktop.workbench.open_workbench import Workbench
 

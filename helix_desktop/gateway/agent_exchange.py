@@ -20,18 +20,18 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.body_parsing import BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations, Sent
 from helix_desktop.gateway.folded_body import (
-    WIRE_MODULES,
     are_all_unchanged,
     build_folded_body,
     pair_calls_with_results,
     remember_client_marks,
 )
-from helix_desktop.gateway.hidden_calls import CALL_FILTERS, HIDDEN_TOOLS
 from helix_desktop.gateway.provider_reply_bodies import read_refusal
 from helix_desktop.gateway.reply_relay import ReplyRelay
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
-from helix_desktop.wire.wire_message import Json, Tool
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
+from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
+from helix_desktop.protocols.wire_message import Json, Tool
 
 log = logging.getLogger(__name__)
 

@@ -23,9 +23,10 @@ import orjson
 from helix_desktop.engine.cache_marks import count_identical_start
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
-from helix_desktop.gateway.folded_body import MESSAGE_FIELDS, WIRE_MODULES, PreviousBody, count_leading_instructions
+from helix_desktop.gateway.folded_body import PreviousBody, count_leading_instructions
 from helix_desktop.json_values import object_at
-from helix_desktop.wire.wire_message import SLICE, Json, RequestHead, Wired
+from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
+from helix_desktop.protocols.wire_message import SLICE, Json, RequestHead, Wired
 
 MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # bodies that are remembered
 MOST_BODIES_OF_SESSION = 8  # of one session: its agents' and its side requests'

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.wire.wire_message import Wired
+from helix_desktop.protocols.wire_message import Wired
 
 
 def compute_message_hashes(wire: str, messages: Sequence[Wired], before: Sequence[str] = ()) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.view_entries import Entry
-from helix_desktop.wire.wire_message import Piece, Tool, Wired
+from helix_desktop.protocols.wire_message import Piece, Tool, Wired
 
 if TYPE_CHECKING:
     from helix_desktop.gateway.agent_figures import Figures

@@ -7,25 +7,17 @@ from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from types import ModuleType
 from typing import Any
 
 from helix_desktop.engine.cache_marks import MarkedRequest, count_equal_start, count_identical_start
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part, Returned, Says, parse_hidden_reply
-from helix_desktop.wire import anthropic_wire, chat_wire, gemini_wire, responses_wire
-from helix_desktop.wire.wire_message import Json, PieceEdit, PieceKind, Speaker, Wired
+from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.openai_responses import responses_wire
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.protocols.wire_message import Json, PieceEdit, PieceKind, Speaker, Wired
 
 NO_RESULT = "[There is no result of this call.]"
-WIRE_MODULES: Mapping[str, ModuleType] = {
-    wire.NAME: wire for wire in (anthropic_wire, chat_wire, responses_wire, gemini_wire)
-}
-MESSAGE_FIELDS = {
-    anthropic_wire.NAME: "messages",
-    chat_wire.NAME: "messages",
-    responses_wire.NAME: "input",
-    gemini_wire.NAME: "contents",
-}
 Units = list[tuple[Json, bool]]
 _CLIENT_MESSAGES = (As, Changed)  # the client's messages
 

@@ -27,7 +27,7 @@ from helix_desktop.gateway.agent_exchange import AgentExchange
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.body_parsing import BodyBytes, BodyParser, BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations
-from helix_desktop.gateway.folded_body import MESSAGE_FIELDS, WIRE_MODULES, are_all_unchanged, build_folded_body
+from helix_desktop.gateway.folded_body import are_all_unchanged, build_folded_body
 from helix_desktop.gateway.provider_clients import ProviderHttpClients
 from helix_desktop.gateway.provider_reply_bodies import read_asked_reply
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
@@ -53,8 +53,11 @@ from helix_desktop.gateway.request_routes import (
     join_provider_address,
     parse_route,
 )
-from helix_desktop.wire import anthropic_wire, gemini_wire, responses_wire
-from helix_desktop.wire.wire_message import Json
+from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.gemini import gemini_wire
+from helix_desktop.protocols.openai_responses import responses_wire
+from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
+from helix_desktop.protocols.wire_message import Json
 
 log = logging.getLogger(__name__)
 

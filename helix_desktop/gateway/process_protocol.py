@@ -21,7 +21,7 @@ from helix_desktop.engine.facts import Usage
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.view_entries import As, Changed, Hidden, Part, Returned, Says
-from helix_desktop.wire.wire_message import Piece, Tool, Wired
+from helix_desktop.protocols.wire_message import Piece, Tool, Wired
 
 _CLASSES_BY_NAME: Mapping[str, type] = {
     kind.__name__: kind

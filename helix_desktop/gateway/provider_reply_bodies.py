@@ -15,8 +15,8 @@ import orjson
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding, decompress_body
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.body_parsing import check_opening_signs
-from helix_desktop.gateway.raw_event_stream import RawEventSplitter, parse_event_data
-from helix_desktop.wire.wire_message import Json
+from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
+from helix_desktop.protocols.wire_message import Json
 
 MOST_REPLY_BYTES = 64 << 20  # of one reply, as it came and decompressed
 MOST_REFUSAL_BYTES = 1 << 20  # of a refusal, decompressed

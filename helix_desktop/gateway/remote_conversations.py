@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from helix_desktop.console import Console
     from helix_desktop.gateway.agent_figures import Figures
     from helix_desktop.gateway.view_entries import Entry
-    from helix_desktop.wire.wire_message import Piece, Wired
+    from helix_desktop.protocols.wire_message import Piece, Wired
     from helix_desktop.workbench.open_workbench import Workbench
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,7 @@ import orjson
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.body_parsing import BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
-from helix_desktop.gateway.folded_body import WIRE_MODULES, PreviousBody, build_folded_body, count_leading_instructions
-from helix_desktop.gateway.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter
+from helix_desktop.gateway.folded_body import PreviousBody, build_folded_body, count_leading_instructions
 from helix_desktop.gateway.provider_reply_bodies import (
     LARGE_REPLY_BYTES,
     ProviderRefusal,
@@ -29,14 +28,16 @@ from helix_desktop.gateway.provider_reply_bodies import (
     read_raw_body,
     read_refusal,
 )
-from helix_desktop.gateway.raw_event_stream import RawEventSplitter, encode_event, parse_event_data
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.view_entries import As, Entry, Hidden, Returned
 from helix_desktop.json_values import text_at
-from helix_desktop.providers.provider_failures import retry_after_seconds
-from helix_desktop.wire import gemini_wire
-from helix_desktop.wire.wire_message import Json, Piece, PieceKind, Wired, WireReply
+from helix_desktop.protocols.event_stream import RawEventSplitter, encode_event, parse_event_data
+from helix_desktop.protocols.gemini import gemini_wire
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.protocols.provider_failures import retry_after_seconds
+from helix_desktop.protocols.wire_message import Json, Piece, PieceKind, Wired, WireReply
 
 log = logging.getLogger(__name__)
 

@@ -11,11 +11,12 @@ from helix_desktop.gateway import agent_identity
 from helix_desktop.gateway.body_parsing import BodyBytes, BodyParser, ParsedBody
 from helix_desktop.gateway.conversations_port import Arrival
 from helix_desktop.gateway.folded_body import count_leading_instructions
-from helix_desktop.gateway.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import RequestRoute
-from helix_desktop.wire import gemini_wire, responses_wire
-from helix_desktop.wire.wire_message import Json, Speaker, Tool, Wired
+from helix_desktop.protocols.gemini import gemini_wire
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
+from helix_desktop.protocols.openai_responses import responses_wire
+from helix_desktop.protocols.wire_message import Json, Speaker, Tool, Wired
 
 MOST_BODY_BYTES = 64 << 20
 SIDE_REQUEST_BYTES = 8_000  # bytes of a request without tools that is taken for a side request: a title, a check

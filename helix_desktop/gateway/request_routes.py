@@ -8,7 +8,10 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.wire import anthropic_wire, chat_wire, gemini_wire, responses_wire
+from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.gemini import gemini_wire
+from helix_desktop.protocols.openai_chat import chat_wire
+from helix_desktop.protocols.openai_responses import responses_wire
 
 STATUS = "/.helix/status"
 UPSTREAMS: Mapping[str, str] = {

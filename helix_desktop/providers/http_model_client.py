@@ -18,6 +18,10 @@ from helix_desktop.engine.ports import Clock
 from helix_desktop.errors import ModelFailed, ModelOverloaded, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import dump_json_body
+from helix_desktop.protocols.event_stream import EventStreamParser, EventTooLong, ServerSentEvent
+from helix_desktop.protocols.protocol_dialect import OutgoingRequest, ProtocolDialect, ReplyReading
+from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
+from helix_desktop.protocols.request_parts import keep_own_reasoning
 from helix_desktop.providers.http_transport import (
     LONGEST_REFUSAL,
     HttpAnswer,
@@ -28,10 +32,6 @@ from helix_desktop.providers.http_transport import (
     is_loopback,
 )
 from helix_desktop.providers.known_models import ModelInfo, usage_cost
-from helix_desktop.providers.protocol_dialect import OutgoingRequest, ProtocolDialect, ReplyReading
-from helix_desktop.providers.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
-from helix_desktop.providers.request_parts import keep_own_reasoning
-from helix_desktop.providers.server_sent_events import EventStreamParser, EventTooLong, ServerSentEvent
 from helix_desktop.tasks import OwnedTasks
 
 SHORTEST_KEY = 8  # Shorter ones are placeholder words for servers that accept any key.

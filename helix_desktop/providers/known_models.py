@@ -14,7 +14,7 @@ from helix_desktop import resources
 from helix_desktop.engine.facts import ModelRole, ModelSet, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object, number_at, object_at, parse_object, text_at, value_at
-from helix_desktop.providers.protocol_dialect import ModelAbilities
+from helix_desktop.protocols.protocol_dialect import ModelAbilities
 
 DEFAULT_WINDOW = 128_000
 

@@ -19,11 +19,14 @@ from helix_desktop.json_values import (
     text_at,
     value_at,
 )
-from helix_desktop.providers import anthropic_messages, demo_model, gemini_protocol
+from helix_desktop.protocols.anthropic import anthropic_messages
+from helix_desktop.protocols.gemini import gemini_protocol
+from helix_desktop.protocols.protocol_dialect import without_fields
+from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
+from helix_desktop.providers import demo_model
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
 from helix_desktop.providers.known_models import ModelInfo
-from helix_desktop.providers.protocol_dialect import without_fields
 from helix_desktop.providers.provider_catalog import (
     ProviderConfig,
     check_provider_config,
@@ -32,7 +35,6 @@ from helix_desktop.providers.provider_catalog import (
     require_usable_key,
     transport_to_provider,
 )
-from helix_desktop.providers.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
 
 SECONDS, LOADING = 20.0, 120.0
 MOST_PAGES = 20

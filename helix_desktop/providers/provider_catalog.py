@@ -15,11 +15,16 @@ from helix_desktop.engine.ports import Clock, ModelClient
 from helix_desktop.errors import ActionRefused, InvalidInput, NoUsableKeyring, ProviderKeyRefused
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Object
-from helix_desktop.providers import anthropic_messages, chat_completions, gemini_protocol, responses_protocol
-from helix_desktop.providers.anthropic_messages import AnthropicMessages
-from helix_desktop.providers.chat_completions import OpenAIChat
+from helix_desktop.protocols.anthropic import anthropic_messages
+from helix_desktop.protocols.anthropic.anthropic_messages import AnthropicMessages
+from helix_desktop.protocols.gemini import gemini_protocol
+from helix_desktop.protocols.gemini.gemini_protocol import GeminiProtocol
+from helix_desktop.protocols.openai_chat import chat_completions
+from helix_desktop.protocols.openai_chat.chat_completions import OpenAIChat
+from helix_desktop.protocols.openai_responses import responses_protocol
+from helix_desktop.protocols.openai_responses.responses_protocol import OpenAIResponses
+from helix_desktop.protocols.protocol_dialect import ProtocolDialect
 from helix_desktop.providers.demo_model import DEMO, DemoModel
-from helix_desktop.providers.gemini_protocol import GeminiProtocol
 from helix_desktop.providers.http_model_client import HttpModelClient
 from helix_desktop.providers.http_transport import (
     ProviderConnections,
@@ -29,8 +34,6 @@ from helix_desktop.providers.http_transport import (
     is_loopback,
 )
 from helix_desktop.providers.known_models import ModelInfo, merge_model_knowledge
-from helix_desktop.providers.protocol_dialect import ProtocolDialect
-from helix_desktop.providers.responses_protocol import OpenAIResponses
 from helix_desktop.secrets import ProviderKey
 
 _PORTS = {"https": 443, "http": 80}

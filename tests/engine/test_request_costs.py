@@ -29,8 +29,8 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import RequestCost, explain_requests
-from helix_desktop.providers.anthropic_messages import AnthropicMessages
-from helix_desktop.providers.protocol_dialect import ModelAbilities
+from helix_desktop.protocols.anthropic.anthropic_messages import AnthropicMessages
+from helix_desktop.protocols.protocol_dialect import ModelAbilities
 from tests.engine.agent import ScriptedTools, SteppedClock, World, world
 from tests.peers.anthropic_billing import Cache
 

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.gateway.folded_body import WIRE_MODULES
-from helix_desktop.wire.wire_message import PieceKind
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.protocols.wire_message import PieceKind
 from tests.benchmarks.gateway_clients import KEY, SHELLS, installed
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 

@@ -27,9 +27,9 @@ from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied
 from helix_desktop.gateway.local_conversations import LocalAgentConversations
 from helix_desktop.gateway.view_entries import As
+from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.wire_message import Tool
 from helix_desktop.store.all_workspaces import AllWorkspaces
-from helix_desktop.wire import anthropic_wire
-from helix_desktop.wire.wire_message import Tool
 from helix_desktop.workbench import all_workbenches
 from helix_desktop.workbench.open_workbench import Workbench
 from tests.faults.store_report import report

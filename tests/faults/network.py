@@ -37,7 +37,10 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.session import Session
-from helix_desktop.providers import anthropic_messages, chat_completions, gemini_protocol, responses_protocol
+from helix_desktop.protocols.anthropic import anthropic_messages
+from helix_desktop.protocols.gemini import gemini_protocol
+from helix_desktop.protocols.openai_chat import chat_completions
+from helix_desktop.protocols.openai_responses import responses_protocol
 from helix_desktop.providers.http_transport import ProviderPatience
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage

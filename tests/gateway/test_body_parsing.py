@@ -15,14 +15,9 @@ from hypothesis import strategies as st
 from helix_desktop.gateway import body_parsing
 from helix_desktop.gateway.body_parsing import BodyParser, count_common_bytes, find_values_of_list
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
-from helix_desktop.gateway.folded_body import (
-    MESSAGE_FIELDS,
-    WIRE_MODULES,
-    PreviousBody,
-    build_folded_body,
-    count_leading_instructions,
-)
+from helix_desktop.gateway.folded_body import PreviousBody, build_folded_body, count_leading_instructions
 from helix_desktop.gateway.view_entries import As, Entry, Says
+from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from tests.gateway.written import bodies, dumped, units
 
 all_protocols = pytest.mark.parametrize("protocol", tuple(MESSAGE_FIELDS))

@@ -11,8 +11,8 @@ from helix_desktop.gateway.conversation_matching import (
     compute_message_hashes,
     next_message_hash,
 )
-from helix_desktop.wire import anthropic_wire
-from helix_desktop.wire.wire_message import Wired
+from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.wire_message import Wired
 
 
 def said(*texts: str) -> list[Wired]:

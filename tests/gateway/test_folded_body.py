@@ -8,15 +8,9 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.gateway.folded_body import (
-    MESSAGE_FIELDS,
-    NO_RESULT,
-    WIRE_MODULES,
-    are_all_unchanged,
-    build_folded_body,
-    pair_calls_with_results,
-)
+from helix_desktop.gateway.folded_body import NO_RESULT, are_all_unchanged, build_folded_body, pair_calls_with_results
 from helix_desktop.gateway.view_entries import As, Changed, Part, Returned, Says
+from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from tests.gateway.running import PROTOCOLS, Agent
 from tests.peers.agent_provider import WRITERS, Asked, Block, Calls, complaint
 from tests.peers.agent_provider import Says as Said

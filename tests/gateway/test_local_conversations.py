@@ -34,8 +34,8 @@ from helix_desktop.gateway.local_conversations import (
     title_from_messages,
 )
 from helix_desktop.gateway.view_entries import As, Changed
-from helix_desktop.wire import anthropic_wire
-from helix_desktop.wire.wire_message import SLICE, Wired
+from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.wire_message import SLICE, Wired
 from tests.conftest import Expect
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.peers.agent_provider import WRITERS, Calls, Says

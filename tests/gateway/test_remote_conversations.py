@@ -19,8 +19,8 @@ from helix_desktop.gateway.conversations_port import AskAgentModel, Replied
 from helix_desktop.gateway.process_protocol import MOST_HELD_VALUES, LastSentValues, decode_line, encode_line
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
 from helix_desktop.gateway.view_entries import As
+from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.secrets import SecretStorage
-from helix_desktop.wire import anthropic_wire
 from helix_desktop.workbench.all_workbenches import Workbenches
 from tests.faults.gateway_histories import _nobody, bench
 from tests.gateway.running import TOOL, Agent, running

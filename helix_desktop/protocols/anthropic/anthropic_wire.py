@@ -1,0 +1,330 @@
+"""Anthropic's Messages: content blocks, results of calls in the user's message."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
+from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, NumberedCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.wire_message import (
+    Json,
+    Piece,
+    PieceEdit,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Tool,
+    Wired,
+    WireReply,
+    copy_with_change,
+    text_of_content,
+)
+
+NAME = "anthropic"
+STOPS = {
+    "end_turn": Stop.END,
+    "stop_sequence": Stop.END,
+    "tool_use": Stop.CALLS,
+    "max_tokens": Stop.LENGTH,
+    "refusal": Stop.FILTERED,
+}
+THINKING = ("thinking", "redacted_thinking")
+_CHANGING = "x-anthropic-billing-header"  # a system block that some clients write anew for every request
+
+
+def head(body: Mapping[str, Json]) -> RequestHead:
+    """System text, tools and model of a request."""
+    system = body.get("system", "")
+    parts = [system] if isinstance(system, str) else [text_at(part, "text") for part in list_at(system)]
+    tools = [object_at(tool) for tool in list_at(body, "tools")]
+    return RequestHead(
+        text_at(body, "model"),
+        "\n\n".join(part for part in parts if part and not part.startswith(_CHANGING)),
+        tuple(
+            Tool(text_at(t, "name"), text_at(t, "description"), format_json_value(t.get("input_schema", {})))
+            for t in tools
+        ),
+    )
+
+
+def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The messages of a request. `before`: those at its beginning that were read already."""
+    return [*before, *map(message, list_at(body, "messages")[len(before) :])]
+
+
+def message(unit: Json) -> Wired:
+    """One message."""
+    value = object_at(unit)
+    role = text_at(value, "role")
+    speaker = Speaker.ASSISTANT if role == "assistant" else Speaker.SYSTEM if role == "system" else Speaker.USER
+    content = value.get("content")
+    if isinstance(content, str):
+        return Wired(speaker, (unit,), (Piece(PieceKind.TEXT, content, (0, "content")),))
+    return Wired(
+        speaker,
+        (unit,),
+        tuple(_piece_of_block(object_at(block), (0, "content", at)) for at, block in enumerate(list_at(content))),
+    )
+
+
+def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    match block.get("type"):
+        case "text":
+            return Piece(PieceKind.TEXT, text_at(block, "text"), path)
+        case "thinking" | "redacted_thinking":
+            return Piece(PieceKind.REASONING, text_at(block, "thinking"), path)
+        case "tool_use":
+            return Piece(
+                PieceKind.CALL,
+                format_json_value(block.get("input", {})),
+                path,
+                text_at(block, "id"),
+                text_at(block, "name"),
+            )
+        case "tool_result":
+            content = block.get("content", "")
+            ok = not block.get("is_error")
+            return Piece(PieceKind.RESULT, text_of_content(content), path, text_at(block, "tool_use_id"), ok=ok)
+        case "image" if object_at(block, "source").get("type") == "base64":
+            source = object_at(block, "source")
+            return Piece(PieceKind.IMAGE, text_at(source, "data"), path, media_type=text_at(source, "media_type"))
+    return Piece(
+        PieceKind.OTHER, format_json_value({key: value for key, value in block.items() if key != "cache_control"}), path
+    )
+
+
+def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+    """The message with some pieces shown as something else. Marks of the provider's cache stay where they are."""
+    units: Any = list(wired.units)
+    for edit in sorted(edits, key=lambda edit: -edit.at):
+        piece = wired.pieces[edit.at]
+        if edit.text is None:
+            units = copy_with_change(units, piece.path, None)
+        elif piece.kind is PieceKind.CALL:
+            units = copy_with_change(units, (*piece.path, "input"), json.loads(edit.text))
+        elif piece.kind is PieceKind.RESULT:
+            units = copy_with_change(units, (*piece.path, "content"), _content_like_before(units, piece, edit.text))
+        elif len(piece.path) == 2:  # content that is a plain string
+            units = copy_with_change(units, piece.path, edit.text)
+        else:
+            units = copy_with_change(units, (*piece.path, "text"), edit.text)
+    return list(units)
+
+
+def _content_like_before(units: Json, piece: Piece, text: str) -> Json:
+    """As it was: a string, or a list; pictures of a result stay."""
+    block: Any = units[0]["content"][piece.path[-1]]
+    before = block.get("content")
+    if not isinstance(before, list):
+        return text
+    return [{"type": "text", "text": text}, *(part for part in before if object_at(part).get("type") != "text")]
+
+
+def said(text: str) -> Json:
+    """A message of the user's."""
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
+
+
+def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+    """The result of one call, as a message."""
+    del name
+    block = {"type": "tool_result", "tool_use_id": call, "content": text}
+    return {"role": "user", "content": [block if ok else {**block, "is_error": True}]}
+
+
+def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+    """Messages of one role made one where one of them was added here (`True`); results come first in theirs."""
+    if not any(map(itemgetter(1), units)):
+        return list(map(itemgetter(0), units))
+    out: list[tuple[Json, bool]] = []
+    for unit, added in units:
+        if out and (added or out[-1][1]) and out[-1][0]["role"] == unit["role"]:
+            blocks = [*_content_blocks(out[-1][0]), *_content_blocks(unit)]
+            blocks.sort(key=lambda block: block.get("type") != "tool_result")
+            out[-1] = ({**out[-1][0], "content": blocks}, True)
+        else:
+            out.append((unit, added))
+    return [unit for unit, _ in out]
+
+
+def _content_blocks(unit: Mapping[str, Json]) -> list[Json]:
+    content = unit.get("content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(list_at(content))
+
+
+def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
+    """The request with other messages."""
+    return {**body, "messages": list(units)}
+
+
+def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    """The request with tools of ours before the client's marks: behind them the prefix would begin with ours."""
+    ours = [{"name": t.name, "description": t.description, "input_schema": json.loads(t.schema)} for t in tools]
+    return {**body, "tools": [*ours, *list_at(body, "tools")]}
+
+
+# --- marks of the provider's cache ---------------------------------------------------------------------------------
+
+MOST_MARKS = 4
+LOOK_BACK = 20  # How many blocks a provider looks back from a mark.
+
+
+def count_cache_marks(value: Json) -> int:
+    """How many `cache_control` marks stand in a request, or a part of it."""
+    if isinstance(value, Mapping):
+        return int(isinstance(value.get("cache_control"), Mapping)) + sum(map(count_cache_marks, value.values()))
+    return sum(map(count_cache_marks, value)) if isinstance(value, list) else 0
+
+
+def last_cache_mark(unit: Json) -> Json | None:
+    """The last mark of a message; None where it has none."""
+    found = [block["cache_control"] for block in list_at(unit, "content") if object_at(block).get("cache_control")]
+    return found[-1] if found else None
+
+
+def count_blocks(unit: Json) -> int:
+    """How many blocks a message has."""
+    content = object_at(unit).get("content")
+    return len(content) if isinstance(content, list) else 1
+
+
+def without_cache_marks(unit: Json) -> Json:
+    """The message without marks."""
+    content = object_at(unit).get("content")
+    if not isinstance(content, list) or not any("cache_control" in object_at(block) for block in content):
+        return unit
+    return {**unit, "content": [{k: v for k, v in block.items() if k != "cache_control"} for block in content]}
+
+
+def with_cache_mark(unit: Json, mark: Json) -> Json:
+    """The message with a mark on its last block that may carry one."""
+    blocks = _content_blocks(unit)
+    for at in range(len(blocks) - 1, -1, -1):
+        if blocks[at].get("type") not in THINKING and blocks[at].get("text") != "":
+            blocks[at] = {**blocks[at], "cache_control": mark}
+            return {**unit, "content": blocks}
+    return unit
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+
+def answer(value: Mapping[str, Json]) -> WireReply:
+    """A whole reply."""
+    unit = {"role": "assistant", "content": list(list_at(value, "content"))}
+    stop = STOPS.get(text_at(value, "stop_reason"), Stop.CUT)
+    return WireReply(message(unit), stop, usage(object_at(value, "usage")), text_at(value, "model"))
+
+
+def usage(value: Mapping[str, Json]) -> Usage:
+    """As the engine counts it: the input with what was cached of it."""
+    read, write = number_at(value, "cache_read_input_tokens"), number_at(value, "cache_creation_input_tokens")
+    return Usage(number_at(value, "input_tokens") + read + write, read, write, number_at(value, "output_tokens"))
+
+
+class Reading:
+    """A reply put together from the events of its stream."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Json] = {}
+        self._blocks: dict[int, dict[str, Json]] = {}
+        self._json: dict[int, list[str]] = {}
+        self.done = False
+
+    def take(self, event: Mapping[str, Json]) -> None:
+        """One more event."""
+        index = number_at(event, "index")
+        match event.get("type"):
+            case "message_start":
+                self.whole = dict(object_at(event, "message"))
+                self.whole["usage"] = dict(object_at(self.whole, "usage"))
+            case "content_block_start":
+                self._blocks[index] = dict(object_at(event, "content_block"))
+            case "content_block_delta":
+                self._add_block_delta(index, object_at(event, "delta"))
+            case "message_delta":
+                self.whole.update(object_at(event, "delta"))
+                told = {k: v for k, v in object_at(event, "usage").items() if v is not None}
+                self.whole["usage"] = {**object_at(self.whole, "usage"), **told}
+            case "message_stop":
+                self.done = True
+
+    def _add_block_delta(self, index: int, delta: Mapping[str, Json]) -> None:
+        block = self._blocks.setdefault(index, {"type": "text", "text": ""})
+        for name in ("text", "thinking", "signature"):
+            if isinstance(delta.get(name), str):
+                block[name] = text_at(block, name) + delta[name]
+        if isinstance(delta.get("partial_json"), str):
+            self._json.setdefault(index, []).append(delta["partial_json"])
+        if delta.get("type") == "citations_delta":
+            block["citations"] = [*list_at(block, "citations"), delta.get("citation")]
+
+    def value(self) -> dict[str, Json]:
+        """The reply as it would have come without a stream."""
+        blocks = [self._finish_block(index, block) for index, block in sorted(self._blocks.items())]
+        return {**self.whole, "content": blocks}
+
+    def _finish_block(self, index: int, block: dict[str, Json]) -> dict[str, Json]:
+        written = "".join(self._json.get(index, ()))
+        if not written:
+            return block
+        try:
+            return {**block, "input": json.loads(written)}
+        except ValueError:
+            return {**block, "input": {}}
+
+
+# --- hidden calls ---------------------------------------------------------------------------------------------------
+
+
+class AnthropicCallFilter(NumberedCallFilter):
+    """Content blocks are numbered; the client's numbers leave out what is hidden."""
+
+    index_name = "index"
+
+    def filter_event(self, raw: bytes, event: Json | None) -> bytes:
+        kind = text_at(event, "type")
+        if event is None or kind in ("ping", "error", ""):
+            return raw
+        if kind == "message_start":
+            return raw if self.replies_before == 0 else b""
+        if kind == "message_delta":
+            return self._finish_message(raw, event)
+        if kind == "message_stop":
+            return b"" if self.has_only_hidden_calls else raw
+        index = number_at(event, "index")
+        out = b""
+        if kind == "content_block_start":
+            block = object_at(event, "content_block")
+            call = text_at(block, "name") if block.get("type") == "tool_use" else None
+            out = self.begin_part(index, thinks=block.get("type") in THINKING, call=call)
+        return out + self.hold_or_show_event(raw, event, index)
+
+    def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:
+        return raw if shown == index else encode_event({**event, "index": shown}, text_at(event, "type"))
+
+    def _finish_message(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
+        if self.has_only_hidden_calls:
+            return b""
+        out = self.release_held_events()
+        if not self.any_hidden:
+            return out + raw
+        told = add_earlier_output(object_at(event, "usage"), self.output_tokens_before, "output_tokens")
+        return out + encode_event({**event, "usage": told}, "message_delta")
+
+    def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
+        content: list[Json] = []
+        last = values[-1]
+        for at, value in enumerate(values):
+            for block in map(object_at, list_at(value, "content")):
+                ours = block.get("type") == "tool_use" and block.get("name") in HIDDEN_TOOLS
+                stale = block.get("type") in THINKING and ((content and at) or value is not last)
+                if not ours and not stale:
+                    content.append(block)
+        usage = sum_output(values, "output_tokens")
+        return {**last, "id": values[0].get("id", last.get("id")), "content": content, "usage": usage}

@@ -1,0 +1,98 @@
+"""Server-sent events: any chunking, any line ending, comments, several data lines. Read as bytes that can go on untouched, or as text.
+
+What stands in an unfinished event when the connection ends is not an event (the standard says so).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import field
+
+import orjson
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.protocols.wire_message import Json
+
+LONGEST_EVENT = 64 << 20
+MOST_EVENT_SIGNS = 200_000  # of lists and objects in an event; one with more is not read
+_MARK = b"\xef\xbb\xbf"  # of UTF-8, before the first event
+_END = re.compile(rb"(?>\r\n|[\r\n])(?:\r\n|[\r\n])")  # An end of line is taken whole: CR LF alone ends no event.
+
+
+class EventTooLong(ValueError):
+    """A server sent more than `LONGEST_EVENT` bytes without ending the event."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSentEvent:
+    data: str
+    event: str = "message"
+
+
+@dataclass(slots=True)
+class RawEventSplitter:
+    """Splits a byte stream into complete server-sent events, unchanged, each with the empty line that ends it."""
+
+    unfinished: bytearray = field(default_factory=bytearray)
+
+    def feed_raw_chunk(self, chunk: bytes) -> Iterator[bytes]:
+        """The events that became whole."""
+        begin = max(0, len(self.unfinished) - 3)
+        self.unfinished += chunk
+        while (found := _END.search(self.unfinished, begin)) is not None:
+            yield bytes(self.unfinished[: found.end()])
+            del self.unfinished[: found.end()]
+            begin = 0
+
+
+@dataclass(slots=True)
+class EventStreamParser:
+    """Reads the events of a stream as text."""
+
+    longest: int = LONGEST_EVENT
+    _splitter: RawEventSplitter = field(default_factory=RawEventSplitter)
+
+    def feed_bytes(self, chunk: bytes) -> list[ServerSentEvent]:
+        """The events this chunk completes."""
+        events: list[ServerSentEvent] = []
+        for raw in self._splitter.feed_raw_chunk(chunk):
+            self._check_event_length(len(raw))
+            data, name = _read_event_fields(raw)
+            if data is not None:
+                events.append(ServerSentEvent(data.decode(errors="replace"), name.decode(errors="replace")))
+        self._check_event_length(len(self._splitter.unfinished))
+        return events
+
+    def _check_event_length(self, size: int) -> None:
+        if size > self.longest:
+            raise EventTooLong(f"an event of more than {self.longest:,} bytes")
+
+
+def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
+    """The data, None where there is none, and the name."""
+    data: list[bytes] = []
+    event = b""
+    for line in raw.removeprefix(_MARK).splitlines():  # of bytes: at CR and LF alone, not at U+2028 inside JSON
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            data.append(value.removeprefix(b" "))
+        elif name == b"event":
+            event = value.removeprefix(b" ")
+    return (b"\n".join(data) if data else None), event or b"message"
+
+
+def parse_event_data(event: bytes) -> Json | None:
+    """The JSON of an event; None for a comment, `[DONE]`, what is no JSON, or what has too many values to be made."""
+    if len(event) > MOST_EVENT_SIGNS and event.count(b"[") + event.count(b"{") > MOST_EVENT_SIGNS:
+        return None
+    try:
+        return orjson.loads(_read_event_fields(event)[0] or b"")
+    except orjson.JSONDecodeError:
+        return None
+
+
+def encode_event(value: Json, name: str = "") -> bytes:
+    """A value as an event."""
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + orjson.dumps(value) + b"\n\n"

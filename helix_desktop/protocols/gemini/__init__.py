@@ -1,0 +1,1 @@
+"""Google's Gemini: what the program knows of it."""

@@ -1,0 +1,323 @@
+"""Google's generateContent: contents with parts; calls have no ids there, so they are numbered in the order they come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
+from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.hidden_calls import HiddenCallFilter
+from helix_desktop.protocols.wire_message import (
+    CallNumbering,
+    Json,
+    Piece,
+    PieceEdit,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Tool,
+    Wired,
+    WireReply,
+    copy_with_change,
+    text_of_content,
+)
+
+NAME = "gemini"
+STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH}
+PLACEHOLDER = "skip_thought_signature_validator"  # Google's documented value for calls without a signature.
+_TEXT_FIELDS = ("output", "error", "content", "result")
+
+
+def head(body: Mapping[str, Json]) -> RequestHead:
+    """System text and tools of a request; the model stands in its address."""
+    system = object_at(body.get("systemInstruction") or body.get("system_instruction"))
+    declared = [
+        object_at(each)
+        for tool in map(object_at, list_at(body, "tools"))
+        for each in list_at(tool.get("functionDeclarations") or tool.get("function_declarations"))
+    ]
+    tools = (
+        Tool(
+            text_at(t, "name"),
+            text_at(t, "description"),
+            format_json_value(t.get("parameters") or t.get("parametersJsonSchema") or {}),
+        )
+        for t in declared
+    )
+    return RequestHead("", text_of_content(system.get("parts")), tuple(tools))
+
+
+def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The contents of a request. `before`: those at its beginning that were read already."""
+    tally = CallNumbering()
+    for piece in (piece for message in before for piece in message.pieces):
+        if piece.kind is PieceKind.CALL:
+            tally.number_call(piece.name)
+        elif piece.kind is PieceKind.RESULT:
+            tally.call_of_result(piece.name)
+    return [*before, *(message(unit, tally) for unit in list_at(body, "contents")[len(before) :])]
+
+
+def message(unit: Json, tally: CallNumbering | None = None) -> Wired:
+    """One content."""
+    value, tally = object_at(unit), tally or CallNumbering()
+    speaker = Speaker.ASSISTANT if text_at(value, "role") == "model" else Speaker.USER
+    parts = enumerate(list_at(value, "parts"))
+    return Wired(
+        speaker,
+        (unit,),
+        tuple(_piece_of_gemini_part(object_at(part), (0, "parts", at), tally) for at, part in parts),
+    )
+
+
+def _piece_of_gemini_part(part: Mapping[str, Json], path: tuple[int | str, ...], tally: CallNumbering) -> Piece:
+    if isinstance(part.get("functionCall"), Mapping):
+        call = part["functionCall"]
+        name = text_at(call, "name")
+        own = tally.number_call(name)
+        return Piece(PieceKind.CALL, format_json_value(call.get("args") or {}), path, own, name)
+    if isinstance(part.get("functionResponse"), Mapping):
+        response = part["functionResponse"]
+        name = text_at(response, "name")
+        field, text = _text_of_response(response)
+        failed = field == "error"
+        return Piece(PieceKind.RESULT, text, path, tally.call_of_result(name), name, ok=not failed, media_type=field)
+    if isinstance(part.get("text"), str):
+        return Piece(PieceKind.REASONING if part.get("thought") else PieceKind.TEXT, text_at(part, "text"), path)
+    data = object_at(part.get("inlineData") or part.get("inline_data"))
+    media = text_at(data, "mimeType") or text_at(data, "mime_type")
+    if media.startswith("image/"):
+        return Piece(PieceKind.IMAGE, text_at(data, "data"), path, media_type=media)
+    return Piece(PieceKind.OTHER, format_json_value(part), path)
+
+
+def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
+    """The field of a result that holds its text, and the text; the whole as JSON where no single one does."""
+    value = object_at(response, "response")
+    for field in _TEXT_FIELDS:
+        if isinstance(value.get(field), str) and len(value) == 1:
+            return field, value[field]
+    return "", format_json_value(value)
+
+
+def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+    """The content with some parts shown as something else. Signatures stay."""
+    units: Any = list(wired.units)
+    for edit in sorted(edits, key=lambda edit: -edit.at):
+        piece = wired.pieces[edit.at]
+        if edit.text is None:
+            units = copy_with_change(units, piece.path, None)
+        elif piece.kind is PieceKind.CALL:
+            units = copy_with_change(units, (*piece.path, "functionCall", "args"), json.loads(edit.text))
+        elif piece.kind is PieceKind.RESULT:
+            fresh = {piece.media_type or "output": edit.text}
+            units = copy_with_change(units, (*piece.path, "functionResponse", "response"), fresh)
+        else:
+            units = copy_with_change(units, (*piece.path, "text"), edit.text)
+    return list(units)
+
+
+def said(text: str) -> Json:
+    """A content of the user's."""
+    return {"role": "user", "parts": [{"text": text}]}
+
+
+def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+    """The result of one call, as a content."""
+    del call
+    return {
+        "role": "user",
+        "parts": [{"functionResponse": {"name": name, "response": {"output" if ok else "error": text}}}],
+    }
+
+
+def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+    """Contents of one role made one where one of them was added here; results come first in theirs."""
+    out: list[tuple[Json, bool]] = []
+    for unit, added in units:
+        if out and (added or out[-1][1]) and text_at(out[-1][0], "role") == text_at(unit, "role"):
+            parts = [*list_at(out[-1][0], "parts"), *list_at(unit, "parts")]
+            if text_at(unit, "role") != "model":
+                parts.sort(key=lambda part: "functionResponse" not in object_at(part))
+            out[-1] = ({**out[-1][0], "parts": parts}, True)
+        else:
+            out.append((unit, added))
+    return [unit for unit, _ in out]
+
+
+def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
+    """The request with other contents."""
+    return {**body, "contents": list(units)}
+
+
+def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    """The request with tools of ours, in the client's first list of functions: several lists are not taken everywhere."""
+    ours = [
+        {"name": t.name, "description": t.description, "parameters": _strip_unknown_schema(json.loads(t.schema))}
+        for t in tools
+    ]
+    given = list(list_at(body, "tools"))
+    for at, tool in enumerate(given):
+        for field in ("functionDeclarations", "function_declarations"):
+            if isinstance(object_at(tool).get(field), list):
+                given[at] = {**tool, field: [*ours, *tool[field]]}
+                return {**body, "tools": given}
+    return {**body, "tools": [{"functionDeclarations": ours}, *given]}
+
+
+def _strip_unknown_schema(schema: Json) -> Json:
+    """Without what Google's schemas do not know."""
+    if isinstance(schema, Mapping):
+        return {
+            k: _strip_unknown_schema(v)
+            for k, v in schema.items()
+            if k not in ("additionalProperties", "$schema", "minimum", "maximum", "default")
+        }
+    return [_strip_unknown_schema(item) for item in schema] if isinstance(schema, list) else schema
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+
+def answer(value: Mapping[str, Json]) -> WireReply:
+    """A whole reply: the first candidate."""
+    candidate = object_at(value, "candidates", 0)
+    content = object_at(candidate, "content")
+    wired = message({"role": "model", "parts": list(list_at(content, "parts"))})
+    reason = text_at(candidate, "finishReason")
+    stop = STOPS.get(reason, Stop.FILTERED if reason else Stop.CUT)
+    if stop is Stop.END and wired.pieces_of_kind(PieceKind.CALL):
+        stop = Stop.CALLS
+    return WireReply(wired, stop, usage(object_at(value, "usageMetadata")), text_at(value, "modelVersion"))
+
+
+def usage(value: Mapping[str, Json]) -> Usage:
+    """As the engine counts it."""
+    thought = number_at(value, "thoughtsTokenCount")
+    cached = number_at(value, "cachedContentTokenCount")
+    return Usage(
+        number_at(value, "promptTokenCount"),
+        cached,
+        0,
+        number_at(value, "candidatesTokenCount") + thought,
+        thought,
+    )
+
+
+class Reading:
+    """A reply put together from the chunks of its stream."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Json] = {}
+        self._parts: list[dict[str, Json]] = []
+        self._candidate: dict[str, Json] = {}
+
+    @property
+    def done(self) -> bool:
+        """Whether the reply has ended."""
+        return bool(text_at(self._candidate, "finishReason"))
+
+    def take(self, event: Mapping[str, Json]) -> None:
+        """One more chunk."""
+        self.whole.update({k: v for k, v in event.items() if k != "candidates"})
+        candidate = object_at(event, "candidates", 0)
+        self._candidate.update({k: v for k, v in candidate.items() if k != "content"})
+        for part in map(object_at, list_at(candidate, "content", "parts")):
+            self._add_gemini_part(dict(part))
+
+    def _add_gemini_part(self, part: dict[str, Json]) -> None:
+        """Pieces of one text become one part, unless a signature stands between them."""
+        last = self._parts[-1] if self._parts else {}
+        alike = "text" in part and "text" in last and part.get("thought") == last.get("thought")
+        if alike and "thoughtSignature" not in last:
+            last.update({**part, "text": text_at(last, "text") + text_at(part, "text")})
+        else:
+            self._parts.append(part)
+
+    def value(self) -> dict[str, Json]:
+        """The reply as it would have come without a stream."""
+        content = {"role": "model", "parts": self._parts}
+        return {**self.whole, "candidates": [{**self._candidate, "content": content}]}
+
+
+# --- hidden calls ---------------------------------------------------------------------------------------------------
+
+
+class GeminiCallFilter(HiddenCallFilter):
+    """Calls come whole, as parts of a chunk; of parallel ones only the first carries the signature."""
+
+    def __init__(self, *, hold: bool) -> None:
+        super().__init__(hold=hold)
+        self._signed = False
+
+    def begin_reply_again(self) -> None:
+        super().begin_reply_again()
+        self._signed = False
+
+    def filter_event(self, raw: bytes, event: Json | None) -> bytes:
+        if event is None:
+            return raw
+        candidate = object_at(event, "candidates", 0)
+        parts = list(list_at(candidate, "content", "parts"))
+        kept = [seen for part in parts if (seen := self._filter_gemini_part(object_at(part))) is not None]
+        finish = candidate.get("finishReason")
+        if self.holds_reasoning and parts and all(object_at(part).get("thought") for part in parts) and not finish:
+            self._held_events.append((raw, event))
+            return b""
+        out = b""
+        if self._held_events and (finish or kept) and not self.has_only_hidden_calls:
+            out = b"".join(held for held, _ in self._held_events)
+        if not self.has_only_hidden_calls or kept:
+            self._held_events = []
+        self.shown_count += len(kept)
+        if self.has_only_hidden_calls and (finish or not kept):
+            return out
+        if kept == parts and not self.any_hidden:
+            return out + raw
+        if not kept and not finish:
+            return out
+        content = {**object_at(candidate, "content"), "role": "model", "parts": kept}
+        fresh = {
+            **event,
+            "candidates": [{**candidate, "content": content}, *list_at(event, "candidates")[1:]],
+        }
+        return out + encode_event(self._with_earlier_output(fresh, self.output_tokens_before))
+
+    def _filter_gemini_part(self, part: Mapping[str, Json]) -> Json | None:
+        if part.get("thought") and self.replies_before and self.shown_count:
+            return None
+        if not isinstance(part.get("functionCall"), Mapping):
+            return part
+        if self.count_and_check_hidden(text_at(part["functionCall"], "name")):
+            return None
+        first, self._signed = not self._signed, True
+        if first and self.hidden_count and "thoughtSignature" not in part:
+            return {**part, "thoughtSignature": PLACEHOLDER}
+        return part
+
+    @staticmethod
+    def _with_earlier_output(value: dict[str, Json], before: int) -> dict[str, Json]:
+        usage = value.get("usageMetadata")
+        if not isinstance(usage, Mapping) or not before:
+            return value
+        told = {**usage, "candidatesTokenCount": number_at(usage, "candidatesTokenCount") + before}
+        told["totalTokenCount"] = number_at(usage, "totalTokenCount") + before
+        return {**value, "usageMetadata": told}
+
+    def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
+        parts: list[Json] = []
+        for at, value in enumerate(values):
+            self._signed, self.hidden_count = False, 0
+            candidate = object_at(value, "candidates", 0)
+            for part in map(object_at, list_at(candidate, "content", "parts")):
+                seen = self._filter_gemini_part(part)
+                if seen is not None and not (part.get("thought") and at < len(values) - 1):
+                    parts.append(seen)
+        last = values[-1]
+        before = sum(usage(object_at(value, "usageMetadata")).output for value in values[:-1])
+        candidate = object_at(last, "candidates", 0)
+        content = {**object_at(candidate, "content"), "role": "model", "parts": parts}
+        return self._with_earlier_output({**last, "candidates": [{**candidate, "content": content}]}, before)

@@ -1,0 +1,1 @@
+"""OpenAI's Chat Completions: what the program knows of them."""

@@ -1,0 +1,253 @@
+"""Reading a stream of chat completions, from whoever speaks them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from helix_desktop.engine.blocks import Delta, Reply
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.json_values import (
+    Json,
+    Object,
+    dump_json,
+    list_at,
+    number_at,
+    object_at,
+    parse_json,
+    require_object,
+    text_at,
+    value_at,
+    words_at,
+)
+from helix_desktop.protocols.event_stream import ServerSentEvent
+from helix_desktop.protocols.protocol_dialect import find_error_in
+from helix_desktop.protocols.reply_draft import format_opaque
+from helix_desktop.protocols.reply_reader import ReplyReaderBase
+
+_FAILED = frozenset(
+    {"error", "abort", "aborted", "cancelled", "canceled", "timeout", "network_error", "insufficient_system_resource"}
+)
+_STOPS = {
+    "stop": Stop.END,
+    "eos": Stop.END,
+    "eos_token": Stop.END,
+    "end_turn": Stop.END,
+    "stop_sequence": Stop.END,
+    "completed": Stop.END,
+    "tool_calls": Stop.CALLS,
+    "function_call": Stop.CALLS,
+    "length": Stop.LENGTH,
+    "max_tokens": Stop.LENGTH,
+    "content_filter": Stop.FILTERED,
+}
+
+
+class ChatReplyReader(ReplyReaderBase):
+    """A stream of chunks, or one whole completion, being read."""
+
+    def __init__(self, tag: str, where: str, model: str) -> None:
+        super().__init__(tag, where, model)
+        self._finish = ""
+        self._usage = Usage()
+        self._done = False
+        self._turn = 0  # counts changes between text and reasoning, so that each run is a part of its own
+        self._field = ""
+        self._details: list[Json] = []
+        self._ids: dict[int, str] = {}  # The id of the call at each index.
+
+    @property
+    def is_reply_complete(self) -> bool:
+        """A server that ends its stream in form has ended the reply, whatever it says of why, unless it says that it failed."""
+        if self._finish:
+            return self._finish not in _FAILED
+        return self._done and self._draft.has_begun
+
+    @property
+    def is_stream_over(self) -> bool:
+        return self._done
+
+    def feed_event(self, event: ServerSentEvent) -> list[Delta]:
+        if event.data.strip() == "[DONE]":
+            self._done = True
+            return []
+        chunk = require_object(parse_json(event.data))
+        error = find_error_in(chunk) or find_error_in(value_at(chunk, "choices", 0))
+        if error or event.event == "error":
+            body: Json = {"error": error} if error else chunk
+            raise self._failure_in_stream(number_at(error, "code") or 500, body)
+        self._model = text_at(chunk, "model") or self._model
+        self._read_usage(chunk)
+        choice = value_at(chunk, "choices", 0)
+        return self._read_choice(choice) if isinstance(choice, dict) else []
+
+    def _read_choice(self, choice: Object) -> list[Delta]:
+        whole = _object_or_none(choice, "message")
+        delta = whole or _object_or_none(choice, "delta")
+        deltas = [*self._read_reasoning(delta), *self._read_content(value_at(delta, "content"))]
+        deltas += self._add_to_part("text", text_at(delta, "refusal"))
+        calls = value_at(delta, "tool_calls")
+        if calls is not None and not isinstance(calls, list):
+            raise ValueError("tool_calls is no list")
+        for position, call in enumerate(calls or []):
+            deltas += self._read_call(require_object(call), position, alone=bool(whole))
+        legacy = object_at(delta, "function_call")
+        if legacy:
+            deltas += self._read_call({"index": 0, "function": legacy}, 0, alone=bool(whole))
+        self._finish = words_at(choice, "finish_reason").lower() or self._finish
+        return deltas
+
+    def _read_content(self, content: Json) -> list[Delta]:
+        """Content is a string, or with some servers a list of pieces, thinking among them."""
+        if not isinstance(content, list):
+            return self._add_to_part("text", words_at({"content": content}, "content"))
+        deltas: list[Delta] = []
+        for piece in content:
+            thinking = "".join(text_at(one, "text") for one in list_at(piece, "thinking")) or text_at(piece, "thinking")
+            deltas += (
+                self._add_to_part("reasoning", thinking)
+                if thinking
+                else self._add_to_part("text", words_at(piece, "text"))
+            )
+        return deltas
+
+    def _read_reasoning(self, delta: Object) -> list[Delta]:
+        field = next((name for name in ("reasoning_content", "reasoning") if text_at(delta, name)), "")
+        self._field = field or self._field
+        self._details += list_at(delta, "reasoning_details")
+        deltas = self._add_to_part("reasoning", text_at(delta, field)) if field else []
+        if list_at(delta, "reasoning_details") and not field and not self._current_key_of("reasoning"):
+            self._draft.add_reasoning(self._next_key("reasoning"), "")
+        return deltas
+
+    def _add_to_part(self, sort: str, piece: str) -> list[Delta]:
+        if not piece:
+            return []
+        key = self._current_key_of(sort) or self._next_key(sort)
+        return self._draft.add_text(key, piece) if sort == "text" else self._draft.add_reasoning(key, piece)
+
+    def _current_key_of(self, sort: str) -> Hashable:
+        """The part that is being written, when it is of this sort."""
+        last = self._draft.last_key
+        return last if last is not None and self._draft.sort_of(last) == sort else None
+
+    def _next_key(self, sort: str) -> Hashable:
+        self._turn += 1
+        return (sort, self._turn)
+
+    def _read_call(self, call: Json, position: int, *, alone: bool) -> list[Delta]:
+        """A call or a piece of one. Without an index, a new id or a name where the last call has one begins a new call."""
+        arguments = value_at(call, "function", "arguments")
+        if isinstance(arguments, dict | list):
+            arguments = dump_json(arguments).decode()
+        piece = words_at({"arguments": arguments}, "arguments")
+        _object_or_none(call, "function")
+        call_id, name = text_at(call, "id"), words_at(call, "function", "name")
+        return self._draft.add_call_piece(
+            self._call_key(call, position if alone else None, call_id, name),
+            call_id=call_id,
+            name=name,
+            arguments=piece,
+        )
+
+    def _call_key(self, call: Json, position: int | None, call_id: str, name: str) -> Hashable:
+        index = value_at(call, "index")
+        if position is None and isinstance(index, int) and not isinstance(index, bool):
+            return self._key_of_indexed_call(index, call_id, name)
+        if position is not None:
+            return ("call", "position", position)
+        if call_id:
+            return ("call", "id", call_id)
+        last = self._draft.last_key
+        if name or not isinstance(last, tuple) or last[0] != "call":
+            return ("call", "unnamed", self._draft.count_calls)
+        return last
+
+    def _key_of_indexed_call(self, index: int, call_id: str, name: str) -> Hashable:
+        """Some servers give every whole call the index 0: another id and a name under a known index is another call."""
+        known = self._ids.setdefault(index, call_id)
+        if call_id and name and known != call_id:
+            self._ids[index] = known = call_id
+        return ("call", index, known)
+
+    def _read_usage(self, chunk: Object) -> None:
+        """Usage comes with the last chunk, with every chunk, or inside the choice."""
+        found = (
+            object_at(chunk, "usage"),
+            object_at(chunk, "choices", 0, "usage"),
+            object_at(chunk, "x_groq", "usage"),
+        )
+        usage = next((one for one in found if one), None)
+        if usage is not None:
+            self._usage = usage_of_chat(usage)
+
+    def reply_so_far(self, cut: str = "") -> Reply:
+        self._seal_reasoning()
+        stop, why = self._chat_ending(cut)
+        parts = self._draft.finished_parts(cut=stop in (Stop.CUT, Stop.LENGTH))
+        return Reply(parts, stop, self._usage, self._model, why)
+
+    def _chat_ending(self, cut: str) -> tuple[Stop, str]:
+        if cut or not self.is_reply_complete:
+            return Stop.CUT, cut or self._describe_abrupt_end(f"with {self._finish!r}" if self._finish else "")
+        stop = _STOPS.get(self._finish, Stop.END)
+        if stop is Stop.FILTERED:
+            return stop, f"{self._where} held back the rest of the reply (content filter)."
+        if self._draft.count_calls and stop is Stop.END:
+            return Stop.CALLS, ""
+        if not self._draft.count_calls and stop is Stop.CALLS:
+            return Stop.END, ""
+        return stop, ""
+
+    def _seal_reasoning(self) -> None:
+        """What goes back with the reasoning: its name here, or the details word for word."""
+        key = self._draft.first_key_of_sort("reasoning")
+        if key is None:
+            return
+        if self._details:
+            self._draft.seal_reasoning(key, format_opaque(details=merge_reasoning_details(self._details)))
+        elif self._field:
+            self._draft.seal_reasoning(key, format_opaque(field=self._field))
+
+
+def _object_or_none(value: Json, name: str) -> Object:
+    """Nothing there is an empty one; ValueError where something else stands in its place."""
+    found = value_at(value, name)
+    return {} if found is None else require_object(found)
+
+
+def merge_reasoning_details(details: list[Json]) -> list[Json]:
+    """The pieces of a stream of reasoning details, each joined with the one it continues."""
+    whole: list[Json] = []
+    for piece in details:
+        last = whole[-1] if whole else None
+        if isinstance(piece, dict) and isinstance(last, dict) and _continues_detail(last, piece):
+            for name in ("text", "summary", "data"):
+                if isinstance(piece.get(name), str):
+                    last[name] = text_at(last, name) + text_at(piece, name)
+            last.update({name: value for name, value in piece.items() if name in {"signature", "id"} and value})
+        else:
+            whole.append(dict(piece) if isinstance(piece, dict) else piece)
+    return whole
+
+
+def _continues_detail(last: Object, piece: Object) -> bool:
+    same_type, same_index = last.get("type") == piece.get("type"), last.get("index") == piece.get("index")
+    return same_type and same_index and piece.get("type") != "reasoning.encrypted"
+
+
+def usage_of_chat(usage: Object) -> Usage:
+    """The figures under the names OpenAI, DeepSeek, OpenRouter and Moonshot use."""
+    reads = (
+        number_at(usage, "prompt_tokens_details", "cached_tokens"),
+        number_at(usage, "prompt_cache_hit_tokens"),
+        number_at(usage, "cached_tokens"),
+    )
+    cost = value_at(usage, "cost")
+    return Usage(
+        input=number_at(usage, "prompt_tokens"),
+        cache_read=max(reads),
+        cache_write=number_at(usage, "prompt_tokens_details", "cache_write_tokens"),
+        output=number_at(usage, "completion_tokens"),
+        reasoning=number_at(usage, "completion_tokens_details", "reasoning_tokens"),
+        cost=float(cost) if isinstance(cost, int | float) and cost > 0 else 0.0,
+    )

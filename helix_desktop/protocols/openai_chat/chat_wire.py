@@ -1,0 +1,334 @@
+"""OpenAI's Chat Completions: calls beside the text of a message, a message of its own for each result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
+from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.wire_message import (
+    Json,
+    Piece,
+    PieceEdit,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Tool,
+    Wired,
+    WireReply,
+    copy_with_change,
+    text_of_content,
+)
+
+NAME = "openai-chat"
+STOPS = {
+    "stop": Stop.END,
+    "tool_calls": Stop.CALLS,
+    "function_call": Stop.CALLS,
+    "length": Stop.LENGTH,
+    "content_filter": Stop.FILTERED,
+}
+REASONING = ("reasoning_content", "reasoning")
+_SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant": Speaker.ASSISTANT}
+
+
+def head(body: Mapping[str, Json]) -> RequestHead:
+    """System text, tools and model of a request."""
+    said = [m for m in map(object_at, list_at(body, "messages")) if text_at(m, "role") in ("system", "developer")]
+    tools = [object_at(tool, "function") for tool in list_at(body, "tools")]
+    return RequestHead(
+        text_at(body, "model"),
+        "\n\n".join(text_of_content(m.get("content")) for m in said),
+        tuple(
+            Tool(text_at(t, "name"), text_at(t, "description"), format_json_value(t.get("parameters", {})))
+            for t in tools
+        ),
+    )
+
+
+def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The messages of a request. `before`: those at its beginning that were read already."""
+    return [*before, *map(message, list_at(body, "messages")[len(before) :])]
+
+
+def message(unit: Json) -> Wired:
+    """One message."""
+    value = object_at(unit)
+    role = text_at(value, "role")
+    if role in ("tool", "function"):
+        name = text_at(value, "tool_call_id") or text_at(value, "name")
+        return Wired(
+            Speaker.USER, (unit,), (Piece(PieceKind.RESULT, text_of_content(value.get("content")), (0,), name),)
+        )
+    speaker = _SPEAKERS.get(role, Speaker.USER)
+    pieces = [Piece(PieceKind.REASONING, text_at(value, name), (0, name)) for name in REASONING if text_at(value, name)]
+    content = value.get("content")
+    if isinstance(content, str):
+        pieces.append(Piece(PieceKind.TEXT, content, (0, "content")))
+    else:
+        pieces.extend(
+            _piece_of_chat_part(object_at(part), (0, "content", at)) for at, part in enumerate(list_at(content))
+        )
+    pieces.extend(
+        _piece_of_chat_call(object_at(call), (0, "tool_calls", at))
+        for at, call in enumerate(list_at(value, "tool_calls"))
+    )
+    return Wired(speaker, (unit,), tuple(pieces))
+
+
+def _piece_of_chat_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    if isinstance(part.get("text"), str):
+        return Piece(PieceKind.TEXT, text_at(part, "text"), path)
+    url = text_at(part, "image_url", "url")
+    if url.startswith("data:") and ";base64," in url:
+        media, _, data = url[5:].partition(";base64,")
+        return Piece(PieceKind.IMAGE, data, path, media_type=media)
+    return Piece(
+        PieceKind.OTHER, format_json_value({key: value for key, value in part.items() if key != "cache_control"}), path
+    )
+
+
+def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    function = object_at(call, "function")
+    return Piece(PieceKind.CALL, text_at(function, "arguments"), path, text_at(call, "id"), text_at(function, "name"))
+
+
+def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+    """The message with some pieces shown as something else."""
+    units: Any = list(wired.units)
+    for edit in sorted(edits, key=lambda edit: -edit.at):
+        piece = wired.pieces[edit.at]
+        if edit.text is None:
+            units = copy_with_change(units, piece.path, None)
+        elif piece.kind is PieceKind.CALL:
+            units = copy_with_change(units, (*piece.path, "function", "arguments"), edit.text)
+        elif piece.kind is PieceKind.RESULT:
+            units = copy_with_change(units, (0, "content"), edit.text)
+        elif len(piece.path) == 2:
+            units = copy_with_change(units, piece.path, edit.text)
+        else:
+            units = copy_with_change(units, (*piece.path, "text"), edit.text)
+    return list(units)
+
+
+def said(text: str) -> Json:
+    """A message of the user's."""
+    return {"role": "user", "content": text}
+
+
+def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+    """The result of one call, as a message."""
+    del name, ok
+    return {"role": "tool", "tool_call_id": call, "content": text}
+
+
+def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+    """Messages as they stand: here several of one role may follow each other."""
+    return [unit for unit, _ in units]
+
+
+def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
+    """The request with other messages."""
+    return {**body, "messages": list(units)}
+
+
+def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    """The request with tools of ours."""
+    ours = [
+        {
+            "type": "function",
+            "function": {"name": t.name, "description": t.description, "parameters": json.loads(t.schema)},
+        }
+        for t in tools
+    ]
+    return {**body, "tools": [*ours, *list_at(body, "tools")]}
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+
+def answer(value: Mapping[str, Json]) -> WireReply:
+    """A whole reply: the first choice."""
+    choice = object_at(value, "choices", 0)
+    unit = {k: v for k, v in object_at(choice, "message").items() if v is not None or k == "content"}
+    stop = STOPS.get(text_at(choice, "finish_reason"), Stop.CUT)
+    return WireReply(
+        message({"role": "assistant", **unit}),
+        stop,
+        usage(object_at(value, "usage")),
+        text_at(value, "model"),
+    )
+
+
+def usage(value: Mapping[str, Json]) -> Usage:
+    """As the engine counts it."""
+    cached = number_at(value, "prompt_tokens_details", "cached_tokens") or number_at(value, "prompt_cache_hit_tokens")
+    thought = number_at(value, "completion_tokens_details", "reasoning_tokens")
+    return Usage(number_at(value, "prompt_tokens"), cached, 0, number_at(value, "completion_tokens"), thought)
+
+
+class Reading:
+    """A reply put together from the chunks of its stream."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Json] = {}
+        self._message: dict[str, Json] = {"role": "assistant", "content": None}
+        self._calls: dict[int, dict[str, Json]] = {}
+        self._finish: str | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the reply has ended."""
+        return self._finish is not None
+
+    def take(self, event: Mapping[str, Json]) -> None:
+        """One more chunk."""
+        self.whole.update({k: v for k, v in event.items() if k not in ("choices", "object") and v is not None})
+        for choice in map(object_at, list_at(event, "choices")):
+            if number_at(choice, "index"):
+                continue
+            self._finish = text_at(choice, "finish_reason") or self._finish
+            self._add_chat_delta(object_at(choice, "delta"))
+
+    def _add_chat_delta(self, delta: Mapping[str, Json]) -> None:
+        for name, value in delta.items():
+            if name == "tool_calls":
+                for call in map(object_at, list_at(value)):
+                    self._add_call_piece_to_reply(call)
+            elif isinstance(value, str) and name != "role":
+                self._message[name] = (self._message.get(name) or "") + value
+            elif isinstance(value, list) and isinstance(self._message.get(name), list):
+                self._message[name] = [*self._message[name], *value]
+            elif value is not None:
+                self._message[name] = value
+
+    def _add_call_piece_to_reply(self, piece: Mapping[str, Json]) -> None:
+        call = self._calls.setdefault(
+            number_at(piece, "index"), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        )
+        for name, value in piece.items():
+            if name == "function":
+                for part, text in object_at(value).items():
+                    call["function"][part] = str(call["function"].get(part) or "") + (text or "")
+            elif name != "index" and value:
+                call[name] = value
+
+    def value(self) -> dict[str, Json]:
+        """The reply as it would have come without a stream."""
+        message = dict(self._message)
+        if self._calls:
+            message["tool_calls"] = [call for _, call in sorted(self._calls.items())]
+        return {**self.whole, "choices": [{"index": 0, "message": message, "finish_reason": self._finish}]}
+
+
+# --- hidden calls ---------------------------------------------------------------------------------------------------
+
+
+class ChatCallFilter(HiddenCallFilter):
+    """Calls are numbered in the pieces of the stream, and every chunk may hold several."""
+
+    def __init__(self, *, hold: bool) -> None:
+        super().__init__(hold=hold)
+        self._numbers: dict[int, int | None] = {}
+        self._calls = 0
+        self._id: Json = None
+
+    def begin_reply_again(self) -> None:
+        super().begin_reply_again()
+        self._numbers = {}
+
+    def filter_event(self, raw: bytes, event: Json | None) -> bytes:
+        if event is None:
+            return b"" if self.has_only_hidden_calls and b"[DONE]" in raw else raw
+        value = object_at(event)
+        self._id = self._id or value.get("id")
+        choices = list_at(value, "choices")
+        if not choices:
+            return self._add_earlier_usage(raw, value)
+        choice = object_at(choices[0])
+        delta = object_at(choice, "delta")
+        if _is_only_reasoning(delta) and (self.holds_reasoning or (self.replies_before and self.shown_count)):
+            self._held_events += [] if self.replies_before and self.shown_count else [(raw, event)]
+            return b""
+        return self._filter_chunk(raw, value, choice, delta)
+
+    def _filter_chunk(
+        self, raw: bytes, value: Mapping[str, Json], choice: Mapping[str, Json], delta: Mapping[str, Json]
+    ) -> bytes:
+        kept, changed = self._filter_delta(delta)
+        finish = choice.get("finish_reason")
+        ends = bool(finish) and not self.has_only_hidden_calls
+        out = self._release_held_events() if delta.get("content") or self.visible_count or ends else b""
+        self.shown_count += bool(delta.get("content") or kept.get("tool_calls"))
+        if (finish and self.has_only_hidden_calls) or not (kept or finish):
+            return out
+        if not changed and not self.replies_before:
+            return out + self._add_earlier_usage(raw, value)
+        return out + self._add_earlier_usage(b"", {**value, "id": self._id, "choices": [{**choice, "delta": kept}]})
+
+    def _release_held_events(self) -> bytes:
+        held, self._held_events = self._held_events, []
+        return b"".join(raw for raw, _ in held)
+
+    def _filter_delta(self, delta: Mapping[str, Json]) -> tuple[dict[str, Json], bool]:
+        """The delta without hidden pieces, and whether that changed it."""
+        kept = dict(delta)
+        if self.replies_before and "role" in kept:
+            del kept["role"]
+        calls = list_at(delta, "tool_calls")
+        if not calls:
+            return kept, False
+        seen = [piece for call in calls if (piece := self._filter_call_piece(object_at(call))) is not None]
+        kept["tool_calls"] = seen
+        if not seen:
+            del kept["tool_calls"]
+            if kept.get("content", "") in (None, ""):
+                kept.pop("content", None)
+        return kept, seen != list(calls)
+
+    def _filter_call_piece(self, call: Mapping[str, Json]) -> Json | None:
+        index = number_at(call, "index")
+        if index not in self._numbers:
+            ours = self.count_and_check_hidden(text_at(call, "function", "name"))
+            self._numbers[index] = None if ours else self._calls
+            self._calls += not ours
+        shown = self._numbers[index]
+        return None if shown is None else call if shown == index else {**call, "index": shown}
+
+    def _add_earlier_usage(self, raw: bytes, value: Mapping[str, Json]) -> bytes:
+        """The usage told is that of all replies."""
+        usage = value.get("usage")
+        if not isinstance(usage, Mapping):
+            return raw or encode_event(value)
+        if self.has_only_hidden_calls:
+            return b""
+        if not self.any_hidden:
+            return raw or encode_event(value)
+        told = add_earlier_output(usage, self.output_tokens_before, "completion_tokens", "prompt_tokens")
+        return encode_event({**value, "id": self._id, "usage": told})
+
+    def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
+        last = values[-1]
+        messages = [object_at(value, "choices", 0, "message") for value in values]
+        message: dict[str, Any] = dict(messages[-1])
+        said = "".join(text_at(each, "content") for each in messages)
+        message["content"] = said or message.get("content")
+        calls = [
+            call for call in list_at(message, "tool_calls") if text_at(call, "function", "name") not in HIDDEN_TOOLS
+        ]
+        if "tool_calls" in message:
+            message["tool_calls"] = calls
+            if not calls:
+                del message["tool_calls"]
+        usage = sum_output(values, "completion_tokens", "prompt_tokens")
+        choice = {**object_at(last, "choices", 0), "message": message}
+        return {**last, "id": values[0].get("id"), "choices": [choice], "usage": usage}
+
+
+def _is_only_reasoning(delta: Mapping[str, Json]) -> bool:
+    thinks = any(text_at(delta, name) for name in REASONING)
+    return thinks and not delta.get("content") and not delta.get("tool_calls")

@@ -1,0 +1,327 @@
+"""OpenAI's Responses: a list of items; what stands between two items of the user's is one reply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
+from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, NumberedCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.wire_message import (
+    Json,
+    Piece,
+    PieceEdit,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Tool,
+    Wired,
+    WireReply,
+    copy_with_change,
+    text_of_content,
+)
+
+NAME = "openai-responses"
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_RESULTS = frozenset(
+    {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "computer_call_output"}
+)
+_SERVER = frozenset(
+    {"local_shell_call", "web_search_call", "file_search_call", "computer_call", "code_interpreter_call", "mcp_call"}
+)
+
+
+def head(body: Mapping[str, Json]) -> RequestHead:
+    """System text, tools and model of a request."""
+    tools = [object_at(tool) for tool in (*list_at(body, "tools"), *_tools_in_input(body))]
+    named = (
+        Tool(
+            text_at(t, "name") or text_at(t, "type"),
+            text_at(t, "description"),
+            format_json_value(t.get("parameters", {})),
+        )
+        for t in tools
+    )
+    return RequestHead(text_at(body, "model"), text_at(body, "instructions"), tuple(named))
+
+
+def _tools_in_input(body: Mapping[str, Json]) -> list[Json]:
+    """Tools that Codex gives as an item of the input."""
+    return [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
+
+
+def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The messages of a request: items of one reply are one message. `before`: those at its beginning that were read already."""
+    given = body.get("input")
+    if isinstance(given, str):
+        return [Wired(Speaker.USER, (given,), (Piece(PieceKind.TEXT, given, (0,)),))]
+    out: list[Wired] = list(before)
+    reply: list[Json] = []
+    for item in list_at(given)[sum(len(message.units) for message in before) :]:
+        if _belongs_to_reply(object_at(item)):
+            reply.append(item)
+            continue
+        if reply:
+            out.append(message(reply))
+            reply = []
+        out.append(message([item]))
+    return [*out, message(reply)] if reply else out
+
+
+def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
+    kind = text_at(item, "type")
+    return kind in _CALLS or kind in _SERVER or kind == "reasoning" or text_at(item, "role") == "assistant"
+
+
+def message(items: Sequence[Json]) -> Wired:
+    """One message of one or several items."""
+    first = object_at(items[0]) if items else {}
+    speaker = Speaker.ASSISTANT if not items or _belongs_to_reply(first) else Speaker.USER
+    if text_at(first, "role") in ("system", "developer"):
+        speaker = Speaker.SYSTEM
+    pieces = tuple(piece for at, item in enumerate(items) for piece in _pieces_of_item(object_at(item), at))
+    return Wired(speaker, tuple(items), pieces)
+
+
+def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
+    kind = text_at(item, "type")
+    if kind in _CALLS:
+        field = _CALLS[kind]
+        return [
+            Piece(
+                PieceKind.CALL,
+                text_at(item, field),
+                (at,),
+                text_at(item, "call_id"),
+                text_at(item, "name"),
+                media_type=field,
+            )
+        ]
+    if kind in _RESULTS:
+        output = item.get("output")
+        text = output if isinstance(output, str) else text_of_content(output)
+        return [Piece(PieceKind.RESULT, text, (at,), text_at(item, "call_id"))]
+    if kind == "reasoning":
+        return [Piece(PieceKind.REASONING, text_of_content(item.get("summary")), (at,))]
+    if kind in ("", "message"):
+        content = item.get("content")
+        if isinstance(content, str):
+            return [Piece(PieceKind.TEXT, content, (at, "content"))]
+        return [
+            _piece_of_item_part(object_at(part), (at, "content", place)) for place, part in enumerate(list_at(content))
+        ]
+    return [Piece(PieceKind.OTHER, format_json_value(item), (at,))]
+
+
+def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    if isinstance(part.get("text"), str):
+        return Piece(PieceKind.TEXT, text_at(part, "text"), path)
+    url = text_at(part, "image_url")
+    if url.startswith("data:") and ";base64," in url:
+        media, _, data = url[5:].partition(";base64,")
+        return Piece(PieceKind.IMAGE, data, path, media_type=media)
+    return Piece(PieceKind.OTHER, format_json_value(part), path)
+
+
+def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+    """The items with some pieces shown as something else."""
+    units: Any = list(wired.units)
+    for edit in sorted(edits, key=lambda edit: -edit.at):
+        piece = wired.pieces[edit.at]
+        if edit.text is None:
+            units = copy_with_change(units, piece.path, None)
+        elif piece.kind is PieceKind.CALL:
+            units = copy_with_change(units, (*piece.path, piece.media_type), edit.text)
+        elif piece.kind is PieceKind.RESULT:
+            units = copy_with_change(
+                units, (*piece.path, "output"), _output_like_before(units[piece.path[0]], edit.text)
+            )
+        elif piece.path[-1] == "content" or len(piece.path) == 1:
+            units = copy_with_change(units, piece.path, edit.text)
+        else:
+            units = copy_with_change(units, (*piece.path, "text"), edit.text)
+    return list(units)
+
+
+def _output_like_before(item: Mapping[str, Json], text: str) -> Json:
+    """As it was: a string, or a list of parts; pictures stay."""
+    before = item.get("output")
+    if not isinstance(before, list):
+        return text
+    return [{"type": "input_text", "text": text}, *(part for part in before if "text" not in object_at(part))]
+
+
+def said(text: str) -> Json:
+    """A message of the user's."""
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+    """The result of one call, as an item."""
+    del name, ok
+    return {"type": "function_call_output", "call_id": call, "output": text}
+
+
+def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+    """Items as they stand."""
+    return [unit for unit, _ in units]
+
+
+def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
+    """The request with other items."""
+    if len(units) == 1 and isinstance(units[0], str):
+        return {**body, "input": units[0]}
+    return {**body, "input": [said(unit) if isinstance(unit, str) else unit for unit in units]}
+
+
+def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    """The request with tools of ours."""
+    ours = [
+        {
+            "type": "function",
+            "name": t.name,
+            "description": t.description,
+            "parameters": json.loads(t.schema),
+            "strict": False,
+        }
+        for t in tools
+    ]
+    for at, item in enumerate(list_at(body, "input") if "tools" not in body else ()):
+        if isinstance(object_at(item).get("tools"), list):
+            given = list(body["input"])
+            given[at] = {**item, "tools": [*ours, *item["tools"]]}
+            return {**body, "input": given}
+    return {**body, "tools": [*ours, *list_at(body, "tools")]}
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+
+def answer(value: Mapping[str, Json]) -> WireReply:
+    """A whole reply. `status` stays off its items: a client sends them back without."""
+    items = [dict(object_at(item)) for item in list_at(value, "output")]
+    for item in items:
+        item.pop("status", None)
+    wired = message(items)
+    status = text_at(value, "status")
+    why = text_at(value, "incomplete_details", "reason")
+    stop = Stop.CUT
+    if status == "completed":
+        stop = Stop.CALLS if wired.pieces_of_kind(PieceKind.CALL) else Stop.END
+    elif status == "incomplete":
+        stop = Stop.FILTERED if why == "content_filter" else Stop.LENGTH
+    return WireReply(wired, stop, usage(object_at(value, "usage")), text_at(value, "model"))
+
+
+def usage(value: Mapping[str, Json]) -> Usage:
+    """As the engine counts it."""
+    cached = number_at(value, "input_tokens_details", "cached_tokens")
+    thought = number_at(value, "output_tokens_details", "reasoning_tokens")
+    return Usage(number_at(value, "input_tokens"), cached, 0, number_at(value, "output_tokens"), thought)
+
+
+class Reading:
+    """A reply put together from the events of its stream."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Json] = {}
+        self._items: dict[int, Json] = {}
+        self.done = False
+
+    def take(self, event: Mapping[str, Json]) -> None:
+        """One more event. Items are whole when they are done; the last event holds them all, but for some servers."""
+        kind = text_at(event, "type")
+        if kind == "response.output_item.done":
+            self._items[number_at(event, "output_index")] = event.get("item")
+        elif kind in ("response.completed", "response.incomplete", "response.failed"):
+            self.whole = dict(object_at(event, "response"))
+            self.done = kind != "response.failed"
+        elif kind == "response.created" and not self.whole:
+            self.whole = dict(object_at(event, "response"))
+
+    def value(self) -> dict[str, Json]:
+        """The reply as it would have come without a stream."""
+        given = list_at(self.whole, "output")
+        return {**self.whole, "output": list(given) or [item for _, item in sorted(self._items.items())]}
+
+
+# --- hidden calls ---------------------------------------------------------------------------------------------------
+
+
+class ResponsesCallFilter(NumberedCallFilter):
+    """Items and events are numbered; the last event holds the whole reply once more."""
+
+    index_name = "output_index"
+
+    def __init__(self, *, hold: bool) -> None:
+        super().__init__(hold=hold)
+        self._sent = 0
+        self._items: list[Json] = []
+        self._first: Mapping[str, Json] = {}
+        self._rewriting = False
+
+    def filter_event(self, raw: bytes, event: Json | None) -> bytes:
+        if event is None:
+            return b"" if self.has_only_hidden_calls and b"[DONE]" in raw else raw
+        kind = text_at(event, "type")
+        if kind in ("response.created", "response.in_progress", "response.queued"):
+            self._first = self._first or object_at(event, "response")
+            return self._number_sent_event(raw, event) if self.replies_before == 0 else b""
+        if kind in ("response.completed", "response.incomplete"):
+            return b"" if self.has_only_hidden_calls else self.release_held_events() + self._finish_response(raw, event)
+        if "output_index" not in event:
+            return self._number_sent_event(raw, event)
+        index = number_at(event, "output_index")
+        out = b""
+        if kind == "response.output_item.added":
+            out = self._begin_item(index, object_at(event, "item"))
+        return out + self.hold_or_show_event(raw, event, index)
+
+    def _begin_item(self, index: int, item: Mapping[str, Json]) -> bytes:
+        kind = text_at(item, "type")
+        if kind != "function_call" and kind.endswith("_call"):
+            self.visible_count += 1
+        call = text_at(item, "name") if kind == "function_call" else None
+        return self.begin_part(index, thinks=kind == "reasoning", call=call)
+
+    def renumber_event(self, raw: bytes, event: Mapping[str, Json], index: int, shown: int) -> bytes:
+        if event.get("type") == "response.output_item.done":
+            self._items.append(event.get("item"))
+        return self._number_sent_event(
+            raw, event if shown == index else {**event, "output_index": shown}, changed=shown != index
+        )
+
+    def _number_sent_event(self, raw: bytes, event: Mapping[str, Json], *, changed: bool = False) -> bytes:
+        """Events are numbered as the client sees them."""
+        given = event.get("sequence_number")
+        self._rewriting |= changed or (given is not None and given != self._sent)
+        if not self._rewriting:
+            self._sent += 1
+            return raw
+        if given is not None:
+            event = {**event, "sequence_number": self._sent}
+        self._sent += 1
+        return encode_event(event, text_at(event, "type"))
+
+    def _finish_response(self, raw: bytes, event: Mapping[str, Json]) -> bytes:
+        if not self.any_hidden:
+            return self._number_sent_event(raw, event)
+        response = object_at(event, "response")
+        usage = object_at(response, "usage")
+        usage = add_earlier_output(usage, self.output_tokens_before, "output_tokens", "input_tokens")
+        whole = {**response, "id": self._first.get("id", response.get("id")), "output": self._items, "usage": usage}
+        return self._number_sent_event(raw, {**event, "response": whole}, changed=True)
+
+    def merge_whole_replies(self, values: Sequence[Mapping[str, Json]]) -> Json:
+        items: list[Json] = []
+        for at, value in enumerate(values):
+            for item in map(object_at, list_at(value, "output")):
+                ours = item.get("type") == "function_call" and item.get("name") in HIDDEN_TOOLS
+                if not ours and not (item.get("type") == "reasoning" and at < len(values) - 1):
+                    items.append(item)
+        last = values[-1]
+        usage = sum_output(values, "output_tokens", "input_tokens")
+        return {**last, "id": values[0].get("id"), "output": items, "usage": usage}

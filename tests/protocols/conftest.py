@@ -1,0 +1,5 @@
+from __future__ import annotations
+
+from tests.providers.conftest import clock, connections
+
+__all__ = ["clock", "connections"]

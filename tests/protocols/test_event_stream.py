@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.protocols.event_stream import EventStreamParser, EventTooLong, ServerSentEvent
+
+
+def read(content: bytes, *cuts: int) -> list[ServerSentEvent]:
+    parser, events, last = EventStreamParser(), [], 0
+    for cut in (*sorted(cuts), len(content)):
+        events += parser.feed_bytes(content[last:cut])
+        last = max(last, cut)
+    return events
+
+
+# A field's value holds no line break; U+2028 and U+0085, at which str.splitlines would cut, may stand in it.
+values = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), max_size=12)
+events = st.lists(st.tuples(st.lists(values, min_size=1, max_size=3), values), max_size=4)
+endings = st.sampled_from(["\n", "\r", "\r\n"])
+
+
+@given(events, endings, st.booleans(), st.lists(st.integers(0, 300), max_size=12), st.booleans())
+def test_what_was_written_is_read_whatever_the_chunks(
+    written: list[tuple[list[str], str]], end: str, space: bool, cuts: list[int], mark: bool
+) -> None:
+    colon = ": " if space else ":"
+    text = ""
+    for data, name in written:
+        text += f": a comment{end}"
+        # Without the optional space, a value that begins with one would lose it.
+        text += "".join(f"data{': ' if line.startswith(' ') else colon}{line}{end}" for line in data)
+        text += f"event{': ' if name.startswith(' ') else colon}{name}{end}" if name else ""
+        text += end
+    content = (b"\xef\xbb\xbf" if mark else b"") + text.encode()
+    expected = [ServerSentEvent("\n".join(data), name or "message") for data, name in written]
+    assert read(content, *(min(cut, len(content)) for cut in cuts)) == expected
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=8))
+def test_any_bytes_read_the_same_however_they_are_cut(content: bytes, cuts: list[int]) -> None:
+    assert read(content, *(min(cut, len(content)) for cut in cuts)) == read(content)
+
+
+def test_an_unfinished_event_is_no_event() -> None:
+    parser = EventStreamParser()
+    assert parser.feed_bytes(b"data: half") == []
+    assert parser.feed_bytes(b" and half\n\n") == [ServerSentEvent("half and half")]
+
+
+def test_a_line_feed_after_a_chunk_that_ends_with_a_return_is_no_second_line() -> None:
+    assert read(b"data: a\r\ndata: b\r\n\r\n", 8) == [ServerSentEvent("a\nb")]
+
+
+def test_fields_without_a_value_and_unknown_ones_are_harmless() -> None:
+    assert read(b"data\nid: 7\nretry: 10\nwhat: ever\n\n") == [ServerSentEvent("")]
+
+
+def test_an_event_without_end_is_refused() -> None:
+    parser = EventStreamParser(longest=1000)
+    for _ in range(15):
+        parser.feed_bytes(b"data: " + b"x" * 50)
+    with pytest.raises(EventTooLong):
+        parser.feed_bytes(b"x" * 250)
+
+
+def test_many_events_of_some_length_are_not_too_long() -> None:
+    parser = EventStreamParser(longest=100)
+    assert sum(len(parser.feed_bytes(b"data: " + b"x" * 60 + b"\n\n")) for _ in range(50)) == 50

@@ -1,0 +1,64 @@
+"""Each protocol's messages as pieces, and pieces shown as something else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helix_desktop.gateway.agent_exchange import recall_tools_to_add
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.protocols.wire_message import PieceEdit, PieceKind
+from tests.gateway.written import FIELDS, bodies
+from tests.peers.agent_provider import WRITERS, Calls, Says
+
+each = pytest.mark.parametrize("wire", [pytest.param(wire, id=name) for name, wire in WIRE_MODULES.items()])
+
+
+@each
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_messages_put_together_again_are_the_request_that_came(wire: Any, data: st.DataObject) -> None:
+    body = data.draw(bodies(wire.NAME))
+    units = [unit for message in wire.messages(body) for unit in message.units]
+    assert wire.with_messages(body, units)[FIELDS[wire.NAME]] == body[FIELDS[wire.NAME]]
+    assert wire.joined([(unit, False) for unit in units]) == units
+
+
+@each
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_a_beginning_that_was_read_is_not_read_again(wire: Any, data: st.DataObject) -> None:
+    body = data.draw(bodies(wire.NAME))
+    whole = wire.messages(body)
+    known = whole[: data.draw(st.integers(0, max(0, len(whole) - 1)))]
+    again = wire.messages(body, known)
+    assert again == whole
+    assert all(one is other for one, other in zip(again, known, strict=False))
+
+
+@each
+def test_a_result_is_shown_as_something_else(wire: Any) -> None:
+    reply = wire.answer(
+        WRITERS[wire.NAME].whole(
+            [Says("I look"), Calls("Bash", {"command": "ls"}, "c1")], {"input": 3, "read": 0, "write": 0}, "1"
+        )
+    )
+    assert [piece.kind for piece in reply.message.pieces if piece.kind is not PieceKind.OTHER] == [
+        PieceKind.TEXT,
+        PieceKind.CALL,
+    ]
+    assert (reply.usage.input, reply.message.pieces_of_kind(PieceKind.CALL)[0].name) == (3, "Bash")
+    units = [wire.said("look"), *reply.message.units, wire.result("c1", "Bash", "a long output")]
+    (result,) = (one for one in wire.messages(wire.with_messages({}, units)) if one.pieces_of_kind(PieceKind.RESULT))
+    (shown,) = wire.edited(result, [PieceEdit(0, "short")])
+    assert "short" in str(shown)
+    assert "a long output" not in str(shown)
+
+
+@each
+def test_tools_of_ours_stand_beside_those_of_the_client(wire: Any) -> None:
+    body = wire.with_tools({FIELDS[wire.NAME]: [wire.said("look")]}, recall_tools_to_add())
+    assert {tool.name for tool in wire.head(body).tools} == {tool.name for tool in recall_tools_to_add()}
