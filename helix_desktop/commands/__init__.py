@@ -7,16 +7,23 @@ command line imports all of these modules, so they import what is heavy only whe
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from helix_desktop import __version__
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name for it
 
+Options = Mapping[str, str | Mapping[str, Any]]
+Run = Callable[[argparse.Namespace], int]
+WORKSPACE: Options = {"WORKSPACE": "the workspace's name or ID"}
+NAMED_WORKSPACE: Options = {"--workspace, -w W": {"required": True, "help": "the workspace's name or ID"}}
+JSON: Options = {"--json": "print one JSON value instead of text"}
+CONVERSATION: Options = {"CONVERSATION": "the conversation's ID, or the first part of it"}
 NOUNS = (
     "workspace",
     "conversation",
@@ -73,14 +80,50 @@ def format_local_minute(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
+def add_options(parser: argparse.ArgumentParser, options: Options) -> None:
+    """Adds what a table says: how each option is written, and its help, or with it what else argparse should know.
+
+    `--yes` is a switch, `--name NAME` a text (none by default), `--to URL...` a list of texts, `--as openai|codex` a choice (the
+    first by default). `FILE` has its place in the line; `[FILE]` may be left out; `FILE...` and `[FILE...]` are several.
+    """
+    for written, given in options.items():
+        words = [word.rstrip(",") for word in written.split()]
+        names = [word for word in words if word.startswith("-")]
+        settings: dict[str, Any] = {"help": given} if isinstance(given, str) else dict(given)
+        if len(names) == len(words):
+            settings.setdefault("action", "store_true")
+        elif names:
+            settings = _settings_of_value(words[-1]) | settings
+        else:
+            settings["metavar"] = words[0].strip("[.]")
+            several, may_be_left_out = "..." in words[0], words[0].startswith("[")
+            names = [settings.pop("dest", settings["metavar"].lower() + ("s" if several else ""))]
+            if several or may_be_left_out:
+                settings["nargs"] = ("*" if may_be_left_out else "+") if several else "?"
+        parser.add_argument(*names, **settings)
+
+
+def _settings_of_value(value: str) -> dict[str, Any]:
+    if "|" in value:
+        return {"choices": value.split("|"), "default": value.partition("|")[0]}
+    if value.endswith("..."):
+        return {"metavar": value.removesuffix("..."), "action": "append", "default": []}
+    return {"metavar": value, "default": ""}
+
+
+def add_verb(
+    verbs: Subparsers, name: str, sentence: str, run: Run, options: Options | None = None, **defaults: object
+) -> argparse.ArgumentParser:
+    """Adds a command that prints one JSON value with `--json`. `defaults` are for whoever opens the workspace (`run_on_workspace`)."""
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    add_options(one, {**(options or {}), **JSON})
+    one.set_defaults(run=run, **defaults)
+    return one
+
+
 def add_json_option(arguments: argparse.ArgumentParser) -> None:
-    """Adds `--json`, which prints one JSON value instead of text."""
-    arguments.add_argument("--json", action="store_true", help="print one JSON value instead of text")
+    add_options(arguments, JSON)
 
 
-def add_workspace_argument(arguments: argparse.ArgumentParser, *, positional: bool = False) -> None:
-    """Adds the argument that names the workspace."""
-    if positional:
-        arguments.add_argument("workspace", metavar="WORKSPACE", help="the workspace's name or ID")
-    else:
-        arguments.add_argument("--workspace", "-w", required=True, metavar="W", help="the workspace's name or ID")
+def add_workspace_argument(arguments: argparse.ArgumentParser) -> None:
+    add_options(arguments, NAMED_WORKSPACE)

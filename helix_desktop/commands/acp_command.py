@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import workspace_access
+from helix_desktop.commands import add_options, workspace_access
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import ActionRefused, InvalidInput
 
@@ -25,13 +25,8 @@ if TYPE_CHECKING:
 
 def add_acp_command(nouns: Subparsers) -> None:
     acp = nouns.add_parser("acp", help="serve the agent to an editor that speaks the Agent Client Protocol")
-    acp.add_argument(
-        "--workspace",
-        "-w",
-        metavar="W",
-        default="",
-        help="the workspace's name or ID (default: the workspace of the folder that the editor names; it is created if there is none)",
-    )
+    words = "the workspace's name or ID (default: the workspace of the folder that the editor names; it is created if there is none)"
+    add_options(acp, {"--workspace, -w W": words})
     acp.set_defaults(run=run_acp_command, work=serve_editor_in_workspace, lasting=True)
 
 

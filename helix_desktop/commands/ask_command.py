@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import workspace_access
+from helix_desktop.commands import Options, add_options, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.errors import (
     ActionRefused,
@@ -29,44 +29,27 @@ FETCH_SECONDS = 20.0  # How long a turn waits for facts that other machines wrot
 WAIT_SECONDS = 1.0  # How often it checks whether another machine has finished.
 
 
+OPTIONS: Options = {
+    "--workspace, -w W": {
+        "default": None,
+        "help": "the workspace's name or ID (default: the workspace of this folder)",
+    },
+    "--conversation, -c C": "the ID or title of the conversation to continue",
+    "--model, -m M": "the model for this conversation, as provider/model",
+    "--allow WHAT...": "edits, commands, all, or the name of a tool; five things must be allowed by name: hidden (commands that hide what they run), held (commands that a rule may hold back), outside_sandbox, opened (what is closed to other commands, such as hidden files and keys), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
+    "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
+    "--resume": "with --conversation and without TEXT: go on with a turn that was interrupted or stopped at a limit",
+    "--json": "print every fact of the turn as a line of JSON instead of text",
+    "[TEXT...]": {
+        "dest": "text",
+        "help": "the message; - reads standard input, /NAME uses a slash command or skill from the folder",
+    },
+}
+
+
 def add_ask_command(nouns: Subparsers) -> None:
     ask = nouns.add_parser("ask", help="send a message and print the agent's answer, without a window")
-    ask.add_argument(
-        "--workspace", "-w", metavar="W", help="the workspace's name or ID (default: the workspace of this folder)"
-    )
-    ask.add_argument(
-        "--conversation", "-c", default="", metavar="C", help="the ID or title of the conversation to continue"
-    )
-    ask.add_argument(
-        "--model", "-m", default="", metavar="M", help="the model for this conversation, as provider/model"
-    )
-    ask.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="WHAT",
-        help="edits, commands, all, or the name of a tool; five things must be allowed by name: hidden (commands that hide what they run), held (commands that a rule may hold back), outside_sandbox, opened (what is closed to other commands, such as hidden files and keys), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
-    )
-    ask.add_argument(
-        "--if-busy",
-        choices=("refuse", "wait", "branch"),
-        default="refuse",
-        help="what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
-    )
-    ask.add_argument(
-        "--resume",
-        action="store_true",
-        help="with --conversation and without TEXT: go on with a turn that was interrupted or stopped at a limit",
-    )
-    ask.add_argument(
-        "--json", action="store_true", help="print every fact of the turn as a line of JSON instead of text"
-    )
-    ask.add_argument(
-        "text",
-        nargs="*",
-        metavar="TEXT",
-        help="the message; - reads standard input, /NAME uses a slash command or skill from the folder",
-    )
+    add_options(ask, OPTIONS)
     ask.set_defaults(run=run_ask_command, work=ask_in_workspace, lasting=True)
 
 
@@ -129,17 +112,10 @@ async def _end_interrupted(bench: Workbench, resumed: str, console: Console) -> 
 async def _read_message(arguments: argparse.Namespace, console: Console) -> str:
     text = " ".join(arguments.text)
     if text == "-":
-        text = await _read_whole_input(console)
+        text = await workspace_access.read_whole_input(console)
     if not text.strip():
         raise InvalidInput("The message is empty.")
     return text
-
-
-async def _read_whole_input(console: Console) -> str:
-    pieces = []
-    while piece := await console.read_input():
-        pieces.append(piece)
-    return b"".join(pieces).decode("utf-8", "replace")
 
 
 async def _run_asked_turn(

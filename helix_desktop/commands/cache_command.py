@@ -6,11 +6,12 @@ import argparse
 import base64
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import add_json_option, add_workspace_argument, format_local_minute, workspace_access
-from helix_desktop.commands.workspace_access import Work, print_json
+from helix_desktop.commands import Options, format_local_minute, workspace_access
+from helix_desktop.commands.workspace_access import add_workspace_verb, print_json, print_result
 from helix_desktop.console import Console
 
 if TYPE_CHECKING:
@@ -32,50 +33,38 @@ BY_NAME = {
 def add_cache_command(nouns: Subparsers) -> None:
     cache = nouns.add_parser("cache", help="store, find and verify content in a workspace's cache")
     verbs = cache.add_subparsers(required=True, metavar="VERB")
-    one = _add_cache_verb(verbs, "put", "store a file or standard input, and print its hash", put_input_into_cache)
-    one.add_argument("file", type=Path, metavar="FILE", help="the file; - reads standard input")
-    one.set_defaults(run=_run_put, counts=False)
-    one = _add_cache_verb(verbs, "get", "write an entry's bytes to a file or standard output", write_entry_content)
-    one.add_argument("hash", metavar="HASH", help="the hash of an entry, or the first part of it")
-    one.add_argument("--output", "-o", type=Path, metavar="FILE", default=STANDARD)
-    one.set_defaults(
-        run=lambda arguments: workspace_access.run_on_workspace(
-            arguments, target=_file_or_standard_output(arguments.output)
-        ),
-        counts=False,
-        reads=True,
-    )
-    one = _add_cache_verb(verbs, "list", "list entries, newest first", print_entry_list)
-    one.add_argument("--tool", default="", help="list only outputs of this tool")
-    one.add_argument("--sort", default="time", choices=("time", "tool", "source", "size", "tokens", "uses"))
-    one.add_argument("--limit", type=_parse_entry_count, default=50, metavar="N", help="0 means all")
-    one.set_defaults(reads=True)
-    one = _add_cache_verb(verbs, "search", "find entries that contain certain words", print_search_hits)
-    one.add_argument("words", nargs="+", metavar="WORD")
-    one.add_argument("--tool", default="", help="search only outputs of this tool")
-    one.add_argument("--limit", type=_parse_entry_count, default=20, metavar="N", help="0 means all")
-    one.set_defaults(reads=True)
-    _add_cache_verb(verbs, "verify", "read every entry and compare it with its hash", verify_all_entries).set_defaults(
-        reads=True
-    )
-    _add_cache_verb(verbs, "stats", "show how much is stored", print_cache_figures).set_defaults(reads=True)
-    one = _add_cache_verb(
-        verbs,
-        "collect",
-        "remove entries that no message uses, except those you stored yourself",
-        collect_unused_entries,
-    )
-    one.add_argument(
-        "--to", type=_parse_entry_count, default=0, metavar="BYTES", help="stop when the cache is this size or smaller"
-    )
+    options: Options = {"FILE": {"type": Path, "help": "the file; - reads standard input"}}
+    sentence = "store a file or standard input, and print its hash"
+    add_workspace_verb(verbs, "put", sentence, put_input_into_cache, options, run=_run_put)
+    options = {
+        "HASH": "the hash of an entry, or the first part of it",
+        "--output, -o FILE": {"type": Path, "default": STANDARD},
+    }
+    sentence = "write an entry's bytes to a file or standard output"
+    add_workspace_verb(verbs, "get", sentence, write_entry_content, options, run=_run_get, reads=True)
+    add_counting_verb = partial(add_workspace_verb, verbs, counts=True)
+    limit = {"type": _parse_entry_count, "help": "0 means all"}
+    options = {
+        "--tool TOOL": "list only outputs of this tool",
+        "--sort time|tool|source|size|tokens|uses": {},
+        "--limit N": {**limit, "default": 50},
+    }
+    add_counting_verb("list", "list entries, newest first", print_entry_list, options, reads=True)
+    options = {
+        "WORD...": "",
+        "--tool TOOL": "search only outputs of this tool",
+        "--limit N": {**limit, "default": 20},
+    }
+    add_counting_verb("search", "find entries that contain certain words", print_search_hits, options, reads=True)
+    add_counting_verb("verify", "read every entry and compare it with its hash", verify_all_entries, reads=True)
+    add_counting_verb("stats", "show how much is stored", print_cache_figures, reads=True)
+    size = {"type": _parse_entry_count, "default": 0, "help": "stop when the cache is this size or smaller"}
+    sentence = "remove entries that no message uses, except those you stored yourself"
+    add_counting_verb("collect", sentence, collect_unused_entries, {"--to BYTES": size})
 
 
-def _add_cache_verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
-    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    add_workspace_argument(one)
-    add_json_option(one)
-    one.set_defaults(run=workspace_access.run_on_workspace, work=work)
-    return one
+def _run_get(arguments: argparse.Namespace) -> int:
+    return workspace_access.run_on_workspace(arguments, target=_file_or_standard_output(arguments.output))
 
 
 def _run_put(arguments: argparse.Namespace) -> int:
@@ -101,10 +90,8 @@ async def put_input_into_cache(arguments: argparse.Namespace, workspace: StoredW
     stored = await workspace.cache.store_content(
         _input_pieces(first, console), EntryOrigin(source=name, media_type=guess_media_type(name, first))
     )
-    if arguments.json:
-        await print_json(console, {"sha256": stored.digest.hex, "size": stored.size, "media_type": stored.media_type})
-    else:
-        await console.print_line(stored.digest.hex)
+    result = {"sha256": stored.digest.hex, "size": stored.size, "media_type": stored.media_type}
+    await print_result(arguments, console, result, stored.digest.hex)
     if over := await workspace.bytes_over_limit():
         await console.print_error(describe_over_limit(workspace, over))
     return 0
@@ -207,45 +194,32 @@ def _describe_entry_row(row: EntryRow) -> dict[str, Any]:
 
 async def print_search_hits(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     await workspace_access.wait_for_index(workspace, console)
+    words = " ".join(arguments.words)
     hits = await workspace.index.search_index(
-        " ".join(arguments.words), tool=arguments.tool, limit=arguments.limit or -1, entries_only=True
+        words, tool=arguments.tool, limit=arguments.limit or -1, entries_only=True
     )
-    found = [hit for hit in hits if hit.digest is not None]
-    if arguments.json:
-        places = [
-            {
-                "sha256": str(hit.digest),
-                "line": hit.line,
-                "snippet": hit.snippet,
-                "tool": hit.about.tool,
-                "source": hit.about.source,
-            }
-            for hit in found
-        ]
-        await print_json(console, places)
-    else:
-        for hit in found:
+    places, lines = [], []
+    for hit in hits:
+        if hit.digest is not None:
+            place = {"sha256": str(hit.digest), "line": hit.line, "snippet": hit.snippet}
+            places.append({**place, "tool": hit.about.tool, "source": hit.about.source})
             about = " ".join(filter(None, (hit.about.tool, hit.about.source)))
-            await console.print_line(f"{str(hit.digest)[:16]}:{hit.line}  {about}\n    {' '.join(hit.snippet.split())}")
-    if not found:
-        await console.print_error(f"Nothing in this workspace's cache contains {' '.join(arguments.words)!r}.")
-    return 0 if found else 1
+            lines.append(f"{str(hit.digest)[:16]}:{hit.line}  {about}\n    {' '.join(hit.snippet.split())}")
+    await print_result(arguments, console, places, *lines)
+    if not lines:
+        await console.print_error(f"Nothing in this workspace's cache contains {words!r}.")
+    return 0 if lines else 1
 
 
 async def verify_all_entries(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     begun = time.monotonic()
     result = await workspace.cache.verify_cache()
     damaged = [{"sha256": digest.hex, "why": why} for digest, why in result.damaged]
-    if arguments.json:
-        figures = {"entries": result.checked, "bytes": result.bytes, "damaged": damaged, "notes": list(result.notes)}
-        await print_json(console, figures)
-    else:
-        for line in (*(f"{one['sha256']}  {one['why']}" for one in damaged), *result.notes):
-            await console.print_line(line)
-        seconds = time.monotonic() - begun
-        await console.print_line(
-            f"{result.checked:,} entries, {result.bytes:,} bytes, {len(damaged)} damaged; {seconds:.1f} s"
-        )
+    figures = {"entries": result.checked, "bytes": result.bytes, "damaged": damaged, "notes": list(result.notes)}
+    lines = [*(f"{one['sha256']}  {one['why']}" for one in damaged), *result.notes]
+    seconds = time.monotonic() - begun
+    lines.append(f"{result.checked:,} entries, {result.bytes:,} bytes, {len(damaged)} damaged; {seconds:.1f} s")
+    await print_result(arguments, console, figures, *lines)
     return 1 if damaged or result.notes else 0
 
 
@@ -254,11 +228,8 @@ async def print_cache_figures(arguments: argparse.Namespace, workspace: StoredWo
     found = await workspace.index.stats()
     over = await workspace.bytes_over_limit()
     figures = {**found.figures_by_name(), "limit": workspace.settings.limit, "over_limit": over}
-    if arguments.json:
-        await print_json(console, figures)
-    else:
-        for name, figure in figures.items():
-            await console.print_line(f"{name.replace('_', ' '):<24}{figure:>18,}")
+    lines = [f"{name.replace('_', ' '):<24}{figure:>18,}" for name, figure in figures.items()]
+    await print_result(arguments, console, figures, *lines)
     if over:
         await console.print_error(describe_over_limit(workspace, over))
     return 0
@@ -266,10 +237,9 @@ async def print_cache_figures(arguments: argparse.Namespace, workspace: StoredWo
 
 async def collect_unused_entries(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     result = await workspace.cache.collect_down_to(arguments.to)
-    if arguments.json:
-        await print_json(console, {"removed": result.entries, "bytes": result.bytes})
-    else:
-        await console.print_line(f"{result.entries:,} entries removed, {result.bytes:,} bytes freed.")
+    removed = {"removed": result.entries, "bytes": result.bytes}
+    line = f"{result.entries:,} entries removed, {result.bytes:,} bytes freed."
+    await print_result(arguments, console, removed, line)
     if (left := await workspace.index.kept()) > arguments.to > 0:
         await console.print_error(
             f"{left:,} bytes are still in use, by entries that messages use, that were stored by hand, or that are pinned."

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import add_json_option, add_workspace_argument, workspace_access
-from helix_desktop.commands.workspace_access import ASKING, Work, ask_yes_or_no, print_json
+from helix_desktop.commands import Options, workspace_access
+from helix_desktop.commands.workspace_access import ASKING, add_workspace_verb, print_json, print_result
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.errors import NotFound
 
@@ -20,83 +21,41 @@ if TYPE_CHECKING:
     _Act = Callable[[Workbench, argparse.Namespace, Console], Awaitable[int]]
 
 
+OPTIONS: Options = {
+    "--conversation, -c C": "the conversation's ID or title (default: the newest conversation)",
+    "--turn N": "the number of a turn, or last (default: all turns)",
+}
+PATHS: Options = {"[PATH...]": "only these files"}
+RESTORING: Options = {
+    "--yes": "do not ask for confirmation (by default, show what would be done, and ask if there is a terminal)",
+    "--conflicts now|before|merge": "what to do with files that were changed later: leave them unchanged (default), restore them anyway, or undo only the agent's lines",
+}
+
+
 def add_changes_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("changes", help="show and undo the changes that agents made to your files")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    _add_changes_verb(verbs, "list", "list the turns that changed files, or the files of one turn", run_list_changes)
-    one = _add_changes_verb(verbs, "show", "print the changes as a patch for `git apply`", run_show_changes)
-    one.add_argument("paths", nargs="*", metavar="PATH", help="only these files")
-    one = _add_changes_verb(
-        verbs, "restore", "restore files to their state before the agent changed them", run_restore_changes
-    )
-    one.add_argument("paths", nargs="*", metavar="PATH", help="only these files")
-    one.add_argument(
-        "--yes",
-        action="store_true",
-        help="do not ask for confirmation (by default, show what would be done, and ask if there is a terminal)",
-    )
-    one.add_argument(
-        "--conflicts",
-        choices=("now", "before", "merge"),
-        default="now",
-        help="what to do with files that were changed later: leave them unchanged (default), restore them anyway, or undo only the agent's lines",
-    )
-
-
-def _add_changes_verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
-    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    add_workspace_argument(one)
-    one.add_argument(
-        "--conversation",
-        "-c",
-        default="",
-        metavar="C",
-        help="the conversation's ID or title (default: the newest conversation)",
-    )
-    one.add_argument("--turn", default="", metavar="N", help="the number of a turn, or last (default: all turns)")
-    add_json_option(one)
-    one.set_defaults(
-        run=_run_after_asking if work is run_restore_changes else workspace_access.run_on_workspace,
-        work=work,
-        counts=False,
-    )
-    return one
+    work = partial(_act_on_workbench, _print_turns_or_files)
+    add_workspace_verb(verbs, "list", "list the turns that changed files, or the files of one turn", work, OPTIONS)
+    options = {**PATHS, **OPTIONS}
+    work = partial(_act_on_workbench, _print_patch)
+    add_workspace_verb(verbs, "show", "print the changes as a patch for `git apply`", work, options)
+    options |= RESTORING
+    work = partial(_act_on_workbench, _restore_files)
+    sentence = "restore files to their state before the agent changed them"
+    add_workspace_verb(verbs, "restore", sentence, work, options, run=_run_after_asking)
 
 
 def _run_after_asking(arguments: argparse.Namespace) -> int:
-    """Shows what would be restored and asks here, so that the process that has the workspace open
-    never waits for a person.
-    """
-    code = workspace_access.run_on_workspace(arguments)
-    if code != ASKING:
-        return code
-    if not ask_yes_or_no("Restore these files? [y/N] "):
-        return 1
-    arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
-    return workspace_access.run_on_workspace(arguments)
-
-
-async def run_list_changes(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    return await _act_on_workbench(workspace, arguments, console, _print_turns_or_files)
-
-
-async def run_show_changes(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    return await _act_on_workbench(workspace, arguments, console, _print_patch)
-
-
-async def run_restore_changes(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    return await _act_on_workbench(workspace, arguments, console, _restore_files)
+    return workspace_access.run_after_asking(arguments, "Restore these files? [y/N] ")
 
 
 async def _act_on_workbench(
-    workspace: StoredWorkspace, arguments: argparse.Namespace, console: Console, act: _Act
+    act: _Act, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     from helix_desktop import workbench
 
-    bench = workbench.workbench_of(workspace)
-    if bench is not None:
-        return await act(bench, arguments, console)
-    async with workbench.open_single_workbench(workspace, arguments.places) as bench:
+    async with workbench.use_workbench(workspace, arguments.places) as bench:
         return await act(bench, arguments, console)
 
 
@@ -146,12 +105,10 @@ async def _restore_files(bench: Workbench, arguments: argparse.Namespace, consol
     choices = {one.path: arguments.conflicts for one in plan}
     undone = await bench.file_changes.undo_file_changes(files, conversation=conversation, choices=choices)
     left = [{"path": _decode_for_console(place), "why": why} for place, why in undone.paths_left_alone]
-    if arguments.json:
-        await print_json(console, {"restored": [_decode_for_console(place) for place in undone.restored], "left": left})
-    else:
-        await console.print_line(f"{len(undone.restored):,} files and folders were restored.")
-        for one in left:
-            await console.print_error(f"{escape_control_characters(one['path'])} was not changed: {one['why']}.")
+    result = {"restored": [_decode_for_console(place) for place in undone.restored], "left": left}
+    await print_result(arguments, console, result, f"{len(undone.restored):,} files and folders were restored.")
+    for one in left if not arguments.json else ():
+        await console.print_error(f"{escape_control_characters(one['path'])} was not changed: {one['why']}.")
     return 1 if left else 0
 
 
@@ -168,11 +125,9 @@ async def _print_restore_plan(
             "merge": "was changed since; only the agent's lines would be undone",
         }[arguments.conflicts],
     }
-    if arguments.json:
-        await print_json(console, [{"path": places[one.path], "how": one.how.value} for one in plan])
-        return
-    for one in plan:
-        await console.print_line(f"{escape_control_characters(places[one.path])} {words[one.how.value]}")
+    lines = [f"{escape_control_characters(places[one.path])} {words[one.how.value]}" for one in plan]
+    found = [{"path": places[one.path], "how": one.how.value} for one in plan]
+    await print_result(arguments, console, found, *lines)
 
 
 async def _chosen_file_changes(bench: Workbench, arguments: argparse.Namespace) -> tuple[Sequence[FileChange], str]:

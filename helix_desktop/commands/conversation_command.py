@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import conversation_restore_command, format_local_minute, history_import_commands
+from helix_desktop.commands import (
+    CONVERSATION,
+    Options,
+    conversation_restore_command,
+    format_local_minute,
+    history_import_commands,
+)
 from helix_desktop.commands.conversation_restore_command import find_conversation_by_prefix
-from helix_desktop.commands.workspace_access import add_workspace_verb, print_json
+from helix_desktop.commands.workspace_access import add_workspace_verb, print_result
 from helix_desktop.console import Console
-from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,73 +31,44 @@ SHOWN = 60  # How many characters of each block are shown.
 def add_conversation_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("conversation", help="list, compare, import and export conversations")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    add_workspace_verb(
-        verbs, "list", "list conversations, most recently changed first", print_conversation_list
-    ).set_defaults(reads=True)
-    one = add_workspace_verb(
-        verbs,
-        "difference",
-        "show what was added to, removed from or folded in the context between two facts",
-        print_context_difference,
-    )
-    one.add_argument("conversation", metavar="CONVERSATION", help="the conversation's ID, or the first part of it")
-    one.add_argument("before", type=int, metavar="FROM", help="the number of the fact to start the comparison from")
-    one.add_argument(
-        "after", type=int, nargs="?", metavar="TO", help="the number of the fact to compare with (default: the newest)"
-    )
-    one.set_defaults(reads=True)
+    sentence = "list conversations, most recently changed first"
+    add_workspace_verb(verbs, "list", sentence, print_conversation_list, reads=True)
+    sentence = "show what was added to, removed from or folded in the context between two facts"
+    options: Options = {
+        **CONVERSATION,
+        "FROM": {"dest": "before", "type": int, "help": "the number of the fact to start the comparison from"},
+        "[TO]": {"dest": "after", "type": int, "help": "the number of the fact to compare with (default: the newest)"},
+    }
+    add_workspace_verb(verbs, "difference", sentence, print_context_difference, options, reads=True)
     history_import_commands.add_history_import_commands(verbs)
     conversation_restore_command.add_restore_command(verbs)
-    written = add_workspace_verb(
-        verbs,
-        "export",
-        "write a conversation to standard output in another program's format, one line per message",
-        export_conversation_file,
-    )
-    written.set_defaults(reads=True)
-    written.add_argument("conversation", metavar="CONVERSATION", help="the conversation's ID, or the first part of it")
-    written.add_argument("--as", dest="form", choices=("claude-code", "openai"), default="openai", help="openai: chat completions messages; claude-code: a session for ~/.claude/projects/FOLDER/SESSION.jsonl")  # fmt: skip
+    forms = "openai: chat completions messages; claude-code: a session for ~/.claude/projects/FOLDER/SESSION.jsonl"
+    options = {**CONVERSATION, "--as openai|claude-code": {"dest": "form", "help": forms}}
+    sentence = "write a conversation to standard output in another program's format, one line per message"
+    add_workspace_verb(verbs, "export", sentence, export_conversation_file, options, reads=True)
 
 
 async def print_conversation_list(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     rows = await workspace.journal.list_conversations()
-    if arguments.json:
-        await print_json(
-            console,
-            [
-                {"id": row.id, "title": row.title or row.begins, "updated": row.updated, "parent": row.parent}
-                for row in rows
-            ],
-        )
-        return 0
-    for row in rows:
-        when = format_local_minute(row.updated)
-        await console.print_line(f"{row.id}  {when}  {row.title or row.begins}".rstrip())
-    return 0
+    told = [
+        {"id": row.id, "title": row.title or row.begins, "updated": row.updated, "parent": row.parent} for row in rows
+    ]
+    lines = [f"{row.id}  {format_local_minute(row.updated)}  {row.title or row.begins}".rstrip() for row in rows]
+    return await print_result(arguments, console, told, *lines)
 
 
 async def export_conversation_file(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     import json
-    from contextlib import suppress
 
-    from helix_desktop.errors import CacheCorrupt
     from helix_desktop.histories import claude_code_writer, session_export
 
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
-    contents = {}
-    for digest in session_export.entries_needed_for_export(facts):
-        with suppress(NotFound, CacheCorrupt):
-            contents[digest] = await workspace.cache.read_content(digest)
+    contents = await conversation_restore_command.read_exported_entries(workspace, facts)
     folder = next(iter(workspace.settings.roots), "")
     is_claude = arguments.form == "claude-code"
     write = claude_code_writer.export_claude_code_lines if is_claude else session_export.openai_lines
     lines = list(write(facts, contents.get, folder))
-    if arguments.json:
-        await print_json(console, lines)
-        return 0
-    for line in lines:
-        await console.print_line(json.dumps(line, ensure_ascii=False))
-    return 0
+    return await print_result(arguments, console, lines, *(json.dumps(line, ensure_ascii=False) for line in lines))
 
 
 async def print_context_difference(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -107,14 +84,14 @@ async def print_context_difference(arguments: argparse.Namespace, workspace: Sto
         )
     state = build_state(facts)
     found = differences.compare_views(state.past_moment(before).take_view(), state.past_moment(after).take_view())
-    if arguments.json:
-        changes = [_describe_view_change(change) for change in found.changes]
-        await print_json(console, {"before": found.before, "after": found.after, "changes": changes})
-        return 0
-    for change in found.changes:
-        await console.print_line(f"{change.change_kind:<18} {change.added_tokens:>+9,}  {_format_view_change(change)}")
-    await console.print_line(f"{found.before:,} tokens at {before}, {found.after:,} at {after}: {found.net_tokens:+,}")
-    return 0
+    changes = [_describe_view_change(change) for change in found.changes]
+    lines = [
+        f"{change.change_kind:<18} {change.added_tokens:>+9,}  {_format_view_change(change)}"
+        for change in found.changes
+    ]
+    lines.append(f"{found.before:,} tokens at {before}, {found.after:,} at {after}: {found.net_tokens:+,}")
+    result = {"before": found.before, "after": found.after, "changes": changes}
+    return await print_result(arguments, console, result, *lines)
 
 
 def _format_view_change(change: ViewChange) -> str:

@@ -8,13 +8,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import workspace_access
-from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.commands import CONVERSATION, Options, workspace_access
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from helix_desktop.commands import Subparsers
     from helix_desktop.console import Console
+    from helix_desktop.engine.digest import Digest
+    from helix_desktop.engine.facts import Recorded
     from helix_desktop.histories.conversation_restoring import RestoredSession
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -22,15 +26,19 @@ AGENTS = ("claude", "codex")
 _VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
 
 
+OPTIONS: Options = {
+    **CONVERSATION,
+    "--to claude|codex|FILE": {"choices": None, "metavar": "claude|codex|FILE", "default": "", "help": "the agent to write for, or a new file (default: the agent that the conversation comes from)"},
+    "--before-compaction N": {"type": int, "default": 0, "help": "as it was before its compaction number N, counted from 1"},
+    "--agent-places PLACE": {"nargs": 3, "default": None, "help": argparse.SUPPRESS},
+}  # fmt: skip
+
+
 def add_restore_command(verbs: Subparsers) -> None:
-    one = workspace_access.add_workspace_verb(
-        verbs, "restore", "give a conversation back to Claude Code or Codex as a new session", restore_conversation
+    sentence = "give a conversation back to Claude Code or Codex as a new session"
+    workspace_access.add_workspace_verb(
+        verbs, "restore", sentence, restore_conversation, OPTIONS, run=run_restore, reads=True
     )
-    one.set_defaults(run=run_restore, reads=True)
-    one.add_argument("conversation", metavar="CONVERSATION", help="the conversation's ID, or the first part of it")
-    one.add_argument("--to", metavar="claude|codex|FILE", default="", help="the agent to write for, or a new file (default: the agent that the conversation comes from)")  # fmt: skip
-    one.add_argument("--before-compaction", type=int, metavar="N", default=0, help="as it was before its compaction number N, counted from 1")  # fmt: skip
-    one.add_argument("--agent-places", nargs=3, default=None, help=argparse.SUPPRESS)
 
 
 def run_restore(arguments: argparse.Namespace) -> int:
@@ -50,17 +58,13 @@ def run_restore(arguments: argparse.Namespace) -> int:
 
 async def restore_conversation(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop.histories import conversation_restoring as restoring
-    from helix_desktop.histories import session_export
     from helix_desktop.histories.history_finding import HistoryPlaces
 
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
     agent = arguments.to if arguments.to in AGENTS else restoring.agent_of_origin(facts)
     if not agent and not arguments.to:
         raise InvalidInput("This conversation comes from neither Claude Code nor Codex.", remedy="Choose an agent: `--to claude` or `--to codex`.")  # fmt: skip
-    contents = {}
-    for digest in session_export.entries_needed_for_export(facts):
-        with suppress(NotFound, CacheCorrupt):
-            contents[digest] = await workspace.cache.read_content(digest)
+    contents = await read_exported_entries(workspace, facts)
     home, claude, codex = arguments.agent_places
     folder = next(iter(workspace.settings.roots), home)
     restored = await asyncio.to_thread(
@@ -71,12 +75,8 @@ async def restore_conversation(arguments: argparse.Namespace, workspace: StoredW
     is_file = bool(arguments.to) and arguments.to not in AGENTS
     root, inside = (file.parent, file.name) if is_file else restoring.place_of_session(restored, places)
     path = await asyncio.to_thread(restoring.write_new_session_file, root, inside, restored.content)
-    if arguments.json:
-        await print_json(console, _restored_as_json(restored, path))
-        return 0
-    for line in restoring.describe_restored_session(restored, path):
-        await console.print_line(line)
-    return 0
+    lines = restoring.describe_restored_session(restored, path)
+    return await print_result(arguments, console, _restored_as_json(restored, path), *lines)
 
 
 def _restored_as_json(restored: RestoredSession, path: Path) -> dict[str, object]:
@@ -93,6 +93,17 @@ def _restored_as_json(restored: RestoredSession, path: Path) -> dict[str, object
         "calls_as_text": restored.calls_as_text,
         "version": restored.version,
     }
+
+
+async def read_exported_entries(workspace: StoredWorkspace, facts: Sequence[Recorded]) -> dict[Digest, bytes]:
+    """What the facts refer to and an export shows, as far as it is still there and whole."""
+    from helix_desktop.histories import session_export
+
+    contents = {}
+    for digest in session_export.entries_needed_for_export(facts):
+        with suppress(NotFound, CacheCorrupt):
+            contents[digest] = await workspace.cache.read_content(digest)
+    return contents
 
 
 async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -> str:

@@ -24,15 +24,9 @@ OWN = "Helix Desktop"
 
 
 def add_cost_command(nouns: Subparsers) -> None:
-    noun = add_workspace_verb(nouns, "cost", "show why requests cost what they did", print_costs)
-    noun.add_argument(
-        "--conversation",
-        "-c",
-        default="",
-        metavar="C",
-        help="the conversation's ID, or the first part of it (default: sums over all conversations)",
-    )
-    noun.set_defaults(reads=True)
+    words = "the conversation's ID, or the first part of it (default: sums over all conversations)"
+    sentence = "show why requests cost what they did"
+    add_workspace_verb(nouns, "cost", sentence, print_costs, {"--conversation, -c C": words}, reads=True)
 
 
 async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_json_option
+from helix_desktop.commands import add_verb
 from helix_desktop.commands.workspace_access import print_json
 from helix_desktop.console import Terminal
 
@@ -21,16 +21,8 @@ MARKS = {"good": "ok", "note": "--", "bad": "!!"}
 
 
 def add_doctor_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("doctor", help="check this installation", description="Check this installation.")
-    noun.add_argument(
-        "--output",
-        "-o",
-        type=Path,
-        metavar="FILE",
-        help="write a report to this file; read it before you send it to anyone",
-    )
-    add_json_option(noun)
-    noun.set_defaults(run=run_doctor_command)
+    one = add_verb(nouns, "doctor", "check this installation", run_doctor_command)
+    one.add_argument("--output", "-o", type=Path, metavar="FILE", help="write a report to this file; read it before you send it to anyone")  # fmt: skip
 
 
 def run_doctor_command(arguments: argparse.Namespace) -> int:

@@ -7,8 +7,8 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import add_json_option, add_workspace_argument, workspace_access
-from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.commands import Options, workspace_access
+from helix_desktop.commands.workspace_access import add_workspace_verb, print_result, read_whole_input
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 STANDARD = "-"
 
 
+OPTIONS: Options = {
+    "[HASH...]": {"dest": "hashes", "help": "the hash of an entry, or the first part of it"},
+    "--text TEXT": "the text to remove everywhere; - reads standard input",
+    "--yes": "required, because this cannot be undone",
+}
+
+
 def add_forget_command(nouns: Subparsers) -> None:
     sentence = "permanently remove a piece of text, or entries, from the cache, the conversations and the backups"
-    noun = nouns.add_parser("forget", help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    noun.add_argument("hashes", nargs="*", metavar="HASH", help="the hash of an entry, or the first part of it")
-    noun.add_argument("--text", default="", help="the text to remove everywhere; - reads standard input")
-    noun.add_argument("--yes", action="store_true", help="required, because this cannot be undone")
-    add_workspace_argument(noun)
-    add_json_option(noun)
-    noun.set_defaults(run=run_forget_command, work=forget_in_workspace, counts=False)
+    add_workspace_verb(nouns, "forget", sentence, forget_in_workspace, OPTIONS, run=run_forget_command)
 
 
 def run_forget_command(arguments: argparse.Namespace) -> int:
@@ -45,10 +46,7 @@ async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWo
         raise InvalidInput("There is nothing to forget: standard input was empty.")
     entries = [await workspace.cache.resolve_prefix(name) for name in arguments.hashes]
     purged = await workspace.content_forgetter(text=text, entries=entries)
-    if arguments.json:
-        await print_json(console, _forget_result_as_json(purged))
-    else:
-        await console.print_line(_describe_forget_result(purged))
+    await print_result(arguments, console, _forget_result_as_json(purged), _describe_forget_result(purged))
     remembered = await asyncio.to_thread(_places_in_window_memory, arguments.places.window_memory_file, text)
     for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):
         await console.print_error(sentence)
@@ -57,10 +55,7 @@ async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWo
 
 async def _read_text_to_forget(console: Console) -> str:
     """All of the input, without the end of its last line."""
-    content = bytearray()
-    while piece := await console.read_input():
-        content += piece
-    return content.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+    return (await read_whole_input(console)).removesuffix("\n").removesuffix("\r")
 
 
 def _forget_result_as_json(purged: ForgetResult) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from helix_desktop import glibc_memory, program_folders
+from helix_desktop.commands import Options, add_options
 from helix_desktop.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -24,37 +25,24 @@ LARGE = 4 << 20  # Larger buffers grow in place, because copying 30 MB would del
 KEPT = 32 << 20  # Free memory kept for bodies of usual size, in bytes.
 
 
+OPTIONS: Options = {
+    "--workspace, -w W": "the workspace for the agents' conversations (default: Connected agents)",
+    "--port N": {"type": int, "default": None, "help": "the port on 127.0.0.1 (default: 4356; 0 picks a free port)"},
+    "--upstream URL": "send all requests to this address instead of each protocol's usual provider",
+    "--no-folds": "only record requests, and pass them on unchanged",
+    "--fold-plans": "fold even if an agent is signed in with a subscription",
+    "--key PROVIDER": "use the stored key of this provider if an agent sends no key",
+    "--socket N": {"type": int, "default": -1, "help": argparse.SUPPRESS},
+    "--told": argparse.SUPPRESS,
+    "--engine": argparse.SUPPRESS,
+    "--release": argparse.SUPPRESS,
+}
+
+
 def add_gateway_command(nouns: Subparsers) -> None:
-    gateway = nouns.add_parser(
-        "gateway", help="run a local server that makes the requests of other agents smaller, with recall and undo"
-    )
-    gateway.add_argument(
-        "--workspace",
-        "-w",
-        metavar="W",
-        default="",
-        help="the workspace for the agents' conversations (default: Connected agents)",
-    )
-    gateway.add_argument(
-        "--port", type=int, metavar="N", help="the port on 127.0.0.1 (default: 4356; 0 picks a free port)"
-    )
-    gateway.add_argument(
-        "--upstream",
-        metavar="URL",
-        default="",
-        help="send all requests to this address instead of each protocol's usual provider",
-    )
-    gateway.add_argument("--no-folds", action="store_true", help="only record requests, and pass them on unchanged")
-    gateway.add_argument(
-        "--fold-plans", action="store_true", help="fold even if an agent is signed in with a subscription"
-    )
-    gateway.add_argument(
-        "--key", metavar="PROVIDER", default="", help="use the stored key of this provider if an agent sends no key"
-    )
-    gateway.add_argument("--socket", type=int, default=-1, help=argparse.SUPPRESS)
-    gateway.add_argument("--told", action="store_true", help=argparse.SUPPRESS)
-    gateway.add_argument("--engine", action="store_true", help=argparse.SUPPRESS)
-    gateway.add_argument("--release", action="store_true", help=argparse.SUPPRESS)
+    sentence = "run a local server that makes the requests of other agents smaller, with recall and undo"
+    gateway = nouns.add_parser("gateway", help=sentence)
+    add_options(gateway, OPTIONS)
     gateway.set_defaults(run=run_gateway_command, work=answer_gateway_request, lasting=True)
 
 

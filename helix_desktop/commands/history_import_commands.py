@@ -9,9 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import add_json_option, add_workspace_argument, format_local_minute, workspace_access
-from helix_desktop.commands.workspace_access import print_json
-from helix_desktop.console import Console
+from helix_desktop.commands import Options, add_verb, format_local_minute, workspace_access
+from helix_desktop.commands.workspace_access import add_workspace_verb, print_json, print_result
+from helix_desktop.console import Console, Terminal
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -23,57 +23,36 @@ SHOWN = 20  # The most complaints that are printed.
 KEYS_SHOWN = 20
 
 
+IMPORTING: Options = {
+    "[PATH...]": {"type": Path, "help": "a file or a folder (default: everything that `find` lists)"},
+    "--from KIND": {"dest": "kind", "help": "the program or format, if it can't be detected"},
+    "--watch": "keep importing new conversations until you press Ctrl+C",
+    "--forget-keys": "after the import, permanently remove everything that looks like a key",
+    # of the recorder: what it copied is read instead of the files, and of a database only this folder
+    "--copies FOLDER": {"type": Path, "default": None, "help": argparse.SUPPRESS},
+    "--only-folder FOLDER": {"default": None, "help": argparse.SUPPRESS},
+}
+
+
 def add_history_import_commands(verbs: Subparsers) -> None:
-    one = _add_import_verb(verbs, "import", "import conversations from other programs, except those already imported")
-    one.add_argument(
-        "paths", metavar="PATH", nargs="*", type=Path, help="a file or a folder (default: everything that `find` lists)"
-    )
-    one.add_argument(
-        "--from", dest="kind", metavar="KIND", default="", help="the program or format, if it can't be detected"
-    )
-    one.add_argument("--watch", action="store_true", help="keep importing new conversations until you press Ctrl+C")
-    one.add_argument(
-        "--forget-keys",
-        action="store_true",
-        help="after the import, permanently remove everything that looks like a key",
-    )
-    # of the recorder: read in their place
-    one.add_argument("--copies", type=Path, default=None, help=argparse.SUPPRESS)
-    # of the recorder: of a database, this folder
-    one.add_argument("--only-folder", default=None, help=argparse.SUPPRESS)
-    one.set_defaults(run=run_import, work=import_into_workspace, counts=True)
-    found = verbs.add_parser("find", help="list conversations from other programs on this computer", description="List conversations from other programs on this computer.")  # fmt: skip
-    add_json_option(found)
-    found.set_defaults(run=run_find_histories)
-    _add_import_verb(verbs, "imports", "list imports, newest first").set_defaults(work=list_imports)
-    back = _add_import_verb(verbs, "undo-import", "undo an import and move its conversations to the trash")
-    back.add_argument("import_run", metavar="IMPORT", help="the import, as shown by `conversation imports`")
-    back.set_defaults(work=undo_named_import)
-
-
-def _add_import_verb(verbs: Subparsers, name: str, sentence: str) -> argparse.ArgumentParser:
-    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    add_workspace_argument(one)
-    add_json_option(one)
-    one.set_defaults(run=workspace_access.run_on_workspace, counts=False)
-    return one
+    sentence = "import conversations from other programs, except those already imported"
+    add_workspace_verb(verbs, "import", sentence, import_into_workspace, IMPORTING, run=run_import, counts=True)
+    add_verb(verbs, "find", "list conversations from other programs on this computer", run_find_histories)
+    add_workspace_verb(verbs, "imports", "list imports, newest first", list_imports)
+    options = {"IMPORT": {"dest": "import_run", "help": "the import, as shown by `conversation imports`"}}
+    sentence = "undo an import and move its conversations to the trash"
+    add_workspace_verb(verbs, "undo-import", sentence, undo_named_import, options)
 
 
 def run_find_histories(arguments: argparse.Namespace) -> int:
-    import json
-
     from helix_desktop.histories import history_finding
 
     found = list(history_finding.find_histories(history_finding.HistoryPlaces.of_this_user()))
-    if arguments.json:
-        print(json.dumps({"found": [_histories_as_json(one) for one in found]}, ensure_ascii=False, indent=1))
-        return 0
-    if not found:
-        print("No conversations from other programs were found on this computer.")
-        return 0
-    for line in _describe_histories_by_folder(found):
-        print(line)
-    return 0
+    lines = _describe_histories_by_folder(found) or [
+        "No conversations from other programs were found on this computer."
+    ]
+    result = {"found": [_histories_as_json(one) for one in found]}
+    return asyncio.run(print_result(arguments, Terminal(), result, *lines))
 
 
 def _histories_as_json(one: FoundHistories) -> dict[str, object]:
@@ -81,7 +60,7 @@ def _histories_as_json(one: FoundHistories) -> dict[str, object]:
 
 
 def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[str]:
-    """A line for each program and folder, and one for all."""
+    """A line for each program and folder, and one for all; none where nothing was found."""
     from helix_desktop.histories.program_names import NAMES
 
     groups: dict[tuple[str, str], list[FoundHistories]] = {}
@@ -95,7 +74,7 @@ def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[s
             f"{NAMES.get(kind, kind):<12} {count:>5}  {size / 1e6:>9,.1f} MB  {days}  {folder or '(no folder)'}"
         )
     whole = sum(one.conversations for one in found)
-    return [*lines, f"{whole:,} conversations found, {sum(one.size for one in found) / 1e6:,.1f} MB."]
+    return lines and [*lines, f"{whole:,} conversations found, {sum(one.size for one in found) / 1e6:,.1f} MB."]
 
 
 def run_import(arguments: argparse.Namespace) -> int:
@@ -228,14 +207,9 @@ async def list_imports(arguments: argparse.Namespace, workspace: StoredWorkspace
     from helix_desktop.workbench.history_imports import list_import_runs
 
     found = await list_import_runs(workspace)
-    if arguments.json:
-        await print_json(
-            console, [{"run": run, "conversations": count, "undone": undone} for run, count, undone in found]
-        )
-        return 0
-    for run, count, undone in found:
-        await console.print_line(f"{run}  {count:>5} conversations{'  (undone)' if undone else ''}")
-    return 0
+    lines = [f"{run}  {count:>5} conversations{'  (undone)' if undone else ''}" for run, count, undone in found]
+    result = [{"run": run, "conversations": count, "undone": undone} for run, count, undone in found]
+    return await print_result(arguments, console, result, *lines)
 
 
 async def undo_named_import(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -247,12 +221,7 @@ async def undo_named_import(arguments: argparse.Namespace, workspace: StoredWork
         count, stayed = await bench.undo_import_run(arguments.import_run)
     else:
         count, stayed = await bringing.undo_import(workspace, arguments.import_run)
-    if arguments.json:
-        await print_json(console, {"undone": count, "stayed": stayed})
-        return 0
-    for sentence in stayed:
+    for sentence in stayed if not arguments.json else ():
         await console.print_error(sentence)
-    await console.print_line(
-        f"The import of {count:,} conversations was undone. Newly imported conversations are in the trash."
-    )
-    return 0
+    line = f"The import of {count:,} conversations was undone. Newly imported conversations are in the trash."
+    return await print_result(arguments, console, {"undone": count, "stayed": stayed}, line)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_json_option, add_workspace_argument, workspace_access
+from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
@@ -33,32 +33,19 @@ TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
 def add_mcp_command(nouns: Subparsers) -> None:
     mcp = nouns.add_parser("mcp", help="serve a workspace's cache to other programs over MCP")
     mcp.add_argument("--workspace", "-w", metavar="W", help="the workspace's name or ID")
-    mcp.add_argument(
-        "--http",
-        type=_parse_port,
-        metavar="PORT",
-        help="listen on this local port instead of using stdio; 0 picks a free port",
-    )
+    mcp.add_argument("--http", type=_parse_port, metavar="PORT", help="listen on this local port instead of using stdio; 0 picks a free port")  # fmt: skip
     mcp.set_defaults(run=run_mcp_command, work=serve_workspace_over_mcp, lasting=True, verb="")
     mcp.add_argument("--token", default="", help=argparse.SUPPRESS)
     verbs = mcp.add_subparsers(metavar="VERB")
-    one = verbs.add_parser("install", help="show or write the configuration for other programs")
-    add_workspace_argument(one)
-    add_json_option(one)
-    one.add_argument(
-        "--client",
-        choices=("claude-code", "cursor", "vscode", "goose"),
-        help="show the configuration for this program only",
-    )
-    one.add_argument(
-        "--write", action="store_true", help="write the configuration to the program's file in the workspace's folder"
-    )
-    one.set_defaults(run=run_install_for_client, work=None)
-    one = verbs.add_parser("sign-in", help="sign in to one of the workspace's MCP servers, in the browser")
-    add_workspace_argument(one)
-    add_json_option(one)
-    one.add_argument("server", metavar="SERVER", help="the server's name in the workspace's settings")
-    one.set_defaults(run=workspace_access.run_on_workspace, work=sign_in_to_server, lasting=True, counts=False)
+    options: Options = {
+        "--client claude-code|cursor|vscode|goose": {"default": None, "help": "show the configuration for this program only"},
+        "--write": "write the configuration to the program's file in the workspace's folder",
+    }  # fmt: skip
+    sentence = "show or write the configuration for other programs"
+    add_verb(verbs, "install", sentence, run_install_for_client, {**NAMED_WORKSPACE, **options}, work=None)
+    options = {"SERVER": "the server's name in the workspace's settings"}
+    sentence = "sign in to one of the workspace's MCP servers, in the browser"
+    workspace_access.add_workspace_verb(verbs, "sign-in", sentence, sign_in_to_server, options, lasting=True)
 
 
 def _parse_port(text: str) -> int:
@@ -154,17 +141,11 @@ async def _compact_with_fast_model(
     from helix_desktop import workbench
     from helix_desktop.engine import content_recall
 
-    bench = workbench.workbench_of(workspace)
-    if bench is None:
-        async with workbench.open_single_workbench(workspace, where) as opened:
-            client = opened.models.client_for_role(ModelRole.FAST) or opened.models.client_for_role(ModelRole.MAIN)
-            if client is None:
-                raise NotFound("This workspace has no model that can shorten the content.")
-            return await content_recall.compact_entry(workspace.cache, client, digest.hex, keep, lambda _: None)
-    client = bench.models.client_for_role(ModelRole.FAST) or bench.models.client_for_role(ModelRole.MAIN)
-    if client is None:
-        raise NotFound("This workspace has no model that can shorten the content.")
-    return await content_recall.compact_entry(workspace.cache, client, digest.hex, keep, lambda _: None)
+    async with workbench.use_workbench(workspace, where) as bench:
+        client = bench.models.client_for_role(ModelRole.FAST) or bench.models.client_for_role(ModelRole.MAIN)
+        if client is None:
+            raise NotFound("This workspace has no model that can shorten the content.")
+        return await content_recall.compact_entry(workspace.cache, client, digest.hex, keep, lambda _: None)
 
 
 # --- sign-in ---------------------------------------------------------------------------------------------------------
@@ -174,11 +155,8 @@ async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWork
     """Signs in within the process that has the workspace open, so that its running server uses the new token."""
     from helix_desktop import workbench
 
-    bench = workbench.workbench_of(workspace)
-    if bench is not None:
+    async with workbench.use_workbench(workspace, arguments.places) as bench:
         return await _sign_in_and_wait(bench.mcp_servers, arguments, console)
-    async with workbench.open_single_workbench(workspace, arguments.places) as opened:
-        return await _sign_in_and_wait(opened.mcp_servers, arguments, console)
 
 
 async def _sign_in_and_wait(servers: WorkspaceServers, arguments: argparse.Namespace, console: Console) -> int:
@@ -195,11 +173,8 @@ async def _sign_in_and_wait(servers: WorkspaceServers, arguments: argparse.Names
         raise ActionRefused(
             f"{name} is not ready. {status.why}".strip(), remedy="Try again, or check the server's settings."
         )
-    if arguments.json:
-        await workspace_access.print_json(console, {"server": name, "tools": status.tools})
-    else:
-        await console.print_line(f"{name} is ready, with {status.tools} tools.")
-    return 0
+    line = f"{name} is ready, with {status.tools} tools."
+    return await workspace_access.print_result(arguments, console, {"server": name, "tools": status.tools}, line)
 
 
 # --- install ---------------------------------------------------------------------------------------------------------

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import add_json_option, workspace_access
-from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools
-from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.commands import Options, add_options, add_verb, workspace_access
+from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools, with_provider_tools
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import HelixError, InvalidInput, ModelFailed
 
@@ -27,42 +26,25 @@ FIGURES = {"window": int, "max_output": int, "input": float, "output": float, "c
 def add_model_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("model", help="list models, choose models for a workspace, and override their limits")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    one = verbs.add_parser(
-        "list", help="list the models of all providers", description="List the models of all providers."
-    )
-    one.add_argument("--provider", default="", metavar="P", help="list only models from this provider")
-    add_json_option(one)
-    one.set_defaults(run=_run_with_provider_tools(print_model_list))
-    one = verbs.add_parser(
-        "set", help="choose a model for a workspace, or override its limits and prices", description="Choose a model."
-    )
-    one.add_argument(
-        "model", type=_parse_model_name, metavar="PROVIDER/MODEL", help="the model, as shown by `model list`"
-    )
-    one.add_argument("--workspace", "-w", default="", metavar="W", help="the workspace that should use the model")
-    one.add_argument(
-        "--role", choices=list(ModelRole), default=ModelRole.MAIN, help="what the workspace uses the model for"
-    )
+    options: Options = {"--provider P": "list only models from this provider"}
+    add_verb(verbs, "list", "list the models of all providers", with_provider_tools(print_model_list), options)
+    roles = "|".join(ModelRole)
+    options = {
+        "PROVIDER/MODEL": {"dest": "model", "type": _parse_model_name, "help": "the model, as shown by `model list`"},
+        "--workspace, -w W": "the workspace that should use the model",
+        f"--role {roles}": "what the workspace uses the model for",
+    }
+    sentence = "choose a model for a workspace, or override its limits and prices"
+    one = add_verb(verbs, "set", sentence, run_choose_model, options, work=use_model_in_workspace)
     for name, kind in FIGURES.items():
         words = ", in tokens" if kind is int else " price, in dollars per million tokens"
-        one.add_argument(
-            f"--{name.replace('_', '-')}",
-            type=kind,
-            metavar="N",
-            help=f"override the model's {name.replace('_', ' ').replace('max ', 'maximum ')}{words}",
-        )
-    add_json_option(one)
-    one.set_defaults(run=run_choose_model, work=use_model_in_workspace)
+        what = name.replace("_", " ").replace("max ", "maximum ")
+        settings = {"type": kind, "default": None, "help": f"override the model's {what}{words}"}
+        add_options(one, {f"--{name.replace('_', '-')} N": settings})
 
 
 def _parse_model_name(text: str) -> str:
     return "demo/demo" if text == "demo" else text  # `ask` knows the built-in one by its name alone as well
-
-
-def _run_with_provider_tools(
-    work: Callable[[argparse.Namespace, ProviderTools], Awaitable[int]],
-) -> Callable[[argparse.Namespace], int]:
-    return lambda arguments: asyncio.run(run_with_provider_tools(arguments, work))
 
 
 async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
@@ -81,11 +63,7 @@ async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -
             raise answer
         else:
             models += answer
-    if arguments.json:
-        await print_json(desk.console, [_model_as_json(model) for model in models])
-    else:
-        for model in models:
-            await desk.console.print_line(_format_model_line(model))
+    await print_result(arguments, desk.console, [*map(_model_as_json, models)], *map(_format_model_line, models))
     return 1 if arguments.provider and not models else 0
 
 
@@ -175,11 +153,7 @@ async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools
         desk.configured.correct_model(provider, name, corrections)
     if not arguments.workspace:
         info = describe_model(desk.configured.find_provider(provider), name)
-        await (
-            print_json(desk.console, _model_as_json(info))
-            if arguments.json
-            else desk.console.print_line(_format_model_line(info))
-        )
+        await print_result(arguments, desk.console, _model_as_json(info), _format_model_line(info))
     return 0
 
 
@@ -198,8 +172,5 @@ async def _check_provider_has_model(desk: ProviderTools, config: ProviderConfig,
 async def use_model_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Here, or in the program that has the workspace open."""
     workspace.change_settings({f"models.{arguments.role}": arguments.model})
-    if arguments.json:
-        await print_json(console, {"workspace": workspace.id, "role": arguments.role, "model": arguments.model})
-    else:
-        await console.print_line(f"{workspace.name}: {arguments.role} model {arguments.model}")
-    return 0
+    result = {"workspace": workspace.id, "role": arguments.role, "model": arguments.model}
+    return await print_result(arguments, console, result, f"{workspace.name}: {arguments.role} model {arguments.model}")

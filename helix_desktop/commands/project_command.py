@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands.workspace_access import add_workspace_verb, print_json
+from helix_desktop.commands.workspace_access import add_workspace_verb, print_result
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.engine import exact_text
 from helix_desktop.errors import ActionRefused, AmbiguousName, InvalidInput, NotFound
@@ -24,38 +24,26 @@ def add_project_command(nouns: Subparsers) -> None:
         "project", help="list and trust the rules, skills, slash commands, hooks and agents in a folder"
     )
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    add_workspace_verb(
-        verbs, "list", "list all items for agents in the folder, with their state and hash", print_project_items
-    )
-    one = add_workspace_verb(verbs, "show", "show the text of an item and its hash", show_project_item)
-    one.add_argument("item", metavar="ITEM", help="the item's path or name")
-    one = add_workspace_verb(
-        verbs, "trust", "trust an item, identified by its hash, after you have read its content", trust_project_items
-    )
-    one.add_argument(
-        "items", nargs="+", metavar="ITEM=HASH", help=f"an item, and at least {LEAST} characters of its hash"
-    )
+    sentence = "list all items for agents in the folder, with their state and hash"
+    add_workspace_verb(verbs, "list", sentence, print_project_items)
+    item = "the item's path or name"
+    add_workspace_verb(verbs, "show", "show the text of an item and its hash", show_project_item, {"ITEM": item})
+    sentence = "trust an item, identified by its hash, after you have read its content"
+    options = {"ITEM=HASH...": {"dest": "items", "help": f"an item, and at least {LEAST} characters of its hash"}}
+    add_workspace_verb(verbs, "trust", sentence, trust_project_items, options)
     for name, sentence in (("off", "stop using items"), ("on", "use items again")):
-        one = add_workspace_verb(verbs, name, sentence, switch_project_item)
-        one.add_argument("items", nargs="+", metavar="ITEM", help="the item's path or name")
-        one.set_defaults(on=name == "on")
+        add_workspace_verb(verbs, name, sentence, switch_project_item, {"ITEM...": item}, on=name == "on")
 
 
 async def print_project_items(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    await _print_items(arguments, console, await _read_project_items(workspace))
-    return 0
+    return await _print_items(arguments, console, await _read_project_items(workspace))
 
 
 async def show_project_item(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     item = _item_by_name(await _read_project_items(workspace), arguments.item)
-    if arguments.json:
-        await print_json(console, {**_project_item_as_json(item), "text": item.text})
-        return 0
-    await console.print_line(exact_text.mark_text(item.text))
-    await console.print_line(
-        f"{item.describe_state}, {escape_control_characters(item.settings_key)}={item.content_sha256}"
-    )
-    return 0
+    line = f"{item.describe_state}, {escape_control_characters(item.settings_key)}={item.content_sha256}"
+    result = {**_project_item_as_json(item), "text": item.text}
+    return await print_result(arguments, console, result, exact_text.mark_text(item.text), line)
 
 
 async def trust_project_items(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -66,8 +54,7 @@ async def trust_project_items(arguments: argparse.Namespace, workspace: StoredWo
     agreed = [_item_with_hash(items, each) for each in arguments.items]
     await project.trust_items(*agreed)
     keys = {item.settings_key for item in agreed}
-    await _print_items(arguments, console, [item for item in project.now.items if item.settings_key in keys])
-    return 0
+    return await _print_items(arguments, console, [item for item in project.now.items if item.settings_key in keys])
 
 
 async def switch_project_item(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -78,8 +65,7 @@ async def switch_project_item(arguments: argparse.Namespace, workspace: StoredWo
     keys = [_item_by_name(items, each).settings_key for each in arguments.items]
     for key in keys:
         await project.switch_item(key, on=arguments.on)
-    await _print_items(arguments, console, [item for item in project.now.items if item.settings_key in keys])
-    return 0
+    return await _print_items(arguments, console, [item for item in project.now.items if item.settings_key in keys])
 
 
 async def _read_project_items(workspace: StoredWorkspace) -> Sequence[ProjectItem]:
@@ -113,16 +99,13 @@ def _item_by_name(items: Sequence[ProjectItem], name: str) -> ProjectItem:
     return found[0]
 
 
-async def _print_items(arguments: argparse.Namespace, console: Console, items: Sequence[ProjectItem]) -> None:
-    if arguments.json:
-        await print_json(console, [_project_item_as_json(item) for item in items])
-        return
-    for item in items:
-        await console.print_line(
-            f"{item.kind:<8} {item.describe_state:<26} {item.content_sha256[:LEAST]}  {escape_control_characters(item.name)}  {escape_control_characters(item.settings_key)}"
-        )
-    if not items:
-        await console.print_line("This folder contains nothing for agents.")
+async def _print_items(arguments: argparse.Namespace, console: Console, items: Sequence[ProjectItem]) -> int:
+    lines = [
+        f"{item.kind:<8} {item.describe_state:<26} {item.content_sha256[:LEAST]}  {escape_control_characters(item.name)}  {escape_control_characters(item.settings_key)}"
+        for item in items
+    ]
+    nothing = "This folder contains nothing for agents."
+    return await print_result(arguments, console, [*map(_project_item_as_json, items)], *(lines or [nothing]))
 
 
 def _project_item_as_json(item: ProjectItem) -> dict[str, object]:

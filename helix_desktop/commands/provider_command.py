@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_json_option
-from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.commands import Options, add_verb, workspace_access
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import Purpose
 from helix_desktop.errors import InvalidInput
@@ -27,55 +27,29 @@ if TYPE_CHECKING:
     from helix_desktop.providers.provider_catalog import ProviderConfig
     from helix_desktop.secrets import SecretStorage
 
-KEEP = ("keyring", "file")
+ADDING: Options = {
+    "NAME": "openai, anthropic, gemini, openrouter, ollama, ... or any other name",
+    "--kind KIND": "openai-chat (default for other names), openai-responses, anthropic or gemini",
+    "--base-url URL": "the provider's address, such as https://llm.example.org/v1",
+    "--key": "ask for the provider's key, or read it from standard input",
+    "--keep keyring|file": "where to store the key",
+    "--variable NAME": "the environment variable to read the key from",
+    "--key-header NAME": "the header that contains the key, such as api-key (Azure)",
+    "--header NAME=VALUE...": "an additional header",
+    "--query NAME=VALUE...": "an additional query parameter, such as api-version=2024-10-21",
+}
 
 
 def add_provider_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("provider", help="set up services and local servers that provide models")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    one = _add_provider_verb(verbs, "add", "set up or change a provider", set_up_provider)
-    one.add_argument(
-        "name", metavar="NAME", help="openai, anthropic, gemini, openrouter, ollama, ... or any other name"
-    )
-    one.add_argument(
-        "--kind", default="", help="openai-chat (default for other names), openai-responses, anthropic or gemini"
-    )
-    one.add_argument(
-        "--base-url", default="", metavar="URL", help="the provider's address, such as https://llm.example.org/v1"
-    )
-    one.add_argument("--key", action="store_true", help="ask for the provider's key, or read it from standard input")
-    one.add_argument("--keep", choices=KEEP, default="keyring", help="where to store the key")
-    one.add_argument("--variable", default="", metavar="NAME", help="the environment variable to read the key from")
-    one.add_argument(
-        "--key-header", default="", metavar="NAME", help="the header that contains the key, such as api-key (Azure)"
-    )
-    one.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="an additional header")
-    one.add_argument(
-        "--query",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an additional query parameter, such as api-version=2024-10-21",
-    )
-    _add_provider_verb(
-        verbs, "list", "list the providers that are set up, and the servers found on this computer", print_provider_list
-    )
-    one = _add_provider_verb(
-        verbs, "test", "list a provider's models, and send one of them a test request", test_provider_connection
-    )
-    one.add_argument("name", metavar="NAME")
-    one.add_argument("--model", default="", metavar="M", help="the model to send a test request to (default: none)")
-    one = _add_provider_verb(verbs, "remove", "remove a provider and its key", run_remove_provider)
-    one.add_argument("name", metavar="NAME")
-
-
-def _add_provider_verb(
-    verbs: Subparsers, name: str, sentence: str, work: Callable[[argparse.Namespace, ProviderTools], Awaitable[int]]
-) -> argparse.ArgumentParser:
-    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    add_json_option(one)
-    one.set_defaults(run=lambda arguments: asyncio.run(run_with_provider_tools(arguments, work)))
-    return one
+    add_verb(verbs, "add", "set up or change a provider", with_provider_tools(set_up_provider), ADDING)
+    sentence = "list the providers that are set up, and the servers found on this computer"
+    add_verb(verbs, "list", sentence, with_provider_tools(print_provider_list))
+    options: Options = {"NAME": "", "--model M": "the model to send a test request to (default: none)"}
+    sentence = "list a provider's models, and send one of them a test request"
+    add_verb(verbs, "test", sentence, with_provider_tools(test_provider_connection), options)
+    add_verb(verbs, "remove", "remove a provider and its key", with_provider_tools(run_remove_provider), {"NAME": ""})
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +68,20 @@ class ProviderTools:
         return await find_provider_key(config, self.secrets)
 
 
-async def run_with_provider_tools(
-    arguments: argparse.Namespace, work: Callable[[argparse.Namespace, ProviderTools], Awaitable[int]]
-) -> int:
-    """Run the work with everything it needs, and close that."""
-    from helix_desktop import program_settings
+ProviderWork = Callable[[argparse.Namespace, ProviderTools], Awaitable[int]]
+
+
+def with_provider_tools(work: ProviderWork) -> Callable[[argparse.Namespace], int]:
+    """What runs a command that needs no workspace: the work, with everything it needs, which is closed afterwards."""
+    return lambda arguments: asyncio.run(run_with_provider_tools(arguments, work))
+
+
+async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderWork) -> int:
     from helix_desktop.providers.configured_providers import ConfiguredProviders
     from helix_desktop.providers.http_transport import ProviderConnections
-    from helix_desktop.secrets import SecretStorage
 
     where = program_folders.find_program_folders(arguments.home)
-    consent = program_settings.ProgramSettings(where.settings_file)[program_settings.KEYS_IN_FILE]
-    connections = ProviderConnections()
-    secrets = SecretStorage(where.key_file, consent=lambda: consent)
+    connections, secrets = ProviderConnections(), workspace_access.open_secrets(where)
     try:
         return await work(
             arguments, ProviderTools(ConfiguredProviders(where.providers_file), secrets, connections, Terminal())
@@ -145,14 +120,9 @@ def _provider_from_arguments(arguments: argparse.Namespace, configured: Configur
     changes: dict[str, Any] = {
         name: value for name in ("kind", "variable", "key_header") if (value := getattr(arguments, name))
     }
-    changes |= {
-        field: pairs
-        for field, pairs in (
-            ("headers", _parse_name_value_pairs(arguments.header)),
-            ("query", _parse_name_value_pairs(arguments.query)),
-        )
-        if pairs
-    }
+    for field, given in (("headers", arguments.header), ("query", arguments.query)):
+        if given:
+            changes[field] = _parse_name_value_pairs(given)
     if arguments.base_url:
         config = with_base_url(config, arguments.base_url)
     config = replace(config, **changes)
@@ -186,15 +156,12 @@ def _ask_for_key(name: str) -> str:
 
 async def _print_saved_provider(arguments: argparse.Namespace, desk: ProviderTools, config: ProviderConfig) -> int:
     described = await _provider_as_json(desk, config)
-    if arguments.json:
-        await print_json(desk.console, described)
-    else:
-        await desk.console.print_line(_format_provider_line(described))
-        if config.needs_key and not described["key"]:
-            await desk.console.print_line(
-                f"This provider needs a key. Run `helix-desktop provider add {config.name} --key`, or set {config.variable}."
-            )
-    return 0
+    lines = [_format_provider_line(described)]
+    if config.needs_key and not described["key"]:
+        lines.append(
+            f"This provider needs a key. Run `helix-desktop provider add {config.name} --key`, or set {config.variable}."
+        )
+    return await print_result(arguments, desk.console, described, *lines)
 
 
 async def run_remove_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
@@ -202,11 +169,8 @@ async def run_remove_provider(arguments: argparse.Namespace, desk: ProviderTools
 
     desk.configured.remove_provider(arguments.name)
     await desk.secrets.delete_secret(ProviderKey(arguments.name))
-    if arguments.json:
-        await print_json(desk.console, {"removed": arguments.name})
-    else:
-        await desk.console.print_line(f"{arguments.name} and its key were removed.")
-    return 0
+    line = f"{arguments.name} and its key were removed."
+    return await print_result(arguments, desk.console, {"removed": arguments.name}, line)
 
 
 async def print_provider_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
@@ -225,12 +189,7 @@ async def print_provider_list(arguments: argparse.Namespace, desk: ProviderTools
     ]
     if "demo" not in names:
         described.append(await _provider_as_json(desk, PRESETS["demo"]))
-    if arguments.json:
-        await print_json(desk.console, described)
-        return 0
-    for one in described:
-        await desk.console.print_line(_format_provider_line(one))
-    return 0
+    return await print_result(arguments, desk.console, described, *map(_format_provider_line, described))
 
 
 async def _provider_as_json(desk: ProviderTools, config: ProviderConfig) -> dict[str, Any]:
@@ -267,11 +226,7 @@ async def test_provider_connection(arguments: argparse.Namespace, desk: Provider
     if arguments.model:
         result |= await _ask_for_one_word(config, arguments.model, key, desk)
         lines.append(f"{arguments.model} said {result['said']!r} after {result['seconds']:.1f} s.")
-    if arguments.json:
-        await print_json(desk.console, result)
-    else:
-        await desk.console.print_line("\n".join(lines))
-    return 0
+    return await print_result(arguments, desk.console, result, *lines)
 
 
 async def _ask_for_one_word(config: ProviderConfig, model: str, key: str | None, desk: ProviderTools) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_json_option, format_local_minute
+from helix_desktop.commands import Options, add_verb, format_local_minute
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -31,15 +31,14 @@ def add_recorder_command(nouns: Subparsers) -> None:
     noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
     noun.set_defaults(run=_run_without_verb, json=False)
     verbs = noun.add_subparsers(metavar="VERB")
-    on = verbs.add_parser("on", help="start recording, and import what is there already")
-    on.add_argument("--at-login", action="store_true", help="also record after the next login, before anything of Helix Desktop is started")  # fmt: skip
-    on.add_argument("--without-agent", action="append", metavar="AGENT", help="leave out this agent; use it again for another one")  # fmt: skip
-    on.add_argument("--without-folder", action="append", metavar="FOLDER", help="leave out conversations in this folder or below it; use it again for another one")  # fmt: skip
-    off = verbs.add_parser("off", help="stop recording; what was recorded is kept")
-    status = verbs.add_parser("status", help="show whether it records, what it reads, and where it keeps it")
-    for verb, run in ((on, _turn_on), (off, _turn_off), (status, _print_recorder_status)):
-        add_json_option(verb)
-        verb.set_defaults(run=run)
+    options: Options = {
+        "--at-login": "also record after the next login, before anything of Helix Desktop is started",
+        "--without-agent AGENT...": {"default": None, "help": "leave out this agent; use it again for another one"},
+        "--without-folder FOLDER...": {"default": None, "help": "leave out conversations in this folder or below it; use it again for another one"},
+    }  # fmt: skip
+    add_verb(verbs, "on", "start recording, and import what is there already", _turn_on, options)
+    add_verb(verbs, "off", "stop recording; what was recorded is kept", _turn_off)
+    add_verb(verbs, "status", "show whether it records, what it reads, and where it keeps it", _print_recorder_status)
 
 
 def _run_without_verb(arguments: argparse.Namespace) -> int:

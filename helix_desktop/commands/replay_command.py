@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import add_json_option
+from helix_desktop.commands import Options, add_verb
 from helix_desktop.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -32,79 +33,35 @@ PRICES = {"price.cache_read": "cache_read", "price.cache_write": "cache_write", 
 
 
 def add_replay_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser(
-        "replay",
-        help="replay recorded sessions, and show what would have been sent, billed, kept and lost",
-        description="Replay recorded agent sessions with different policies, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex.",
-    )  # fmt: skip
-    noun.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a recorded session, or a folder of sessions")
-    noun.add_argument(
-        "--policy",
-        metavar="P",
-        default="layered",
-        help="the policy: helix, observational, layered (default), keeps_most or none",
+    sentence = "replay recorded sessions, and show what would have been sent, billed, kept and lost"
+    noun = add_verb(nouns, "replay", sentence, run_replay_command, _replay_options())
+    noun.description = "Replay recorded agent sessions with different policies, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex."
+
+
+def _replay_options() -> Options:
+    window, head = (
+        partial(_parse_tokens, least=2_000, most=100_000_000),
+        partial(_parse_tokens, least=0, most=1_000_000),
     )
-    noun.add_argument("--compare", metavar="P,Q", default="", help="compare several policies side by side")
-    noun.add_argument(
-        "--window", metavar="N", type=_parse_window_tokens, default=128_000, help="the model's window in tokens"
-    )
-    noun.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="set one of the policy's thresholds, or price.cache_read, price.cache_write or price.output")  # fmt: skip
-    noun.add_argument(
-        "--cache-read",
-        metavar="X",
-        type=_parse_price,
-        default=0.1,
-        help="price of reading the cache, as a share of the input price (default: 0.1)",
-    )
-    noun.add_argument(
-        "--cache-write",
-        metavar="X",
-        type=_parse_price,
-        default=1.25,
-        help="price of writing to the cache, as a multiple of the input price (default: 1.25)",
-    )
-    noun.add_argument(
-        "--output",
-        metavar="X",
-        type=_parse_price,
-        default=5.0,
-        help="price of output, as a multiple of the input price (default: 5)",
-    )
-    noun.add_argument(
-        "--head",
-        metavar="N",
-        type=_parse_head_tokens,
-        default=None,
-        help="tokens that the system prompt and tools take up in every request (default: those of Helix Desktop)",
-    )
-    noun.add_argument(
-        "--recalls",
-        metavar="KIND",
-        default="named",
-        help="recalls of content that a reply uses but the context no longer shows: named (default: reads the pages that have it, if the context shows the hash), searched (must search first, also behind summaries) or none",
-    )
-    noun.add_argument(
-        "--no-recalls", dest="recalls", action="store_const", const="none", help="the same as --recalls none"
-    )
-    noun.add_argument(
-        "--output-growth",
-        metavar="X",
-        type=_parse_output_growth,
-        default=0.0,
-        help="by what share outputs would grow if nothing of the context were sent, in proportion to what is left out (default: 0; a published trial found 0.0375)",
-    )
-    noun.add_argument(
-        "--one-conversation",
-        action="store_true",
-        help="replay all sessions one after the other as one conversation with several tasks",
-    )
-    noun.add_argument("--stand-in", metavar="KIND", default="works", help="behaviour of the simulated model that writes folds: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long")  # fmt: skip
-    noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")
-    noun.add_argument(
-        "--points", action="store_true", help="with --json: also include the folds and the token count of every step"
-    )
-    add_json_option(noun)
-    noun.set_defaults(run=run_replay_command)
+    growth = partial(_parse_share, whole="the output", least=0.0, most=10.0)
+    return {
+        "FILE...": {"type": Path, "help": "a recorded session, or a folder of sessions"},
+        "--policy P": {"default": "layered", "help": "the policy: helix, observational, layered (default), keeps_most or none"},
+        "--compare P,Q": "compare several policies side by side",
+        "--window N": {"type": window, "default": 128_000, "help": "the model's window in tokens"},
+        "--set KEY=VALUE...": "set one of the policy's thresholds, or price.cache_read, price.cache_write or price.output",
+        "--cache-read X": {"type": _parse_share, "default": 0.1, "help": "price of reading the cache, as a share of the input price (default: 0.1)"},
+        "--cache-write X": {"type": _parse_share, "default": 1.25, "help": "price of writing to the cache, as a multiple of the input price (default: 1.25)"},
+        "--output X": {"type": _parse_share, "default": 5.0, "help": "price of output, as a multiple of the input price (default: 5)"},
+        "--head N": {"type": head, "default": None, "help": "tokens that the system prompt and tools take up in every request (default: those of Helix Desktop)"},
+        "--recalls KIND": {"default": "named", "help": "recalls of content that a reply uses but the context no longer shows: named (default: reads the pages that have it, if the context shows the hash), searched (must search first, also behind summaries) or none"},
+        "--no-recalls": {"dest": "recalls", "action": "store_const", "const": "none", "help": "the same as --recalls none"},
+        "--output-growth X": {"type": growth, "default": 0.0, "help": "by what share outputs would grow if nothing of the context were sent, in proportion to what is left out (default: 0; a published trial found 0.0375)"},
+        "--one-conversation": "replay all sessions one after the other as one conversation with several tasks",
+        "--stand-in KIND": {"default": "works", "help": "behaviour of the simulated model that writes folds: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long"},
+        "--html FILE": {"type": Path, "default": None, "help": "write a report with a plot for each session"},
+        "--points": "with --json: also include the folds and the token count of every step",
+    }  # fmt: skip
 
 
 def run_replay_command(arguments: argparse.Namespace) -> int:
@@ -126,13 +83,8 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
         _write_report_file(arguments.html, html_report.format_html_report(results, _describe_replay_terms(terms[0])))
     compared = bool(arguments.compare)
     if arguments.json:
-        print(
-            json.dumps(
-                text_report.results_as_json(results, compared=compared, points=arguments.points),
-                ensure_ascii=False,
-                indent=1,
-            )
-        )
+        figures = text_report.results_as_json(results, compared=compared, points=arguments.points)
+        print(json.dumps(figures, ensure_ascii=False, indent=1))
         return 0
     for result in results:
         print("\n".join(text_report.report_lines(result)), end="\n\n")
@@ -232,51 +184,29 @@ def _policy_and_prices(arguments: argparse.Namespace, name: str) -> tuple[Policy
 
 def _parse_price_for_key(key: str, value: str) -> float:
     try:
-        return _parse_price(value)
+        return _parse_share(value)
     except argparse.ArgumentTypeError as error:
         raise InvalidInput(f"{key}: {error}") from error
 
 
-def _parse_price(text: str) -> float:
+def _parse_share(text: str, *, whole: str = "the input price", least: float = 1e-6, most: float = 1_000.0) -> float:
     try:
         share = float(text)
     except ValueError:
         share = -1
-    if not 0 < share < 1_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share of the input price, such as 0.1")
+    if not least <= share <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share of {whole}, such as 0.1")
     return share
 
 
-def _parse_output_growth(text: str) -> float:
+def _parse_tokens(text: str, *, least: int, most: int) -> int:
     try:
-        share = float(text)
+        tokens = int(text.replace("_", "").replace(",", ""))
     except ValueError:
-        share = -1
-    if not 0 <= share <= 10:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a share of the output, such as 0.04")
-    return share
-
-
-def _parse_head_tokens(text: str) -> int:
-    try:
-        head = int(text.replace("_", "").replace(",", ""))
-    except ValueError:
-        head = -1
-    if not 0 <= head <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens")
-    return head
-
-
-def _parse_window_tokens(text: str) -> int:
-    try:
-        window = int(text.replace("_", "").replace(",", ""))
-    except ValueError:
-        window = 0
-    if not 2_000 <= window <= 100_000_000:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a window size: enter a number of tokens from 2000 to 100000000"
-        )
-    return window
+        tokens = -1
+    if not least <= tokens <= most:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens from {least} to {most}")
+    return tokens
 
 
 def _describe_replay_terms(terms: ReplayTerms) -> str:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_json_option, format_local_minute
+from helix_desktop.commands import add_verb, format_local_minute
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -20,12 +20,8 @@ def add_resident_command(nouns: Subparsers) -> None:
     noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
     noun.set_defaults(run=_run_without_verb, json=False)
     verbs = noun.add_subparsers(metavar="VERB")
-    status = verbs.add_parser("status", help="show whether it runs, and which agents use it")
-    add_json_option(status)
-    status.set_defaults(run=_print_resident_status)
-    stop = verbs.add_parser("stop", help="stop it; agents that use the gateway lose their connection")
-    add_json_option(stop)
-    stop.set_defaults(run=_stop_resident)
+    add_verb(verbs, "status", "show whether it runs, and which agents use it", _print_resident_status)
+    add_verb(verbs, "stop", "stop it; agents that use the gateway lose their connection", _stop_resident)
 
 
 def _run_without_verb(arguments: argparse.Namespace) -> int:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_json_option, add_workspace_argument, workspace_access
-from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.commands import WORKSPACE, Options, add_verb, workspace_access
+from helix_desktop.commands.workspace_access import print_json, print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from helix_desktop.commands import Subparsers
-    from helix_desktop.store.all_workspaces import KnownWorkspace
     from helix_desktop.store.shared.shared_store_link import SharedStoreLink
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -28,68 +27,42 @@ _ADDRESSES = "postgresql://user@host/database or s3://bucket/folder?endpoint=htt
 
 
 def add_sharing_commands(verbs: Subparsers) -> None:
-    one = _add_sharing_verb(
-        verbs, "share", "share a workspace with other computers through a store that all of them can reach"
-    )
-    add_workspace_argument(one, positional=True)
-    one.add_argument("--to", default="", metavar="URL", help=_ADDRESSES)
-    one.add_argument(
-        "--yes", action="store_true", help="share the workspace (by default, only show what would be shared)"
-    )
-    one.add_argument("--show-key", action="store_true", help="print the key that other computers need to join")
-    one.add_argument(
-        "--acknowledge", choices=("local", "shared"), help="when new content counts as stored (default: local)"
-    )
-    one.add_argument("--quota", type=int, metavar="BYTES", help="maximum size in the shared store; 0 means no limit")
-    one.set_defaults(run=workspace_access.run_on_workspace, work=run_share)
-    one = _add_sharing_verb(
-        verbs, "new-key", "make a key for HELIX_STORE_KEY, for computers that share a workspace without a desktop"
-    )
-    one.set_defaults(run=run_new_key)
-    one = _add_sharing_verb(
-        verbs, "join", "join a shared workspace from this computer; its key is read from standard input"
-    )
-    one.add_argument("url", metavar="URL", help=_ADDRESSES)
-    one.add_argument("--folder", type=Path, required=True, metavar="DIR", help="the folder to work in on this computer")
-    one.add_argument(
-        "--name", default="", help="a name for the workspace on this computer (default: the folder's name)"
-    )
-    one.set_defaults(run=run_join)
-    one = _add_sharing_verb(verbs, "sync", "send and fetch new content now")
-    add_workspace_argument(one, positional=True)
-    one.add_argument(
-        "--check", action="store_true", help="compare everything on this computer with the store, and repair the store"
-    )
-    one.add_argument(
-        "--collect", action="store_true", help="remove content from the store that no computer uses any more"
-    )
-    one.add_argument(
-        "--days",
-        type=float,
-        default=7.0,
-        help="with --collect: remove only content older than this many days (default: 7)",
-    )
-    one.set_defaults(run=workspace_access.run_on_workspace, work=run_sync)
-    one = _add_sharing_verb(
-        verbs, "status", "show whether a workspace is in sync with the store, and what is waiting to be sent"
-    )
-    add_workspace_argument(one, positional=True)
-    one.set_defaults(run=workspace_access.run_on_workspace, work=run_sharing_status, counts=False)
-    one = _add_sharing_verb(
-        verbs, "unshare", "stop sharing a workspace from this computer, without removing anything here or in the store"
-    )
-    add_workspace_argument(one, positional=True)
-    one.add_argument("--yes", action="store_true", help="do it")
-    one.add_argument(
-        "--forget-key", action="store_true", help="also remove the workspace's key from this computer's keyring"
-    )
-    one.set_defaults(run=workspace_access.run_on_workspace, work=run_unshare, counts=False)
-
-
-def _add_sharing_verb(verbs: Subparsers, name: str, sentence: str) -> argparse.ArgumentParser:
-    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    add_json_option(one)
-    return one
+    on_open = workspace_access.run_on_workspace
+    options: Options = {
+        **WORKSPACE,
+        "--to URL": _ADDRESSES,
+        "--yes": "share the workspace (by default, only show what would be shared)",
+        "--show-key": "print the key that other computers need to join",
+        "--acknowledge local|shared": "when new content counts as stored (default: local)",
+        "--quota BYTES": {"type": int, "default": None, "help": "maximum size in the shared store; 0 means no limit"},
+    }
+    sentence = "share a workspace with other computers through a store that all of them can reach"
+    add_verb(verbs, "share", sentence, on_open, options, work=run_share)
+    sentence = "make a key for HELIX_STORE_KEY, for computers that share a workspace without a desktop"
+    add_verb(verbs, "new-key", sentence, run_new_key)
+    options = {
+        "URL": _ADDRESSES,
+        "--folder DIR": {"type": Path, "required": True, "help": "the folder to work in on this computer"},
+        "--name NAME": "a name for the workspace on this computer (default: the folder's name)",
+    }
+    sentence = "join a shared workspace from this computer; its key is read from standard input"
+    add_verb(verbs, "join", sentence, run_join, options)
+    options = {
+        **WORKSPACE,
+        "--check": "compare everything on this computer with the store, and repair the store",
+        "--collect": "remove content from the store that no computer uses any more",
+        "--days DAYS": {"type": float, "default": 7.0, "help": "with --collect: remove only content older than this many days (default: 7)"},
+    }  # fmt: skip
+    add_verb(verbs, "sync", "send and fetch new content now", on_open, options, work=run_sync)
+    sentence = "show whether a workspace is in sync with the store, and what is waiting to be sent"
+    add_verb(verbs, "status", sentence, on_open, WORKSPACE, work=run_sharing_status, counts=False)
+    options = {
+        **WORKSPACE,
+        "--yes": "do it",
+        "--forget-key": "also remove the workspace's key from this computer's keyring",
+    }
+    sentence = "stop sharing a workspace from this computer, without removing anything here or in the store"
+    add_verb(verbs, "unshare", sentence, on_open, options, work=run_unshare, counts=False)
 
 
 # --- share -----------------------------------------------------------------------------------------------------------
@@ -122,28 +95,23 @@ async def _share_and_sync(arguments: argparse.Namespace, workspace: StoredWorksp
     from helix_desktop.workbench import shared_store_setup
 
     secrets = workspace_access.open_secrets(arguments.places)
-    acknowledge = arguments.acknowledge or "local"
+    wishes = {"acknowledge": arguments.acknowledge, "quota": arguments.quota}
     if arguments.to == os.environ.get(workspace_link.STORE):
-        about = await shared_store_setup.share_from_environment(
-            workspace, acknowledge=acknowledge, quota=arguments.quota
-        )
+        about = await shared_store_setup.share_from_environment(workspace, **wishes)
     else:
-        about = await shared_store_setup.share_workspace(
-            workspace, arguments.to, secrets, acknowledge=acknowledge, quota=arguments.quota
-        )
+        about = await shared_store_setup.share_workspace(workspace, arguments.to, secrets, **wishes)
     link = _require_store_link(workspace)
     await link.sync_content_now()
     await link.announce_and_send_missing()
     await _sync_conversations(workspace)
-    if arguments.json:
-        await print_json(console, {"id": workspace.id, "store": about, "url": link.url})
-    else:
-        await console.print_line(f"{workspace.name} is shared through {about}. On another computer, run:")
-        await console.print_line(f"  helix-desktop workspace join {link.url} --folder DIR")
-        await console.print_line(
-            "The command asks for the key. To see the key, run `workspace share --show-key` on this computer."
-        )
-    return 0
+    return await print_result(
+        arguments,
+        console,
+        {"id": workspace.id, "store": about, "url": link.url},
+        f"{workspace.name} is shared through {about}. On another computer, run:",
+        f"  helix-desktop workspace join {link.url} --folder DIR",
+        "The command asks for the key. To see the key, run `workspace share --show-key` on this computer.",
+    )
 
 
 async def _sync_conversations(workspace: StoredWorkspace) -> str:
@@ -169,10 +137,7 @@ async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredW
             f"{workspace.name} has no key, because it is not shared from this computer.",
             remedy="To share the workspace, use --to URL.",
         )
-    if arguments.json:
-        await print_json(console, {"id": workspace.id, "key": key})
-    else:
-        await console.print_line(key)
+    await print_result(arguments, console, {"id": workspace.id, "key": key}, key)
     await console.print_error("Anyone who has this key and can reach the store can read the workspace.")
     return 0
 
@@ -185,10 +150,7 @@ def run_new_key(arguments: argparse.Namespace) -> int:
 
 async def _print_new_key(arguments: argparse.Namespace, key: str) -> int:
     console = Terminal()
-    if arguments.json:
-        await print_json(console, {"key": key})
-    else:
-        await console.print_line(key)
+    await print_result(arguments, console, {"key": key}, key)
     await console.print_error("Anyone who has this key and can reach the store can read what is shared with it.")
     return 0
 
@@ -210,21 +172,11 @@ async def _join_with_key(arguments: argparse.Namespace, text: str) -> int:
     here = program_folders.find_program_folders(arguments.home)
     folder = arguments.folder.absolute()
     workspaces, secrets = workspace_access.open_all_workspaces(here), workspace_access.open_secrets(here)
-    await _print_joined_workspace(
-        arguments,
-        await shared_store_setup.join_shared_workspace(
-            workspaces, arguments.url, text, arguments.name or folder.name, folder, secrets
-        ),
+    known = await shared_store_setup.join_shared_workspace(
+        workspaces, arguments.url, text, arguments.name or folder.name, folder, secrets
     )
-    return 0
-
-
-async def _print_joined_workspace(arguments: argparse.Namespace, known: KnownWorkspace) -> None:
-    console = Terminal()
-    if arguments.json:
-        await print_json(console, {"id": known.id, "name": known.name, "folder": str(known.folder)})
-    else:
-        await console.print_line(known.id)
+    result = {"id": known.id, "name": known.name, "folder": str(known.folder)}
+    return await print_result(arguments, Terminal(), result, known.id)
 
 
 # --- sync, status, unshare -------------------------------------------------------------------------------------------
@@ -264,15 +216,10 @@ async def run_sharing_status(arguments: argparse.Namespace, workspace: StoredWor
         figures |= {"store": about, "rows": usage.rows, "bytes": usage.bytes, "quota": usage.quota}
     except HelixError as error:
         figures |= {"trouble": str(error)}
-    if arguments.json:
-        await print_json(console, figures)
-        return 0
-    await console.print_line(_describe_sharing(figures))
-    for name in ("url", "acknowledge", "store", "rows", "bytes", "quota"):
-        if name in figures:
-            value = figures[name]
-            await console.print_line(f"{name:<12}{f'{value:,}' if isinstance(value, int) else value}")
-    return 0
+    shown = [name for name in ("url", "acknowledge", "store", "rows", "bytes", "quota") if name in figures]
+    values = {name: f"{figures[name]:,}" if isinstance(figures[name], int) else figures[name] for name in shown}
+    lines = [f"{name:<12}{value}" for name, value in values.items()]
+    return await print_result(arguments, console, figures, _describe_sharing(figures), *lines)
 
 
 async def _sharing_figures(workspace: StoredWorkspace, link: SharedStoreLink) -> dict[str, Any]:
@@ -317,12 +264,8 @@ async def run_unshare(arguments: argparse.Namespace, workspace: StoredWorkspace,
     left = await shared_store_setup.unshare_workspace(workspace)
     if arguments.forget_key:
         await workspace_link.drop(workspace.id, url, workspace_access.open_secrets(arguments.places))
-    if arguments.json:
-        await print_json(console, {"id": workspace.id, "told": not left})
-    else:
-        await console.print_line(
-            f"{workspace.name} is no longer shared from this computer. Everything already sent stays in the store."
-        )
+    line = f"{workspace.name} is no longer shared from this computer. Everything already sent stays in the store."
+    await print_result(arguments, console, {"id": workspace.id, "told": not left}, line)
     if left:
         await console.print_error(left)
     return 0

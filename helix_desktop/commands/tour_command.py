@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_json_option
+from helix_desktop.commands import add_verb
 from helix_desktop.console import discard_output
 from helix_desktop.errors import InvalidInput
 
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
 
 def add_tour_command(nouns: Subparsers) -> None:
-    tour = nouns.add_parser("tour", help="run a demonstration that needs no key, network or window")
+    tour = add_verb(nouns, "tour", "run a demonstration that needs no key, network or window", run_tour_command)
     tour.add_argument(
         "--out", type=Path, metavar="DIR", help="save the sample folder, the workspace and the report in this folder"
     )
-    add_json_option(tour)
-    tour.set_defaults(run=run_tour_command)
 
 
 def run_tour_command(arguments: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import commands, program_folders, tasks
-from helix_desktop.commands import add_json_option, add_workspace_argument
+from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import ActionRefused, StoppedByUser, StoreBusy, StoreFailed
 
@@ -41,13 +41,12 @@ TOLD_EVERY = 2.0  # How often someone who waits is told how far the work is, in 
 PATIENCE = 5.0  # In seconds. Another command may have the workspace open for a moment.
 
 
-def add_workspace_verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
-    """A command on a workspace that needs no tokens counted."""
-    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    add_workspace_argument(one)
-    add_json_option(one)
-    one.set_defaults(run=run_on_workspace, work=work, counts=False)
-    return one
+def add_workspace_verb(
+    verbs: Subparsers, name: str, sentence: str, work: Work, options: Options | None = None, **defaults: object
+) -> argparse.ArgumentParser:
+    """A command on the workspace that `--workspace` names. It needs no tokens counted, unless `counts` says so."""
+    settings = {"run": run_on_workspace, "work": work, "counts": False} | defaults
+    return add_verb(verbs, name, sentence, options={**NAMED_WORKSPACE, **(options or {})}, **settings)  # type: ignore[arg-type]
 
 
 def run_on_workspace(
@@ -71,6 +70,17 @@ def ask_yes_or_no(question: str) -> bool:
         return bool(sys.stdin and sys.stdin.isatty()) and input(question).strip().casefold() in {"y", "yes"}
     except EOFError:
         return False
+
+
+def run_after_asking(arguments: argparse.Namespace, question: str) -> int:
+    """Asks here before the work is done, so that the process that has the workspace open never waits for a person."""
+    code = run_on_workspace(arguments)
+    if code != ASKING:
+        return code
+    if arguments.json or not ask_yes_or_no(question):
+        return 1
+    arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
+    return run_on_workspace(arguments)
 
 
 async def open_or_hand_over(arguments: argparse.Namespace, identity: str, console: Console) -> int:
@@ -260,6 +270,22 @@ async def answer_command(
         counting.wanted |= _needs_token_counts(arguments)
     arguments.places = where
     return int(await arguments.work(arguments, workspace, console))
+
+
+async def print_result(arguments: argparse.Namespace, console: Console, value: Any, *lines: str) -> int:
+    """The value where `--json` was given, else the lines. Returns the exit code of a command that was done."""
+    if arguments.json:
+        await print_json(console, value)
+    for line in () if arguments.json else lines:
+        await console.print_line(line)
+    return 0
+
+
+async def read_whole_input(console: Console) -> str:
+    content = bytearray()
+    while piece := await console.read_input():
+        content += piece
+    return content.decode("utf-8", "replace")
 
 
 async def print_json(console: Console, value: Any) -> None:

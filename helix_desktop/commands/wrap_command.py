@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_json_option
+from helix_desktop.commands import Options, add_verb
 from helix_desktop.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -23,38 +23,24 @@ if TYPE_CHECKING:
 OWN_OPTIONS = ("--workspace", "--upstream", "--fold-plans", "--install", "--uninstall", "--yes", "--dry-run")
 
 
+OPTIONS: Options = {
+    "AGENT": "the agent: claude, codex, opencode, gemini or pi",
+    "--workspace, -w W": "the workspace for the agent's conversation (default: the one of this folder)",
+    "--upstream URL": "send all requests to this address instead of the agent's own provider",
+    "--fold-plans": "fold even if the agent is signed in with a subscription",
+    "--dry-run": "show where the agent's requests would go and why, and start nothing",
+    "--install": "add the gateway's address to the agent's configuration",
+    "--uninstall": "restore the agent's original configuration, byte for byte",
+    "--yes": "with --install or --uninstall: do not ask for confirmation",
+}
+
+
 def add_wrap_command(nouns: Subparsers) -> None:
-    wrap = nouns.add_parser("wrap", help="start Claude Code, Codex, opencode, Gemini CLI or pi through the gateway")
-    wrap.add_argument("agent", metavar="AGENT", help="the agent: claude, codex, opencode, gemini or pi")
+    sentence = "start Claude Code, Codex, opencode, Gemini CLI or pi through the gateway"
+    wrap = add_verb(nouns, "wrap", sentence, run_wrap_command, OPTIONS)
     wrap.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="arguments that are passed to the agent"
     )
-    wrap.add_argument(
-        "--workspace",
-        "-w",
-        metavar="W",
-        default="",
-        help="the workspace for the agent's conversation (default: the one of this folder)",
-    )
-    wrap.add_argument(
-        "--upstream",
-        metavar="URL",
-        default="",
-        help="send all requests to this address instead of the agent's own provider",
-    )
-    wrap.add_argument(
-        "--fold-plans", action="store_true", help="fold even if the agent is signed in with a subscription"
-    )
-    wrap.add_argument(
-        "--dry-run", action="store_true", help="show where the agent's requests would go and why, and start nothing"
-    )
-    wrap.add_argument("--install", action="store_true", help="add the gateway's address to the agent's configuration")
-    wrap.add_argument(
-        "--uninstall", action="store_true", help="restore the agent's original configuration, byte for byte"
-    )
-    wrap.add_argument("--yes", action="store_true", help="with --install or --uninstall: do not ask for confirmation")
-    add_json_option(wrap)
-    wrap.set_defaults(run=run_wrap_command)
 
 
 def run_wrap_command(arguments: argparse.Namespace) -> int:

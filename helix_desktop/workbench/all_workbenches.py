@@ -29,7 +29,7 @@ from helix_desktop.store.workspace_export import Report, report_nothing
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.workbench import shared_store_setup
 from helix_desktop.workbench.model_roles import ModelAccess
-from helix_desktop.workbench.open_workbench import ProgramDependencies, Workbench
+from helix_desktop.workbench.open_workbench import ProgramDependencies, Workbench, workbench_of
 
 
 class WorkspaceService(Protocol):
@@ -260,6 +260,16 @@ async def open_single_workbench(workspace: StoredWorkspace, places: ProgramFolde
         await bench.sharing.stop_conversation_sync(limit_seconds=COMMAND_LAST)
         await bench.aclose()
         await access.connections.aclose()
+
+
+@asynccontextmanager
+async def use_workbench(workspace: StoredWorkspace, places: ProgramFolders) -> AsyncIterator[Workbench]:
+    """The workbench of a workspace that this process works in, else one until the end of the block."""
+    if (bench := workbench_of(workspace)) is not None:
+        yield bench
+        return
+    async with open_single_workbench(workspace, places) as bench:
+        yield bench
 
 
 def _build_program_dependencies(access: ModelAccess, places: ProgramFolders) -> ProgramDependencies:

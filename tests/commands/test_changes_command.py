@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.commands import changes_command, workspace_access
+from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from tests.commands.conftest import Helix
@@ -78,7 +78,7 @@ def test_restore_asks_for_yes_and_leaves_what_was_changed_since(helix: Helix, pr
 
 
 def test_restore_asks_on_a_terminal(helix: Helix, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes_command, "ask_yes_or_no", lambda question: question == "Restore these files? [y/N] ")
+    monkeypatch.setattr(workspace_access, "ask_yes_or_no", lambda question: question == "Restore these files? [y/N] ")
     code, out, _ = helix("changes", "restore", "-w", "Work", "gone")
     assert code == 0
     assert out.splitlines() == ["gone would be restored", "1 files and folders were restored."]
