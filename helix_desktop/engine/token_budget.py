@@ -115,10 +115,8 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     """What the next request comes to, from the running sums: O(1)."""
     chosen = state.settings.model_for_role(ModelRole.MAIN)
     factor_now = state.main_model_factor()
-    counted = {kind: state.branch.tokens[kind] for kind in ContextKind}
-    counted[ContextKind.SYSTEM] += state.settings.settings_tokens
-    counted[ContextKind.CONVERSATION] += state.branch.total_tokens - state.branch.tokens.total()
-    parts = {kind: round(tokens * factor_now) for kind, tokens in counted.items()}
+    counted = state.branch.tokens_by_kind(state.settings.settings_tokens)
+    parts = {kind: round(tokens * factor_now) for kind, tokens in zip(ContextKind, counted, strict=True)}
     size = window_tokens(state, policy)
     model = chosen.model if chosen else ""
     reported = state.record.ledger.last_billed_reply(model, state.seq) > 0

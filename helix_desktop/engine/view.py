@@ -79,7 +79,8 @@ class ConversationState(Moment):
             self._note_fact(recorded)
             self._apply_change(recorded)
         fixed = self.settings.settings_tokens
-        self.record.ledger.append_view_tokens(self.branch.total_tokens + fixed, self.branch.unfolded + fixed)
+        kinds = self.branch.tokens_by_kind(fixed)
+        self.record.ledger.append_view_tokens(sum(kinds), self.branch.unfolded + fixed, kinds)
 
     def branch_at_rewind(self, seq: int) -> ConversationBranch:
         """The branch a rewind to `seq` goes on from: made again from the facts that lead there."""

@@ -98,7 +98,7 @@ class MainWindow(WindowFrame):
         self.context_panel = ContextPanel(theme, self.chat.composer.context_button, self)
         self.add_page_factory("changes", lambda: (self.pages.changes,))
         self.add_page_factory("cache", lambda: (self.pages.cache,))
-        self.add_page_factory("timeline", lambda: (self.pages.timeline, self.pages.timeline.panel))
+        self.add_page_factory("timeline", lambda: (self.pages.timeline,))
         self.welcome = WelcomePage(theme, self)
         self.welcome.enable_first_steps(ready=False)
         self.add_page("welcome", self.welcome)

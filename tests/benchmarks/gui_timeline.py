@@ -123,9 +123,7 @@ def main() -> None:
     theme = Theme(scheme="light")
     theme.apply_to_application()
     page = TimelinePage(theme, BackgroundRunner(_drop))
-    page.resize(600, 800)
-    page.panel.resize(560, 800)
-    page.panel.show()
+    page.resize(1160, 800)
     page.show()
     app.processEvents()
     made = facts(steps)
@@ -143,7 +141,7 @@ def main() -> None:
     print(
         f"{steps:,} steps, {folds:,} folds, {len(made):,} facts: read in {read:.0f} ms (longest gap {longest:.1f} ms), drawn in {drawn:.0f} ms"
     )
-    chart, middle = page.chart, QPointF(300, 60)
+    chart, middle = page.chart, QPointF(500, 160)
     no_button, no_key = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
 
     def wheel(number: int) -> None:
@@ -152,7 +150,7 @@ def main() -> None:
         QApplication.sendEvent(chart, event)
 
     def hover(number: int) -> None:
-        place = QPointF(number * 7 % 600, 50)
+        place = QPointF(number * 7 % 1100, 150)
         event = QMouseEvent(QMouseEvent.Type.MouseMove, place, place, no_button, no_button, no_key)
         QApplication.sendEvent(chart, event)
 

@@ -246,7 +246,7 @@ class Walk:
         await key("alt+1")
         await self._say("read src/pairs.py")
         await key("alt+3")
-        await click(self.window.pages.timeline._fold_now_button)
+        await choose("Fold now…", lambda: click(self.window.pages.timeline.menu_button))
         dialog = await shown(FoldNowDialog)
         await click(dialog.wish)
         await type_("keep the API decisions")
@@ -263,7 +263,7 @@ class Walk:
 
     async def _export(self) -> None:
         target = Path(self.bench.main_folder, "story.md")
-        await click(self.window.pages.timeline._export)
+        await choose("Export timeline…", lambda: click(self.window.pages.timeline.menu_button))
         await self._name_file(target)
         await until(target.exists)
         await until(lambda: "Never change a file outside of src/." in target.read_text("utf-8"))

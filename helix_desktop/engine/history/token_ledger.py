@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import TypeVar
 
+from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationStarted,
@@ -115,6 +116,8 @@ class TokenLedger:
 
     shown: array[int] = field(default_factory=lambda: array("q", [0]))
     whole: array[int] = field(default_factory=lambda: array("q", [0]))  # The same, if nothing had been folded.
+    # What of `shown` is of each kind: a row of `ContextKind` for every fact, one after another.
+    kinds: array[int] = field(default_factory=lambda: array("i", [0] * len(ContextKind)))
     requests: array[int] = field(default_factory=lambda: array("q"))  # the seqs of replies, and of other requests
     sums: dict[str, array[int]] = field(default_factory=lambda: {name: array("q", [0]) for name in COLUMNS})
     paid: array[float] = field(default_factory=lambda: array("d", [0.0]))
@@ -153,10 +156,21 @@ class TokenLedger:
         """Whether the fact `at` is known to be another program's when `seq` is the newest."""
         return any(first <= at < behind <= seq for first, behind in self.elsewhere)
 
-    def append_view_tokens(self, shown: int, whole: int) -> None:
-        """What the view counts after the next fact."""
+    def append_view_tokens(self, shown: int, whole: int, kinds: Iterable[int]) -> None:
+        """What the view counts after the next fact, and of which kinds."""
         self.shown.append(shown)
         self.whole.append(whole)
+        self.kinds.extend(kinds)
+
+    def kinds_shown(self, seq: int) -> array[int]:
+        """The tokens of each kind in the view when `seq` was the newest fact, in the order of `ContextKind`."""
+        return self.kinds[seq * len(ContextKind) : (seq + 1) * len(ContextKind)]
+
+    def dollars_until(self, seq: int) -> float:
+        """What was paid until then, by other programs as well; what a fork was begun with is not its own."""
+        copied = self.copied[-1][1] if self.copied else 0
+        before, until = (self.paid[bisect_right(self.requests, at)] for at in (copied, seq))
+        return max(0.0, until - before)
 
     def request_tokens(self, seq: int) -> int:
         """The tokens of the request that the fact `seq` answered, or paid for."""

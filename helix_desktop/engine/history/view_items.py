@@ -46,6 +46,11 @@ class ViewItems:
         """All that is shown, with what each message costs besides its parts."""
         return self.tokens.total() + MESSAGE_TOKENS * self.shown_messages
 
+    def tokens_by_kind(self, settings_tokens: int) -> tuple[int, ...]:
+        """All that is shown, in the order of `ContextKind`; what messages cost besides their parts is conversation."""
+        more = {ContextKind.SYSTEM: settings_tokens, ContextKind.CONVERSATION: MESSAGE_TOKENS * self.shown_messages}
+        return tuple(self.tokens[kind] + more.get(kind, 0) for kind in ContextKind)
+
     def items_from(self, first: int) -> list[ViewItem]:
         """The items from the message `first` on."""
         return self.items[bisect_left(self.keys, first) :]

@@ -11,8 +11,6 @@ from enum import IntEnum
 
 from PySide6.QtCore import (
     QAbstractListModel,
-    QDate,
-    QLocale,
     QModelIndex,
     QPoint,
     QRect,
@@ -28,6 +26,7 @@ from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.frame.workspace_rail import describe_running_state
+from helix_desktop.gui.shared.figure_formats import format_short_day
 from helix_desktop.gui.shared.list_row_model import Index
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
@@ -36,7 +35,6 @@ from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
 ROWS_PER_FETCH = 200
-DAY_SECONDS = 86_400
 ROW, TWO_LINES, HEADING = 34, 52, 30
 
 
@@ -62,10 +60,7 @@ def format_age(updated: float, now: float) -> str:
     there, here = datetime.fromtimestamp(updated).astimezone(), datetime.fromtimestamp(now).astimezone()
     if there.date() == here.date():
         return tr("{n}h", n=int(past // 3_600))
-    if past < 6 * DAY_SECONDS:
-        return QLocale().dayName(there.isoweekday(), QLocale.FormatType.ShortFormat)
-    recent = past < 300 * DAY_SECONDS or there.year == here.year
-    return QLocale().toString(QDate(there.year, there.month, there.day), "d MMM" if recent else "yyyy")
+    return format_short_day(updated, now)
 
 
 def group_conversations(

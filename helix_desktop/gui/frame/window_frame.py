@@ -22,7 +22,7 @@ from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_memory import WindowMemory
 
-SIDE_WIDTHS = {"chat": 300, "timeline": 560}
+SIDE_WIDTH = 300
 MAX_SIDE_SHARE = 0.55  # share of the room beside the sidebar
 # share of the whole width for a sidebar the user has not resized, so that the page has room with
 # large text
@@ -179,7 +179,7 @@ class WindowFrame(QWidget):
         first = kept("layout", self._workspace, "sidebar-width", default=usual) if self.is_sidebar_shown else 0
         room, last = whole - first - 1, 0
         if self.is_side_panel_shown:
-            usual = self.theme.zoomed_pixels(SIDE_WIDTHS.get(self.shown_page_name, SIDE_WIDTHS["chat"])) - 1
+            usual = self.theme.zoomed_pixels(SIDE_WIDTH) - 1
             wanted = kept("layout", self._workspace, "side-width", self.shown_page_name, default=usual)
             last = min(wanted, max(round(room * MAX_SIDE_SHARE), self._side.minimumWidth()))
         self._splitter.setSizes([first, room - last - 1, last])

@@ -13,7 +13,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.lab.replay_lab_port import ConversationReplay
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
-from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot
+from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot, compute_axis_ticks
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 
@@ -159,14 +159,6 @@ class PolicyCurves(StepPlot):
             self._show_point_span(self._hover - half, self._hover + half)
         self._update_curves_description()
         self.update()
-
-
-def compute_axis_ticks(top: float) -> list[int]:
-    """Returns up to five round numbers below `top`, without zero."""
-    step = 1
-    while top / step > 5:
-        step *= 5 if str(step).startswith("1") else 2
-    return list(range(step, int(top) + 1, step))
 
 
 def _build_policy_curve(policy: str, course: ConversationReplay) -> _PolicyCurve:

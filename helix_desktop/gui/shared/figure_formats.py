@@ -9,6 +9,7 @@ from PySide6.QtCore import QDateTime, QLocale
 
 from helix_desktop.gui.translation import format_count, format_number, tr
 
+DAY_SECONDS = 86_400
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -49,6 +50,21 @@ def format_time_of_day(then: float) -> str:
 def format_date_and_time(then: float) -> str:
     """The day and the time of day."""
     return f"{format_date(then)} {format_time_of_day(then)}"
+
+
+def format_short_day(then: float, now: float) -> str:
+    """The day in two or three characters: Tue, 4 Mar, 2024."""
+    there, here = (datetime.fromtimestamp(at).astimezone() for at in (then, now))
+    if now - then < 6 * DAY_SECONDS:
+        return QLocale().dayName(there.isoweekday(), QLocale.FormatType.ShortFormat)
+    recent = now - then < 300 * DAY_SECONDS or there.year == here.year
+    return _format_local_time(then, "d MMM" if recent else "yyyy")
+
+
+def format_short_day_and_time(then: float, before: float, now: float) -> str:
+    """The time of day, with the day where it is not that of `before`."""
+    days = [datetime.fromtimestamp(at).astimezone().date() for at in (then, before)]
+    return (f"{format_short_day(then, now)} " if days[0] != days[1] else "") + format_time_of_day(then)
 
 
 def is_today(then: float) -> bool:

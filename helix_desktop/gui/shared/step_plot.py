@@ -33,15 +33,15 @@ _LEAST_SPAN = 12.0
 class MinMaxPyramid:
     """Minima and maxima of a growing row of numbers, for blocks of 8, 64, 512 and so on."""
 
-    def __init__(self, points: Sequence[int]) -> None:
+    def __init__(self, points: Sequence[float]) -> None:
         self._points = points
-        self._levels: list[tuple[list[int], list[int]]] = []
+        self._levels: list[tuple[list[float], list[float]]] = []
         self.add_new_values()
 
     def add_new_values(self) -> None:
         """Take in what has been added; a level's last, unfinished piece is made anew."""
-        lows: Sequence[int] = self._points
-        highs: Sequence[int] = self._points
+        lows: Sequence[float] = self._points
+        highs: Sequence[float] = self._points
         level = 0
         while len(lows) > _EIGHT:
             if level == len(self._levels):
@@ -53,7 +53,7 @@ class MinMaxPyramid:
                 high.append(max(highs[start : start + _EIGHT]))
             lows, highs, level = low, high, level + 1
 
-    def sample_lows_and_highs(self, first: float, last: float, pixels: int) -> list[tuple[float, int, int]]:
+    def sample_lows_and_highs(self, first: float, last: float, pixels: int) -> list[tuple[float, float, float]]:
         """For points `first` to `last`: place, low and high of as many pieces as there are pixels, about."""
         span = max(last - first, 1.0)
         level, size = -1, 1
@@ -138,17 +138,25 @@ class StepPlot(QWidget):
         self.updateGeometry()
         self.update()
 
+    @property
+    def _plot_area(self) -> QRectF:
+        """Where the points are drawn; the rest is for axes."""
+        return QRectF(self.rect())
+
     def _pixel_x_of_point(self, point: float) -> float:
-        return (point - self._first) / max(self._last - self._first, 1e-9) * self.width()
+        area = self._plot_area
+        return area.left() + (point - self._first) / max(self._last - self._first, 1e-9) * area.width()
 
     def _point_at(self, x: float) -> float:
-        return self._first + x / max(1, self.width()) * (self._last - self._first)
+        area = self._plot_area
+        return self._first + (x - area.left()) / max(1, area.width()) * (self._last - self._first)
 
     def _nearest_point(self, x: float) -> int:
         return min(max(round(self._point_at(x)), 0), self._count_points - 1)
 
     def _y_of_token_count(self, tokens: float, top: float) -> float:
-        return self.height() - 3 - tokens / top * (self.height() - 6)
+        area = self._plot_area
+        return area.bottom() - 3 - tokens / top * (area.height() - 6)
 
     # --- drawing
 
@@ -198,7 +206,7 @@ class StepPlot(QWidget):
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawPolyline(line)
             return
-        columns: dict[int, tuple[int, int]] = {}
+        columns: dict[int, tuple[float, float]] = {}
         for place, low, high in sampled:
             x = int(self._pixel_x_of_point(place))
             lowest, highest = columns.get(x, (low, high))
@@ -222,10 +230,11 @@ class StepPlot(QWidget):
         painter.setFont(self._theme.build_font(11))
         painter.setOpacity(0.6)
         painter.setPen(pen)
-        painter.drawLine(QPointF(0, y), QPointF(self.width(), y))
+        area = self._plot_area
+        painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
         painter.setOpacity(1.0)
         painter.setPen(colours[1])
-        painter.drawText(QPointF(4, y - 6), words)
+        painter.drawText(QPointF(area.left() + 6, y - 6), words)
 
     def _draw_mark(self, painter: QPainter, place: QPointF, colour: QColor, size: float) -> None:
         painter.setPen(QPen(self._theme.colour_of_token("panel"), 1.5))
@@ -236,7 +245,7 @@ class StepPlot(QWidget):
         """The step pointed at: a line from top to bottom, a dot on each line, and its words."""
         x = self._pixel_x_of_point(self._hover)
         painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
-        painter.drawLine(QPointF(x, 0), QPointF(x, self.height()))
+        painter.drawLine(QPointF(x, self._plot_area.top()), QPointF(x, self._plot_area.bottom()))
         painter.setPen(Qt.PenStyle.NoPen)
         for tokens, colour in dots:
             painter.setBrush(colour)
@@ -255,7 +264,8 @@ class StepPlot(QWidget):
         place = painter.boundingRect(whole, flags, words).adjusted(-6, -2, 6, 2)
         width, height = place.width(), place.height()
         if several:
-            place.moveTo(x + 10 if x + 10 + width <= self.width() else x - 10 - width, 4)
+            left = x + 10 if x + 10 + width <= self.width() else x - 10 - width
+            place.moveTo(left, self._plot_area.top() + 4)
         else:
             place.moveTo(x - width / 2, self.height() - height - 4)
         place.moveLeft(min(max(place.left(), 0), self.width() - width))
@@ -268,7 +278,7 @@ class StepPlot(QWidget):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         x = event.position().x()
         if self._dragged_from is not None and event.buttons() & Qt.MouseButton.LeftButton:
-            by = (self._dragged_from - x) / max(1, self.width()) * (self._last - self._first)
+            by = self._point_at(self._dragged_from) - self._point_at(x)
             if abs(self._dragged_from - x) > 3:
                 self._moved = True
                 self._show_point_span(self._first + by, self._last + by)
@@ -309,3 +319,11 @@ class StepPlot(QWidget):
             self._show_point_span(self._first + by, self._last + by)
         else:
             event.ignore()
+
+
+def compute_axis_ticks(top: float) -> list[int]:
+    """Returns up to seven round numbers below `top`, without zero."""
+    step = 1
+    while top / step > 7:
+        step = step * 5 // 2 if str(step).startswith("2") else step * 2
+    return list(range(step, int(top) + 1, step))

@@ -3,17 +3,26 @@
 
 A point stands at every step and at every change of the prefix. A step is what its request took; a change is what the view
 counted after it, times the model's factor. A batch of folds is one event: one change of the prefix, one row of the list.
+
+What was saved from one event to the next belongs to the folds in force then, by what each of them takes out of the view; so
+the sum over all folds is what the context panel says was saved. A handover takes the place of the folds before it.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
+from enum import StrEnum
+from itertools import accumulate
 
+from helix_desktop.engine import token_budget
+from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import (
+    BroughtIn,
     ConversationStarted,
     DocumentEdited,
+    FilesChanged,
     Folded,
     FoldKind,
     ModelReplied,
@@ -22,15 +31,33 @@ from helix_desktop.engine.facts import (
     Recorded,
     Refolded,
     Rewound,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
     Unfolded,
+    UserSaid,
 )
+from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
+
+GROUPED = frozenset({FoldKind.MARKER, FoldKind.EXCERPT})
+LONG_LIST = 30  # From so many events on, those of one kind that follow each other are one row.
+
+
+class TimelineLane(StrEnum):
+    """A row of marks below the picture."""
+
+    YOU = "you"
+    FILES = "files"
+    ERRORS = "errors"
 
 
 @dataclass(slots=True)
 class TimelineEvent:
-    """One row of the timeline. `point` is its index in the chart. Without folds it is the start of the conversation."""
+    """One row of the timeline. `point` is its index in the chart. Without folds it is the start of the conversation.
+    `last_time`: when the last of several events in one row came. `saved_tokens` and `saved_dollars`: so far.
+    """
 
     history: ConversationState
     seq: int
@@ -39,6 +66,9 @@ class TimelineEvent:
     made_folds: list[Folded] = field(default_factory=list)
     conversation: str = ""
     words: str = ""
+    last_time: float = 0.0
+    saved_tokens: float = 0.0
+    saved_dollars: float = 0.0
 
     @property
     def current_folds(self) -> list[Folded]:
@@ -70,17 +100,25 @@ class TimelineEvent:
 
 class ConversationTimeline:
     """`points` are token counts; `seqs` and `times` have the same indices; `steps[i]` is the number of replies up to
-    point i. `change_count` counts updates to events; a step alone only adds a point.
+    point i, `dollars[i]` what was paid until then. `layers` are the tokens of the first kind, of the first two, and so on;
+    the last layer is `points`. `marks` has for each lane the points and the seqs of what happened.
+    `change_count` counts updates to events; a step alone only adds a point.
     """
 
     def __init__(self, history: ConversationState | None = None) -> None:
         self.history = history or ConversationState()
-        self.points = array("q")
+        self.layers = [array("q") for _ in ContextKind]
+        self.points = self.layers[-1]
+        self.dollars = array("d")
+        self.marks = {lane: (array("q"), array("q")) for lane in TimelineLane}
         self.seqs = array("q")
         self.times = array("d")
         self.steps = array("q")
         self.events: list[TimelineEvent] = []
         self.change_count = 0
+        self.imported_dollars = 0.0
+        self._in_force: list[TimelineEvent] = []  # The events whose folds save something now.
+        self._settled_seq = 0  # The fact until which what was saved was given to events.
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
 
@@ -102,12 +140,16 @@ class ConversationTimeline:
             self.history.advance_state(recorded)
         match recorded.fact:
             case ModelReplied():
-                self._add_chart_point(recorded, self.history.record.ledger.request_tokens(recorded.seq))
+                ledger = self.history.record.ledger
+                self._add_chart_point(recorded, ledger.request_tokens(recorded.seq), newest_fact_seen_by(recorded))
                 return True
             case Folded() as fold:
                 self._add_fold_to_event(recorded, fold)
             case Unfolded() | Refolded() | Rewound():
-                self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq))
+                self.settle_savings(recorded.seq)
+                self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq), recorded.seq)
+            case BroughtIn() as brought:
+                self._spread_imported_cost(brought)
             case ConversationStarted():
                 self.events.append(self._build_timeline_event(recorded, 0))
             case PolicySet(preset=preset):
@@ -117,9 +159,52 @@ class ConversationTimeline:
             case DocumentEdited():
                 pass
             case _:
-                return False
+                return self._add_lane_mark(recorded)
         self.change_count += 1
         return True
+
+    def _add_lane_mark(self, recorded: Recorded) -> bool:
+        match recorded.fact:
+            case UserSaid():
+                lane = TimelineLane.YOU
+            case ToolReturned(ok=False) | TurnEnded(reason=TurnEnd.FAILED):
+                lane = TimelineLane.ERRORS
+            case FilesChanged() | ToolReturned(changes=(_, *_)):
+                lane = TimelineLane.FILES
+            case _:
+                return False
+        points, seqs = self.marks[lane]
+        points.append(max(0, len(self.points) - 1))
+        seqs.append(recorded.seq)
+        return True
+
+    def _spread_imported_cost(self, brought: BroughtIn) -> None:
+        """What imported steps cost together belongs to each of them by what it sent, where no step says what it cost."""
+        ledger = self.history.record.ledger
+        run = [at for at, seq in enumerate(self.seqs) if brought.first <= seq]
+        known = ledger.dollars_until(self.history.seq) - ledger.dollars_until(brought.first)
+        if not run or brought.undone or not brought.cost or known:
+            return
+        sums = list(accumulate(self.points[at] for at in run))
+        for at, sent in zip(run, sums, strict=True):
+            self.dollars[at] += brought.cost * sent / max(1, sums[-1])
+        self.imported_dollars += brought.cost
+
+    def settle_savings(self, seq: int = 0) -> None:
+        """Gives what was saved since the last time, until the fact `seq`, to the folds in force; 0: until now."""
+        chosen = self.history.settings.model_for_role(ModelRole.MAIN)
+        prices, per_million = token_budget.relative_prices(chosen), chosen.price_input if chosen else 0.0
+        ledger, until = self.history.record.ledger, seq or self.history.seq
+        old, new = (ledger.savings_until(at, prices, per_million=per_million) for at in (self._settled_seq, until))
+        tokens = new.without - new.sent - (old.without - old.sent)
+        dollars = new.paid_without - new.paid - (old.paid_without - old.paid) if per_million else 0.0
+        live = [event for event in self._in_force if event.has_fold_in_force]
+        removed = sum(max(0, event.tokens_before_folds - event.tokens_after_folds) for event in live)
+        for event in live if removed else ():
+            share = max(0, event.tokens_before_folds - event.tokens_after_folds) / removed
+            event.saved_tokens += share * tokens
+            event.saved_dollars += share * dollars
+        self._settled_seq = until
 
     def find_event_of_fold(self, fold: str) -> TimelineEvent | None:
         return self._event_of.get(fold)
@@ -138,11 +223,21 @@ class ConversationTimeline:
         ledger = self.history.record.ledger
         return round(ledger.shown[seq] * ledger.billing_factor(chosen.model if chosen else "", seq))
 
-    def _add_chart_point(self, recorded: Recorded, tokens: int) -> None:
-        self.points.append(tokens)
+    def _add_chart_point(self, recorded: Recorded, tokens: int, seen: int) -> None:
+        """`seen`: the newest fact of the view that takes so many tokens."""
+        for layer, height in zip(self.layers, self._layer_heights(tokens, seen), strict=True):
+            layer.append(height)
+        ledger = self.history.record.ledger
         self.seqs.append(recorded.seq)
         self.times.append(recorded.time)
-        self.steps.append(self.history.record.ledger.count_steps(recorded.seq))
+        self.steps.append(ledger.count_steps(recorded.seq))
+        self.dollars.append(ledger.dollars_until(recorded.seq) + self.imported_dollars)
+
+    def _layer_heights(self, tokens: int, seen: int) -> list[int]:
+        """The kinds of context on top of each other, so that the highest is the tokens of the whole view."""
+        heights = list(accumulate(self.history.record.ledger.kinds_shown(seen)))
+        counted = heights[-1] or 1
+        return [tokens if at == len(heights) - 1 else height * tokens // counted for at, height in enumerate(heights)]
 
     def _add_fold_to_event(self, recorded: Recorded, fact: Folded) -> None:
         event = self._event_of_batch.get(fact.batch) if fact.batch else None
@@ -151,20 +246,49 @@ class ConversationTimeline:
                 self._add_point_before_fold(recorded)
             event = self._build_timeline_event(recorded, len(self.points))
             self.events.append(event)
+            self._note_fold_in_force(event, fact)
             if fact.batch:
                 self._event_of_batch[fact.batch] = event
         event.made_folds.append(fact)
         self._event_of[fact.fold] = event
+        tokens = self._billed_view_tokens(recorded.seq)
         if event.point < len(self.points):
-            self.points[event.point] = self._billed_view_tokens(recorded.seq)
+            for layer, height in zip(self.layers, self._layer_heights(tokens, recorded.seq), strict=True):
+                layer[event.point] = height
         else:
-            self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq))
+            self._add_chart_point(recorded, tokens, recorded.seq)
+
+    def _note_fold_in_force(self, event: TimelineEvent, fact: Folded) -> None:
+        self.settle_savings(event.seq)
+        if fact.kind in (FoldKind.HANDOVER, FoldKind.TRUNCATION):
+            self._in_force.clear()
+        self._in_force.append(event)
 
     def _add_point_before_fold(self, recorded: Recorded) -> None:
         """Adds a point where the fold began, so that the line falls vertically."""
         before = self._billed_view_tokens(recorded.seq - 1)
         if self.points[-1] != before:
-            self._add_chart_point(recorded, before)
+            self._add_chart_point(recorded, before, recorded.seq - 1)
+
+
+def group_timeline_events(events: Sequence[TimelineEvent]) -> list[TimelineEvent]:
+    """Events in their order; where there are many, those of one kind that follow each other are one."""
+    if len(events) < LONG_LIST:
+        return list(events)
+    grouped: list[TimelineEvent] = []
+    for event in events:
+        last = grouped[-1] if grouped else None
+        if last is None or event.fold_kind not in GROUPED or last.fold_kind is not event.fold_kind:
+            grouped.append(event)
+            continue
+        grouped[-1] = replace(
+            last,
+            made_folds=[*last.made_folds, *event.made_folds],
+            last_time=event.time,
+            saved_tokens=last.saved_tokens + event.saved_tokens,
+            saved_dollars=last.saved_dollars + event.saved_dollars,
+        )
+    return grouped
 
 
 def merge_timeline_events(stories: Sequence[ConversationTimeline]) -> list[TimelineEvent]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from PySide6.QtCore import (
@@ -24,8 +25,7 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.engine.facts import FoldKind
-from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_time_of_day
+from helix_desktop.gui.shared.figure_formats import format_short_day_and_time
 from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold
 from helix_desktop.gui.shared.list_row_model import Index, ListRowModel
 from helix_desktop.gui.theme import Theme
@@ -33,8 +33,8 @@ from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
 from helix_desktop.gui.translation import tr
 
-ROW = 59
-LEFT = 24
+ROW = 55
+LEFT = 22
 
 
 class FoldRows(ListRowModel[TimelineEvent]):
@@ -50,7 +50,7 @@ class FoldRows(ListRowModel[TimelineEvent]):
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
             event = self.items[index.row()]
             undone = ", " + tr("undone") if self.is_event_undone(event) else ""
-            return f"{fold_sentences.describe_event_title(event)}, {format_date_and_time(event.time)}, {fold_sentences.describe_event_briefly(event, self.window)}{undone}"
+            return f"{fold_sentences.describe_event_title(event)}, {describe_event_time(event)}, {fold_sentences.describe_event_briefly(event, self.window)}{undone}"
         return None
 
     def is_event_undone(self, event: TimelineEvent) -> bool:
@@ -79,30 +79,19 @@ class _FoldRowPainter(QStyledItemDelegate):
         if chosen:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(theme.colour_of_token("selected"))
-            painter.drawRoundedRect(
-                place.adjusted(theme.zoomed_pixels(LEFT + 18), 0, -theme.zoomed_pixels(20), -theme.zoomed_pixels(12)),
-                8,
-                8,
-            )
-        self._draw_kind_ring(painter, place, event, first=index.row() == 0, last=index.row() == len(model.items) - 1)
+            inset = theme.zoomed_pixels(12)
+            painter.drawRoundedRect(place.adjusted(inset, 0, -inset, -theme.zoomed_pixels(2)), 8, 8)
+        self._draw_kind_ring(painter, place, event)
         self._draw_fold_text(painter, place, event, model)
         painter.restore()
 
-    def _draw_kind_ring(
-        self, painter: QPainter, place: QRectF, event: TimelineEvent, *, first: bool, last: bool
-    ) -> None:
-        theme = self._theme
-        x = place.left() + theme.zoomed_pixels(LEFT + 8)
-        middle = place.top() + theme.zoomed_pixels(14)
-        top, bottom = (middle if first else place.top()), (middle + theme.zoomed_pixels(24) if last else place.bottom())
-        painter.fillRect(QRectF(x - 1, top, 2, bottom - top), theme.colour_of_token("line"))
-        colour = theme.fill_colour_of_kind(
-            context_kind_of_fold(event.fold_kind) if event.fold_kind is not None else ContextKind.OUTPUT
-        )
-        painter.setPen(QPen(colour, theme.zoomed_pixels(3)))
-        painter.setBrush(theme.colour_of_token("panel"))
-        radius = theme.zoomed_pixels(15) / 2
-        painter.drawEllipse(QPointF(x + 0.5, middle), radius, radius)
+    def _draw_kind_ring(self, painter: QPainter, place: QRectF, event: TimelineEvent) -> None:
+        pixels = self._theme.zoomed_pixels
+        kind = context_kind_of_fold(event.fold_kind) if event.fold_kind is not None else ContextKind.OUTPUT
+        painter.setPen(QPen(self._theme.fill_colour_of_kind(kind), pixels(3)))
+        painter.setBrush(self._theme.colour_of_token("panel"))
+        middle = QPointF(place.left() + pixels(LEFT + 8), place.top() + pixels(18))
+        painter.drawEllipse(middle, pixels(4), pixels(4))
 
     def _draw_fold_text(self, painter: QPainter, place: QRectF, event: TimelineEvent, model: FoldRows) -> None:
         theme = self._theme
@@ -110,13 +99,13 @@ class _FoldRowPainter(QStyledItemDelegate):
         undone = model.is_event_undone(event)
         bold = theme.build_font(weight=QFont.Weight.DemiBold)
         bold.setStrikeOut(undone)
-        said = format_time_of_day(event.time) + (" · " + tr("undone") if undone else "")
+        said = describe_event_time(event) + (" · " + tr("undone") if undone else "")
         aside = theme.zoomed_pixels(10) + QFontMetrics(theme.build_font()).horizontalAdvance(said)
         metrics = QFontMetrics(bold)
         name = metrics.elidedText(
             fold_sentences.describe_event_title(event), Qt.TextElideMode.ElideRight, int(right - left) - aside
         )
-        head = QRectF(left, place.top() + theme.zoomed_pixels(4), right - left, theme.zoomed_pixels(20))
+        head = QRectF(left, place.top() + theme.zoomed_pixels(8), right - left, theme.zoomed_pixels(20))
         painter.setFont(bold)
         painter.setPen(theme.colour_of_token("muted" if undone else "text"))
         painter.drawText(head, Qt.AlignmentFlag.AlignVCenter, name)
@@ -161,7 +150,7 @@ class FoldList(QListView):
         self.viewport().update()
 
     def select_fold_event(self, event: TimelineEvent | None) -> None:
-        row = next((i for i, each in enumerate(self.rows.items) if each is event), -1)
+        row = next((i for i, each in enumerate(self.rows.items) if event is not None and _holds(each, event)), -1)
         if row >= 0:
             self.setCurrentIndex(self.rows.index(row))
 
@@ -174,6 +163,16 @@ class FoldList(QListView):
         self.viewport().update()
 
 
-def filter_events_by_kind(events: Sequence[TimelineEvent], kinds: frozenset[FoldKind]) -> list[TimelineEvent]:
-    """Returns the events of these kinds (of all kinds if none is given), newest first."""
-    return [event for event in reversed(events) if not kinds or event.fold_kind in kinds]
+def describe_event_time(event: TimelineEvent) -> str:
+    """When it was; of several events in one row, from when to when."""
+    now = time.time()
+    until = f"–{format_short_day_and_time(event.last_time, event.time, now)}" if event.last_time else ""
+    return format_short_day_and_time(event.time, now, now) + until
+
+
+def _holds(row: TimelineEvent, event: TimelineEvent) -> bool:
+    """Whether a row shows an event, alone or together with others."""
+    if row is event or not event.made_folds:
+        return row is event
+    then = row.history is event.history and row.time <= event.time <= (row.last_time or row.time)
+    return then and event.made_folds[0] in row.made_folds

@@ -6,27 +6,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from PySide6.QtCore import QRectF, Qt, Signal
-from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import (
     QBoxLayout,
     QHBoxLayout,
     QPlainTextEdit,
     QPushButton,
-    QSizePolicy,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
 )
 
-from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.context_meter import paint_meter_bar
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.shared.chip_labels import ChipLabel
 from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold, count_covered_facts, describe_kept_details
+from helix_desktop.gui.shared.fold_descriptions import count_covered_facts, describe_kept_details
 from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
@@ -55,12 +52,11 @@ _BEFORE_AFTER: SectionKey = ("before and after",)
 
 @dataclass(frozen=True, slots=True)
 class ShownFold:
-    """What the panel shows of an event. `describe_part` describes the call that a fold covers."""
+    """What the panel shows of an event. `earlier`: what it can be compared with."""
 
     event: TimelineEvent
     window: int
     earlier: str
-    describe_part: Callable[[PartRef], str]
 
     @property
     def is_fold_in_force(self) -> bool:
@@ -73,36 +69,6 @@ class ShownFold:
 
     def is_fold_undone(self, fold: str) -> bool:
         return fold not in self.event.history.branch.live
-
-
-class FoldSizeBars(QWidget):
-    """Two bars: the tokens before and after the fold, as shares of the window."""
-
-    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._theme = theme
-        self._event: TimelineEvent | None = None
-        self._window = 0
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        theme.keep_scaled(self, self.setFixedHeight, 20)
-
-    def show_event_sizes(self, event: TimelineEvent, window: int) -> None:
-        self._event, self._window = event, max(window, event.tokens_before_folds)
-        self.setAccessibleName(fold_sentences.describe_fold_figures(event))
-        self.update()
-
-    def paintEvent(self, _: QPaintEvent) -> None:
-        if self._event is None:
-            return
-        painter = QPainter(self)
-        kind = context_kind_of_fold(self._event.fold_kind or FoldKind.HANDOVER)
-        height = self._theme.zoomed_pixels(8)
-        before = kind if kind is ContextKind.OUTPUT else ContextKind.CONVERSATION
-        rows = ((before, self._event.tokens_before_folds), (kind, self._event.tokens_after_folds))
-        for number, (colour, tokens) in enumerate(rows):
-            bar = QRectF(0, number * (height + self._theme.zoomed_pixels(4)), self.width(), height)
-            paint_meter_bar(painter, bar, [(colour, tokens)], self._window, self._theme)
-        painter.end()
 
 
 class FoldPanel(QWidget):
@@ -127,7 +93,6 @@ class FoldPanel(QWidget):
         self._edit = self._build_fold_button(tr("Edit"), self._start_document_edit)
         self._compare = self._build_fold_button("", self.compare_wanted.emit)
         self._undo = self._build_fold_button(tr("Undo"), self._undo_or_redo_fold)
-        self._bars = FoldSizeBars(theme, self)
         self._figures = build_plain_label("", "small", self)
         self.document = BoxesView(theme, self, pad=(16, 4))
         self.document.setAccessibleName(tr("The text shown in place of the original"))
@@ -148,7 +113,6 @@ class FoldPanel(QWidget):
         return self._undo
 
     def _lay_out_fold_panel(self) -> None:
-        px = self._theme.zoomed_pixels
         named = QHBoxLayout()
         self._theme.keep_scaled(self, named.setSpacing, 8)
         named.addWidget(self._title)
@@ -166,8 +130,6 @@ class FoldPanel(QWidget):
         self._theme.keep_scaled(self, top.setContentsMargins, 16, 14, 16, 0)
         self._theme.keep_scaled(self, top.setSpacing, 6)
         top.addLayout(self._head)
-        top.addSpacing(px(6))
-        top.addWidget(self._bars)
         top.addWidget(self._figures)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
@@ -206,7 +168,7 @@ class FoldPanel(QWidget):
         self._save_open_draft()
         self._shown = None
         self._title.set_elided_text(tr("Folds"))
-        for widget in (self._kept_details_label, self._edit, self._compare, self._undo, self._bars, self._figures):
+        for widget in (self._kept_details_label, self._edit, self._compare, self._undo, self._figures):
             widget.hide()
         empty = tr("Select a fold to see what the model sees instead of the original, compare the two, or undo it.")
         self.document.show_boxes(lambda ink, width: [build_note_box(ink, width, empty)])
@@ -227,7 +189,6 @@ class FoldPanel(QWidget):
         self._title.set_elided_text(fold_sentences.describe_event_title(event))
         fold = folds[0] if folds else None
         self._kept_details_label.set_chip_text(describe_kept_details(fold.details) if fold else "", "strong")
-        self._bars.setVisible(fold is not None)
         self._figures.setVisible(fold is not None)
         self._undo.setVisible(fold is not None)
         self._undo.setText(tr("Undo") if shown.is_fold_in_force else tr("Redo"))
@@ -235,7 +196,6 @@ class FoldPanel(QWidget):
         self._compare.setText(shown.earlier)
         self._edit.setVisible(fold is not None and fold.kind in _DOCUMENT_KINDS and shown.is_fold_in_force)
         if fold is not None:
-            self._bars.show_event_sizes(event, shown.window)
             words = fold_sentences.describe_fold_figures(event).replace(" ", "\u00a0")
             # Lines break only between figures, never between a number and its unit.
             self._figures.setText(words.replace("·\u00a0", "· "))
@@ -343,7 +303,7 @@ def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: floa
             LineChip(digest.short_hex, strong=True, is_monospaced=True, want=OpenEntry(digest))
             for digest in fold.entries[:1]
         ]
-        about = shown.describe_part(fold.cover) if isinstance(fold.cover, PartRef) else ""
+        about = fold_sentences.name_covered_part(event, fold.cover) if isinstance(fold.cover, PartRef) else ""
         right = tr("Cache again") if undone else tr("Restore")
         line = ToolCallLine(
             about or tr("output"), CallStatus.DONE if undone else CallStatus.CACHED, tuple(chips), right

@@ -9,10 +9,25 @@ from collections.abc import Sequence
 
 from helix_desktop.engine import token_budget
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Attachment, FoldKind, PartRef, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.facts import (
+    Attachment,
+    FilesChanged,
+    FoldKind,
+    PartRef,
+    Text,
+    ToolReturned,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_duration
+from helix_desktop.gui.shared.figure_formats import (
+    DAY_SECONDS,
+    format_date_and_time,
+    format_dollars,
+    format_duration,
+)
 from helix_desktop.gui.shared.fold_descriptions import (
     count_covered_facts,
     describe_kept_details,
@@ -21,11 +36,13 @@ from helix_desktop.gui.shared.fold_descriptions import (
 )
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 MAX_NAMED_CALLS = 2  # The most calls named in a title.
-MAX_FACTS_TO_CALL = 400  # a call stands at most this many facts before its output
+LEAST_DOLLARS = 0.0005  # Less money is not spoken of.
+LONGEST_LINE, MARK_LINES = 90, 3  # What is shown of a message or an error that is pointed at.
 
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
@@ -48,23 +65,20 @@ def _name_covered_calls(event: TimelineEvent) -> list[str]:
     named = []
     for fold in event.made_folds[:MAX_NAMED_CALLS]:
         ref = fold.cover
-        if isinstance(ref, PartRef) and (about := _name_covered_part(event, ref)):
+        if isinstance(ref, PartRef) and (about := name_covered_part(event, ref)):
             named.append(about)
     return named
 
 
-def _name_covered_part(event: TimelineEvent, ref: PartRef) -> str:
+def name_covered_part(event: TimelineEvent, ref: PartRef) -> str:
+    """What a fold covers: a call by its line, an attachment by its name; empty where it is something else."""
     facts = event.history.facts
     fact = facts[ref.seq - 1].fact if 0 < ref.seq <= len(facts) else None
     if isinstance(fact, UserSaid):
         part = fact.parts[ref.part] if ref.part < len(fact.parts) else None
         return part.name if isinstance(part, Attachment) else tr("your message")
-    if isinstance(fact, ToolReturned):
-        for recorded in reversed(facts[max(0, ref.seq - MAX_FACTS_TO_CALL) : ref.seq - 1]):
-            for part in getattr(recorded.fact, "parts", ()):
-                if isinstance(part, ToolCall) and part.id == fact.call:
-                    return format_call(part.name, part.arguments)
-    return ""
+    answered = event.history.record.answered.get(ref.seq)
+    return format_call(answered.call.name, answered.call.arguments) if answered else ""
 
 
 def describe_event_briefly(event: TimelineEvent, window: int) -> str:
@@ -77,20 +91,69 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
         ]
         return " · ".join(part for part in parts if part)
     fold = event.current_folds[0]
-    parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds)]
-    if fold.kind is FoldKind.MARKER:
-        parts.append(tr("one cache rewrite"))
-    elif fold.kind is FoldKind.EXCERPT:
+    parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds), describe_saving(event)]
+    if fold.kind is FoldKind.EXCERPT:
         parts.append(tr("kept: “{words}”", words=fold.asked[:60]) if fold.asked else tr("preview kept"))
     elif fold.kind in (FoldKind.OBSERVATIONS, FoldKind.REFLECTION):
         facts, high = fold.text.count("\n- "), fold.text.count("!!!")
         parts.append(format_count(facts, "{n} fact", "{n} facts") + ", " + tr("{n} high priority", n=high))
-    else:
+    elif fold.kind is not FoldKind.MARKER:
         parts += [
             format_count(count_covered_facts(fold), "{n} message", "{n} messages"),
             describe_kept_details(fold.details),
         ]
     return " · ".join(part for part in parts if part)
+
+
+def describe_saving(event: TimelineEvent) -> str:
+    """What the folds of an event have saved so far: money where prices are known."""
+    dollars, tokens = event.saved_dollars, round(event.saved_tokens)
+    if not event.has_fold_in_force or (abs(dollars) < LEAST_DOLLARS and tokens <= 0):
+        return ""
+    if dollars <= -LEAST_DOLLARS:
+        return tr("cost {amount} so far", amount=format_dollars(-dollars))
+    if dollars >= LEAST_DOLLARS:
+        return tr("saved {amount} so far", amount=format_dollars(dollars))
+    return tr("saved {n} tokens so far", n=format_token_count(tokens))
+
+
+def describe_timeline(story: ConversationTimeline) -> str:
+    """How long a conversation took, its steps, and what it cost."""
+    if not story.points:
+        return ""
+    seconds = story.times[-1] - story.times[0]
+    parts = [
+        format_count(round(seconds / DAY_SECONDS), "{n} day", "{n} days")
+        if seconds >= 1.5 * DAY_SECONDS
+        else format_duration(seconds),
+        format_count(story.steps[-1], "{n} step", "{n} steps"),
+    ]
+    if story.dollars[-1]:
+        parts.append(format_dollars(story.dollars[-1]))
+    if story.imported_dollars:
+        parts.append(tr("{cost} of it before the import", cost=format_dollars(story.imported_dollars)))
+    return ", ".join(parts)
+
+
+def describe_marked_fact(history: ConversationState, seq: int) -> str:
+    """What happened at a mark of the timeline, in a line."""
+    fact = history.facts[seq - 1].fact
+    match fact:
+        case UserSaid(parts=parts):
+            words = " ".join(part.text if isinstance(part, Text) else part.name for part in parts)
+        case FilesChanged(names=names, files=files):
+            rest = format_count(files - len(names), "and {n} more", "and {n} more") if files > len(names) else ""
+            words = " ".join(filter(None, [", ".join(names), rest]))
+        case ToolReturned(ok=True, changes=changes):
+            words = ", ".join(change.path for change in changes)
+        case ToolReturned(head=head):
+            answered = history.record.answered.get(seq)
+            words = f"{format_call(answered.call.name, answered.call.arguments) if answered else ''}\n{head}"
+        case TurnEnded(why=why):
+            words = translate_sentences(why)
+        case _:
+            return ""
+    return make_safe_text("\n".join(line[:LONGEST_LINE] for line in words.strip().splitlines()[:MARK_LINES]))
 
 
 def describe_fold_figures(event: TimelineEvent) -> str:

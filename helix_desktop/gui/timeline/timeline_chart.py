@@ -1,68 +1,77 @@
-"""Tokens over the steps of a conversation, with the thresholds dashed and every fold a mark."""
+"""The picture of a conversation: its kinds of context as areas, what it cost, its folds, and lanes for what happened.
+
+Steps stand at equal distances, so that a night without work takes no room; the dates stand below.
+"""
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from PySide6.QtCore import QPointF, Signal
-from PySide6.QtGui import QMouseEvent, QPainter, QPen
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QMouseEvent, QPainter, QPen, QPolygonF
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import FoldKind
-from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.shared.figure_formats import format_date_and_time
-from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold, fold_title
-from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot
+from helix_desktop.gui.context_meter import context_kind_name, format_token_count
+from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_short_day_and_time
+from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold
+from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot, compute_axis_ticks
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
+from helix_desktop.gui.timeline import fold_sentences
+from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
 from helix_desktop.gui.translation import format_number, tr
 
 Threshold = tuple[str, ContextKind, float]
+HEIGHT = 390
+LEFT, RIGHT, LEGEND, LANE, DATES = 52, 60, 24, 15, 20  # Room around the plot, in pixels of the pictures.
+SMALL = 11
+MARK_GAP = 4  # Marks of a lane are at least so far from each other.
+REACH = 6  # How far from a mark the pointer may be, in pixels.
+LANE_COLOURS = {TimelineLane.YOU: "conversation", TimelineLane.FILES: "output", TimelineLane.ERRORS: "danger"}
 
 
 class TimelineChart(StepPlot):
-    """`chosen` carries the event whose mark was clicked."""
+    """`chosen` carries the event whose mark was clicked, `step_chosen` the seq of a step or of a mark below."""
 
     chosen = Signal(object)
     step_chosen = Signal(int)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(theme, parent)
-        self._story = ConversationTimeline()
-        self._pyramid = MinMaxPyramid(self._story.points)
+        super().__init__(theme, parent, height=HEIGHT)
         self._thresholds: Sequence[Threshold] = ()
-        self._selected: TimelineEvent | None = None
+        self._pointer_y = 0.0
+        self._plot_story(ConversationTimeline())
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
         self.setAccessibleName(tr("Tokens over time"))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(240, self._theme.zoomed_pixels(HEIGHT // 2))
+
+    def _plot_story(self, story: ConversationTimeline) -> None:
+        self._story = story
+        self._layers = [MinMaxPyramid(layer) for layer in story.layers]
+        self._costs = MinMaxPyramid(story.dollars)
+        self._selected: TimelineEvent | None = None
 
     def plot_timeline(self, story: ConversationTimeline, thresholds: Sequence[Threshold]) -> None:
         """Plots another conversation, all of it."""
-        self._story, self._thresholds = story, thresholds
-        self._drawn = None
-        self._pyramid = MinMaxPyramid(story.points)
-        self._selected, self._hover, self._whole = None, -1, True
-        self._keep_span_in_range()
-        self._update_chart_description()
-        self.update()
+        self._plot_story(story)
+        self._thresholds, self._drawn = thresholds, None
+        self._hover, self._whole = -1, True
+        self._update_grown_plot()
 
     def extend_timeline_plot(self) -> None:
         """Extends the plot after the story grew."""
-        self._pyramid.add_new_values()
+        for pyramid in (*self._layers, self._costs):
+            pyramid.add_new_values()
+        self._update_grown_plot()
+
+    def _update_grown_plot(self) -> None:
         if self._whole:
             self._keep_span_in_range()
-        self._update_chart_description()
-        self.update()
-
-    def mark_selected_event(self, event: TimelineEvent | None) -> None:
-        """Mark the event the list has chosen, and bring it into sight."""
-        self._selected = event
-        if event is not None and not self._first <= event.point <= self._last:
-            span = self._last - self._first
-            self._show_point_span(event.point - span / 2, event.point + span / 2)
-        self.update()
-
-    def _update_chart_description(self) -> None:
         points, events = self._story.points, self._story.events
         if points:
             # the start of the conversation counts as an event, too
@@ -74,6 +83,15 @@ class TimelineChart(StepPlot):
                 tokens=format_token_count(points[-1]),
             )
             self.setAccessibleDescription(words)
+        self.update()
+
+    def mark_selected_event(self, event: TimelineEvent | None) -> None:
+        """Mark the event the list has chosen, and bring it into sight."""
+        self._selected = event
+        if event is not None and not self._first <= event.point <= self._last:
+            span = self._last - self._first
+            self._show_point_span(event.point - span / 2, event.point + span / 2)
+        self.update()
 
     @property
     def _count_points(self) -> int:
@@ -84,53 +102,177 @@ class TimelineChart(StepPlot):
 
     @property
     def _top_tokens(self) -> float:
-        highest = max(self._highest_token_count, 1)
-        return max(self._story.model_window, highest * 1.05) if self._story.model_window else highest * 1.1
+        """The whole window where the conversation fills a good part of it; room above the highest point elsewhere."""
+        sampled = self._layers[-1].sample_lows_and_highs(0, self._count_points, 64)
+        highest = max((high for _, _, high in sampled), default=0)
+        window = self._story.model_window
+        return max(highest * 1.25, window if window < 3 * highest else 0, 1)
 
     @property
-    def _highest_token_count(self) -> int:
-        sampled = self._pyramid.sample_lows_and_highs(0, len(self._story.points), 64)
-        return max((high for _, _, high in sampled), default=0)
+    def _top_dollars(self) -> float:
+        return self._story.dollars[-1] * 1.25 if self._count_points else 0.0
+
+    @property
+    def _plot_area(self) -> QRectF:
+        pixels = self._theme.zoomed_pixels
+        right = pixels(RIGHT if self._top_dollars else 16)
+        below = pixels(LANE * len(TimelineLane) + DATES)
+        return QRectF(self.rect()).adjusted(pixels(LEFT), pixels(LEGEND), -right, -below)
 
     # --- drawing
 
     def _plot_cache_key(self) -> object:
-        points = self._story.points
-        return len(points), points[-1], len(self._story.events)
+        points, marks = self._story.points, self._story.marks
+        return len(points), points[-1], len(self._story.events), [len(seqs) for _, seqs in marks.values()]
 
     def _draw_plot_background(self, painter: QPainter, top: float) -> None:
-        for words, kind, share in self._thresholds if self._story.model_window else ():
-            colours = self._theme.fill_colour_of_kind(kind), self._theme.text_colour_of_kind(kind)
-            self._draw_level(painter, share * self._story.model_window, top, colours, words)
-        self._draw_line(painter, self._pyramid, top, QPen(self._theme.fill_colour_of_kind(ContextKind.CONVERSATION), 2))
+        painter.setFont(self._theme.build_font(SMALL))
+        self._draw_axes(painter, top)
+        self._draw_legend(painter)
+        self._draw_dates(painter)
+        area = self._plot_area
+        painter.setClipRect(area.adjusted(0, 0, 1, 0))
+        self._draw_areas(painter, top)
+        for words, kind, share in self._thresholds:
+            if 0 < share * self._story.model_window <= top:
+                colours = self._theme.fill_colour_of_kind(kind), self._theme.text_colour_of_kind(kind)
+                self._draw_level(painter, share * self._story.model_window, top, colours, words)
+        if self._top_dollars:
+            line = [QPointF(x, self._y_of_token_count(y, self._top_dollars)) for x, y in self._sampled(self._costs)]
+            painter.setPen(QPen(self._theme.colour_of_token("text"), 1.5, Qt.PenStyle.DashLine))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawPolyline(QPolygonF(line))
+        painter.setClipRect(QRectF(area.left(), 0, area.width() + 2, self.height()))
         self._draw_event_marks(painter, top)
+        self._draw_lane_marks(painter)
+
+    def _sampled(self, pyramid: MinMaxPyramid) -> Iterator[tuple[float, float]]:
+        """The pixels of the highest values, from the left edge to the right one."""
+        for place, _, high in pyramid.sample_lows_and_highs(self._first - 1, self._last + 1, self.width()):
+            yield self._pixel_x_of_point(place), high
+
+    def _draw_areas(self, painter: QPainter, top: float) -> None:
+        """The highest layer first, the others in front of it."""
+        painter.setPen(Qt.PenStyle.NoPen)
+        ground = self._plot_area.bottom() - 3
+        for kind, pyramid in reversed(list(zip(ContextKind, self._layers, strict=True))):
+            edge = [QPointF(x, self._y_of_token_count(tokens, top)) for x, tokens in self._sampled(pyramid)]
+            painter.setBrush(self._theme.fill_colour_of_kind(kind))
+            painter.drawPolygon(QPolygonF([QPointF(edge[0].x(), ground), *edge, QPointF(edge[-1].x(), ground)]))
+
+    def _draw_axes(self, painter: QPainter, top: float) -> None:
+        area, faint = self._plot_area, self._theme.colour_of_token("faint")
+        right_words = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        for tokens in (0, *compute_axis_ticks(top)):
+            y = round(self._y_of_token_count(tokens, top)) + 0.5
+            painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
+            painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y))
+            painter.setPen(faint)
+            painter.drawText(QRectF(0, y - 10, area.left() - 8, 20), right_words, format_token_count(tokens))
+        cents = compute_axis_ticks(self._top_dollars * 10_000) if self._top_dollars else []
+        for hundredths in (0, *cents) if cents else ():
+            y = self._y_of_token_count(hundredths / 10_000, self._top_dollars)
+            place = QRectF(area.right() + 8, y - 10, self.width() - area.right() - 8, 20)
+            painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, format_dollars(hundredths / 10_000))
+        names = {TimelineLane.YOU: tr("You"), TimelineLane.FILES: tr("Files"), TimelineLane.ERRORS: tr("Errors")}
+        for lane, name in names.items():
+            painter.drawText(self._lane_place(lane).adjusted(-area.left(), 0, -8, 0), right_words, name)
+
+    def _lane_place(self, lane: TimelineLane) -> QRectF:
+        """Ends at the left edge of the lane's marks."""
+        area, height = self._plot_area, self._theme.zoomed_pixels(LANE)
+        return QRectF(area.left(), area.bottom() + 3 + list(TimelineLane).index(lane) * height, 0, height)
+
+    def _draw_legend(self, painter: QPainter) -> None:
+        """The kinds there are, from the right; none where there is no room for all."""
+        shown = [kind for at, kind in enumerate(ContextKind) if self._has_kind(at)]
+        entries = [(context_kind_name(kind), kind) for kind in shown]
+        metrics, gap = painter.fontMetrics(), self._theme.zoomed_pixels(22)
+        cost = "- - -  " + tr("cost")
+        widths = [metrics.horizontalAdvance(words) + gap for words, _ in entries]
+        x = self._plot_area.right() - sum(widths) - (metrics.horizontalAdvance(cost) if self._top_dollars else 0)
+        if x < self._plot_area.left():
+            return
+        for (words, kind), width in zip(entries, widths, strict=True):
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(self._theme.fill_colour_of_kind(kind))
+            painter.drawEllipse(QPointF(x + 4, 10), 4, 4)
+            painter.setPen(self._theme.colour_of_token("muted"))
+            painter.drawText(QPointF(x + 13, 14), words)
+            x += width
+        if self._top_dollars:
+            painter.drawText(QPointF(x, 14), cost)
+
+    def _has_kind(self, at: int) -> bool:
+        layers = self._story.layers
+        return any(layers[at]) if at == 0 else layers[at] != layers[at - 1]
+
+    def _draw_dates(self, painter: QPainter) -> None:
+        area, metrics, last = self._plot_area, painter.fontMetrics(), -1.0
+        place = QRectF(0, self.height() - self._theme.zoomed_pixels(DATES), 0, self._theme.zoomed_pixels(DATES))
+        painter.setPen(self._theme.colour_of_token("faint"))
+        before, now = 0.0, time.time()
+        for share in (0, 0.25, 0.5, 0.75, 1):
+            point = self._nearest_point(area.left() + share * area.width())
+            then = self._story.times[point]
+            words = format_short_day_and_time(then, before, now)
+            width = metrics.horizontalAdvance(words) + 2
+            x = min(max(self._pixel_x_of_point(point) - share * width, area.left()), area.right() - width)
+            if x > last:
+                painter.drawText(
+                    QRectF(x, place.top(), width + 4, place.height()), Qt.AlignmentFlag.AlignVCenter, words
+                )
+                before, last = then, x + width + 12
+
+    def _draw_lane_marks(self, painter: QPainter) -> None:
+        painter.setPen(Qt.PenStyle.NoPen)
+        for lane, (points, _) in self._story.marks.items():
+            place, taken = self._lane_place(lane), -10.0
+            painter.setBrush(self._theme.colour_of_token(LANE_COLOURS[lane]))
+            step = max(1, len(points) // (4 * max(1, self.width())))
+            for at in range(bisect_left(points, self._first), bisect_left(points, self._last + 1), step):
+                x = self._pixel_x_of_point(points[at])
+                if x - taken >= MARK_GAP:
+                    taken = x
+                    painter.drawRoundedRect(QRectF(x - 1.5, place.top() + 3, 4, place.height() - 5), 1.5, 1.5)
 
     def _draw_choice_and_pointer(self, painter: QPainter, top: float) -> None:
         chosen = self._selected
         if chosen is not None and chosen.current_folds and self._first <= chosen.point <= self._last:
-            self._draw_event_mark(painter, chosen, top, 4.5)
-        if 0 <= self._hover < self._count_points:
-            dot = (self._story.points[self._hover], self._theme.fill_colour_of_kind(ContextKind.CONVERSATION))
-            self._draw_pointer(painter, top, [dot], self.words_at(self._hover))
+            self._draw_event_mark(painter, chosen, top, 6.5)
+        if not 0 <= self._hover < self._count_points:
+            return
+        mark = self._find_lane_mark()
+        if mark is not None:
+            words = fold_sentences.describe_marked_fact(self._story.history, mark[1])
+            self._draw_label(painter, self._pixel_x_of_point(mark[0]), f"{words}\n")
+            return
+        dot = (self._story.points[self._hover], self._theme.fill_colour_of_kind(ContextKind.CONVERSATION))
+        self._draw_pointer(painter, top, [dot], self.words_at(self._hover))
 
     def _draw_event_marks(self, painter: QPainter, top: float) -> None:
         """Draws a mark for each fold; where marks would overlap, only the first."""
         taken = -10.0
-        width = self._theme.zoomed_pixels(5)
         for event in self._visible_marked_events():
             x = self._pixel_x_of_point(event.point)
-            if x - taken >= width:
+            if x - taken >= self._theme.zoomed_pixels(8):
                 taken = x
-                self._draw_event_mark(painter, event, top, 3.0)
+                self._draw_event_mark(painter, event, top, 4.5)
 
     def _draw_event_mark(self, painter: QPainter, event: TimelineEvent, top: float, size: float) -> None:
-        y = self._y_of_token_count(self._story.points[min(event.point, self._count_points - 1)], top)
-        self._draw_mark(
-            painter,
-            QPointF(self._pixel_x_of_point(event.point), y),
-            self._theme.fill_colour_of_kind(context_kind_of_fold(event.fold_kind or FoldKind.MARKER)),
-            size,
-        )
+        """A ring where the fold began, and a line from there to the ground."""
+        colour = self._theme.fill_colour_of_kind(context_kind_of_fold(event.fold_kind or FoldKind.MARKER))
+        place = self._mark_place(event, top)
+        painter.setPen(QPen(colour, 1.5))
+        painter.drawLine(place, QPointF(place.x(), self._plot_area.bottom() - 3))
+        painter.setPen(QPen(colour, 2.5))
+        painter.setBrush(self._theme.colour_of_token("panel"))
+        painter.drawEllipse(place, size, size)
+
+    def _mark_place(self, event: TimelineEvent, top: float) -> QPointF:
+        at = min(event.point, self._count_points - 1)
+        tokens = max(self._story.points[at], self._story.points[max(0, at - 1)])
+        return QPointF(self._pixel_x_of_point(event.point), self._y_of_token_count(tokens, top))
 
     def _visible_marked_events(self) -> Sequence[TimelineEvent]:
         events = self._story.events
@@ -141,16 +283,21 @@ class TimelineChart(StepPlot):
         return [event for event in shown if event.fold_kind is not None and event.fold_kind is not FoldKind.EXCERPT]
 
     def words_at(self, point: int) -> str:
-        """A step in words."""
+        """A step in words; at a fold what it did and what it saved."""
         story = self._story
+        near = self._find_event_near(point)
+        if near is not None:
+            story.settle_savings()
+            title = f"{fold_sentences.describe_event_title(near)} · {format_date_and_time(near.time)}"
+            return "\n".join([title, *fold_sentences.describe_event_briefly(near, story.model_window).split(" · ")])
         words = tr(
             "step {n} · {tokens} tokens · {when}",
             n=format_number(story.steps[point]),
             tokens=format_token_count(story.points[point]),
             when=format_date_and_time(story.times[point]),
         )
-        near = self._find_event_near(point)
-        return f"{words} · {fold_title(near.current_folds[0], len(near.current_folds))}" if near is not None else words
+        spent = story.dollars[point]
+        return f"{words}\n{tr('{cost} so far', cost=format_dollars(spent))}" if spent else words
 
     def _find_event_near(self, point: float, reach: float = 0.5) -> TimelineEvent | None:
         events = self._story.events
@@ -158,14 +305,35 @@ class TimelineChart(StepPlot):
         near = [event for event in events[at : at + 40] if event.current_folds and abs(event.point - point) <= reach]
         return min(near, key=lambda event: abs(event.point - point)) if near else None
 
+    def _find_lane_mark(self) -> tuple[int, int] | None:
+        """The point and the seq of the mark under the pointer."""
+        for lane, (points, seqs) in self._story.marks.items():
+            place = self._lane_place(lane)
+            if place.top() <= self._pointer_y < place.bottom() and points:
+                at = min(bisect_left(points, self._hover), len(points) - 1)
+                near = min(range(max(0, at - 1), min(at + 2, len(points))), key=lambda i: abs(points[i] - self._hover))
+                if abs(points[near] - self._hover) * self._pixels_per_point <= REACH:
+                    return points[near], seqs[near]
+        return None
+
+    @property
+    def _pixels_per_point(self) -> float:
+        return self._plot_area.width() / max(self._last - self._first, 1e-9)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        self._pointer_y = event.position().y()
+        super().mouseMoveEvent(event)
+
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         super().mouseReleaseEvent(event)
         if self._moved or not self._count_points:
             return
-        per_pixel = (self._last - self._first) / max(1, self.width())
-        x = event.position().x()
-        near = self._find_event_near(self._point_at(x), max(0.5, 6 * per_pixel))
-        if near is not None:
+        self._hover, self._pointer_y = self._nearest_point(event.position().x()), event.position().y()
+        mark = self._find_lane_mark()
+        near = self._find_event_near(self._point_at(event.position().x()), max(0.5, REACH / self._pixels_per_point))
+        if mark is not None:
+            self.step_chosen.emit(mark[1])
+        elif near is not None:
             self.chosen.emit(near)
         else:
-            self.step_chosen.emit(self._story.seqs[self._nearest_point(x)])
+            self.step_chosen.emit(self._story.seqs[self._hover])

@@ -1,4 +1,4 @@
-"""The timeline page: tokens over time, the folds of a conversation or of the workspace, and what each of them did."""
+"""The timeline page: the picture of a conversation, its folds or those of the workspace, and what each of them did."""
 
 from __future__ import annotations
 
@@ -9,44 +9,45 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtGui import QActionGroup, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from helix_desktop.engine import context_policy
-from helix_desktop.engine.blocks import ContextKind, View
-from helix_desktop.engine.facts import FoldKind, PartRef, Recorded, ToolCall, ToolReturned
-from helix_desktop.engine.history.moment import Moment
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.facts import FoldKind, Recorded
 from helix_desktop.engine.session_events import Event as SessionEvent
 from helix_desktop.engine.session_events import FactAppended
 from helix_desktop.engine.view import build_state
-from helix_desktop.engine.view_difference import compare_views
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.question_dialogs import ask_new_file
-from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text
+from helix_desktop.gui.shared.elided_label import ElidedLabel
+from helix_desktop.gui.shared.past_moments import PastMomentLoader
 from helix_desktop.gui.text_file_saving import save_text_file
 from helix_desktop.gui.theme import Theme, set_widget_look
-from helix_desktop.gui.timeline import fold_sentences
-from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, merge_timeline_events
-from helix_desktop.gui.timeline.fold_list import FoldList, filter_events_by_kind
+from helix_desktop.gui.timeline import fold_comparisons, fold_sentences
+from helix_desktop.gui.timeline.conversation_timeline import (
+    ConversationTimeline,
+    TimelineEvent,
+    group_timeline_events,
+    merge_timeline_events,
+)
+from helix_desktop.gui.timeline.fold_list import FoldList
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.timeline.fold_panel import FoldPanel, ShownFold
 from helix_desktop.gui.timeline.timeline_chart import Threshold, TimelineChart
 from helix_desktop.gui.transcript.chat_intents import ShowInChat
-from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
 
 READ_SLICE_SECONDS = 0.003
 FRAME_MS = 16  # milliseconds
 FACTS_PER_STEP = 64
-MAX_FACTS_TO_CALL = 400  # a call stands at most this many facts before its output
+NARROW = 700  # Where the page is narrower, the chosen fold stands below the list.
 
 
 class TimelinePage(QWidget):
-    """`panel` shows the chosen fold; the window puts it at the right. `intent_wanted` carries values of `chat_intents`."""
+    """`panel` shows the chosen fold. `intent_wanted` carries values of `chat_intents`."""
 
     intent_wanted = Signal(object)
 
@@ -58,8 +59,7 @@ class TimelinePage(QWidget):
         self._bench: WorkbenchPort | None = None
         self.timeline = ConversationTimeline()
         self._other_timelines: list[ConversationTimeline] = []
-        self._shows_whole_workspace = False
-        self._has_undrawn_growth = False
+        self._shows_whole_workspace = self._has_undrawn_growth = False
         self._listed: tuple[int, int] = (0, 0)  # the story's state when the list was last filled
         self._last_read_seq = 0
         self._kinds: frozenset[FoldKind] = frozenset()
@@ -74,77 +74,66 @@ class TimelinePage(QWidget):
         self._read_timer.timeout.connect(self._run_read_slice)
         self._list_timer = QTimer(self, interval=FRAME_MS, singleShot=True)
         self._list_timer.timeout.connect(self._update_list_and_panel)
-        self._kind_pill = self._build_timeline_button(tr("All kinds"))
-        self._scope_pill = self._build_timeline_button(tr("This conversation"))
-        self._fold_now_button = self._build_timeline_button(tr("Fold now…"))
-        self._export = self._build_timeline_button(tr("Export timeline…"))
-        self._more = self._build_timeline_button("⋯")
-        self._more.setAccessibleName(tr("More actions"))
+        self._heading = ElidedLabel(self)
+        set_widget_look(self._heading, "title")
+        self.menu_button = QPushButton(self)
+        set_widget_look(self.menu_button, "chip")
+        self._lower = QSplitter(Qt.Orientation.Horizontal, self)
         self._lay_out_timeline()
-        self._build_filter_menus()
+        self._build_timeline_menu()
         self._connect_timeline_signals()
         set_widget_look(self, "page")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
 
-    def _build_timeline_button(self, text: str) -> QPushButton:
-        pill = QPushButton(text, self)
-        set_widget_look(pill, "chip")
-        return pill
-
     def _lay_out_timeline(self) -> None:
-        chart = QVBoxLayout()
-        self._theme.keep_scaled(self, chart.setContentsMargins, 24, 20, 20, 0)
-        chart.addWidget(self.chart)
-        row = QHBoxLayout()
-        self._theme.keep_scaled(self, row.setContentsMargins, 24, 10, 20, 8)
-        self._theme.keep_scaled(self, row.setSpacing, 6)
-        row.addWidget(self._kind_pill)
-        row.addWidget(self._scope_pill)
-        row.addStretch(1)
-        row.addWidget(self._fold_now_button)
-        row.addWidget(self._export)
-        row.addWidget(self._more)
+        top = QVBoxLayout()
+        self._theme.keep_scaled(self, top.setContentsMargins, 24, 12, 16, 0)
+        head = QHBoxLayout()
+        head.addWidget(self._heading, 1)
+        head.addWidget(self.menu_button)
+        top.addLayout(head)
+        top.addWidget(self.chart)
+        for at, part in enumerate((self.list, self.panel)):
+            self._lower.addWidget(part)
+            self._lower.setCollapsible(at, False)
+            self._lower.setStretchFactor(at, 2 + at)
+        self._lower.setHandleWidth(1)
         column = QVBoxLayout(self)
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
-        column.addLayout(chart)
-        column.addLayout(row)
-        column.addWidget(self.list, 1)
+        column.addLayout(top, 1)
+        column.addWidget(self._lower, 1)
         self._theme.keep_scaled(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Moves the commands into one menu if there is little room."""
+        """Puts the chosen fold below the list where there is little room."""
         super().resizeEvent(event)
-        narrow = self.width() < self._theme.zoomed_pixels(520)
-        for button in (self._fold_now_button, self._export):
-            button.setVisible(not narrow)
-        self._more.setVisible(narrow)
+        narrow = self.width() < self._theme.zoomed_pixels(NARROW)
+        self._lower.setOrientation(Qt.Orientation.Vertical if narrow else Qt.Orientation.Horizontal)
 
     def _connect_timeline_signals(self) -> None:
         self.chart.chosen.connect(self._choose_event)
         self.chart.step_chosen.connect(self._show_step_in_chat)
         self.list.chosen.connect(self._choose_event)
         self.panel.wanted.connect(self.intent_wanted)
-        self.panel.undo_wanted.connect(self._undo_shown_folds)
-        self.panel.redo_wanted.connect(self._redo_shown_folds)
+        self.panel.undo_wanted.connect(partial(self._change_shown_folds, "undo_fold"))
+        self.panel.redo_wanted.connect(partial(self._change_shown_folds, "redo_fold"))
         self.panel.compare_wanted.connect(self.compare_handovers)
         self.panel.before_after_wanted.connect(self.compare_views_around_fold)
         self.panel.edited.connect(self._save_edited_document)
-        self._fold_now_button.clicked.connect(self.ask_to_fold)
-        self._export.clicked.connect(self.export_timeline)
 
     def show_timeline_of(self, session: SessionPort | None, bench: WorkbenchPort | None = None) -> None:
         """Shows a conversation. `bench` supplies the workspace's other conversations when the user asks for them."""
         self._session, self._bench = session, bench
         history = session.conversation.state if session is not None else None
         self.timeline, self._other_timelines, self._shows_whole_workspace = ConversationTimeline(history), [], False
-        self._scope_pill.menu().actions()[0].setChecked(True)
-        self._scope_pill.setText(f"{tr('This conversation')} ▾")
+        self._scope_actions[0].setChecked(True)
         self._chosen, self._last_read_seq = None, 0
         self.panel.clear_fold_panel()
         self._past.cancel_pending_question()
         self._reading = self._read_in_steps()
-        self._fold_now_button.setEnabled(session is not None)
+        self._fold_now_action.setEnabled(session is not None)
+        self._heading.set_elided_text("")
         self._read_timer.start()
 
     def update_timeline_from_events(self, events: Sequence[SessionEvent]) -> None:
@@ -170,6 +159,7 @@ class TimelinePage(QWidget):
         """
         self._has_undrawn_growth = False
         self.chart.extend_timeline_plot()
+        self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline))
         if self._listed != (self.timeline.change_count, self.timeline.model_window):
             self._list_timer.start()
 
@@ -203,7 +193,9 @@ class TimelinePage(QWidget):
         while self._last_read_seq < len(facts):
             self._add_facts_to_timeline(facts[self._last_read_seq : self._last_read_seq + FACTS_PER_STEP])
             yield
-        self.chart.plot_timeline(self.timeline, self._chart_thresholds())
+        session = self._session
+        self.chart.plot_timeline(self.timeline, _list_thresholds(session) if session is not None else ())
+        self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline))
         yield
         self._refill_fold_list()
         self.list.doItemsLayout()
@@ -228,39 +220,16 @@ class TimelinePage(QWidget):
                 grown = self.timeline.read_next_fact(recorded) or grown
         return grown
 
-    def _chart_thresholds(self) -> Sequence[Threshold]:
-        if self._session is None:
-            return ()
-        chosen = context_policy.policy_from_fact(self._session.conversation.state.settings.policy)
-        found: list[Threshold] = []
-        if chosen.handover != "off":
-            share = chosen.handover_share
-            found.append((tr("hand over {share}%", share=round(100 * share)), ContextKind.HANDOVER, share))
-        if chosen.observation:
-            found.append(
-                (
-                    tr("reflect {share}%", share=round(100 * chosen.reflection_share)),
-                    ContextKind.OBSERVATIONS,
-                    chosen.reflection_share,
-                )
-            )
-            found.append(
-                (
-                    tr("observe {share}%", share=round(100 * chosen.observation_share)),
-                    ContextKind.OBSERVATIONS,
-                    chosen.observation_share,
-                )
-            )
-        return found
-
     def _refill_fold_list(self) -> None:
         self._listed = self.timeline.change_count, self.timeline.model_window
-        events = self.timeline.events
+        events: Sequence[TimelineEvent] = self.timeline.events
+        self.timeline.settle_savings()
         if self._shows_whole_workspace:
             events = list(reversed(merge_timeline_events([self.timeline, *self._other_timelines])))
-        self.list.show_fold_events(
-            filter_events_by_kind(events, self._kinds), self.timeline.model_window, keep=self._chosen
+        grouped = group_timeline_events(
+            [event for event in events if not self._kinds or event.fold_kind in self._kinds]
         )
+        self.list.show_fold_events(grouped[::-1], self.timeline.model_window, keep=self._chosen)
 
     def _choose_event(self, event: TimelineEvent) -> None:
         if event is not self._chosen:  # otherwise the list only reports the selection made here
@@ -280,23 +249,10 @@ class TimelinePage(QWidget):
         story = self._timeline_of_event(event)
         earlier = story.find_handover_before(event) if event.fold_kind is FoldKind.HANDOVER else None
         name = tr("Compare with {n}", n=earlier.current_folds[0].number) if earlier is not None else ""
-        about = self._describe_covered_part if story is self.timeline else lambda ref: tr("#{n}", n=ref.seq)
-        shown = ShownFold(event, story.model_window, name, about)
-        self.panel.show_fold_document(shown)
+        self.panel.show_fold_document(ShownFold(event, story.model_window, name))
 
     def _timeline_of_event(self, event: TimelineEvent) -> ConversationTimeline:
         return next((story for story in self._other_timelines if event.history is story.history), self.timeline)
-
-    def _describe_covered_part(self, ref: PartRef) -> str:
-        """Describes the call whose output a fold covers. It stands a few facts before the output."""
-        facts = self._session.conversation.state.facts if self._session is not None else []
-        returned = facts[ref.seq - 1].fact if 0 < ref.seq <= len(facts) else None
-        if isinstance(returned, ToolReturned):
-            for recorded in reversed(facts[max(0, ref.seq - MAX_FACTS_TO_CALL) : ref.seq - 1]):
-                for part in getattr(recorded.fact, "parts", ()):
-                    if isinstance(part, ToolCall) and part.id == returned.call:
-                        return format_call(part.name, part.arguments)
-        return tr("#{n}", n=ref.seq)
 
     def _show_step_in_chat(self, seq: int) -> None:
         if self._session is not None:
@@ -304,11 +260,12 @@ class TimelinePage(QWidget):
 
     # --- commands
 
-    def _undo_shown_folds(self, folds: list[str]) -> None:
-        self._run_fold_command("undo a fold", lambda session: _run_for_each_fold(session.undo_fold, folds))
+    def _change_shown_folds(self, change: str, folds: list[str]) -> None:
+        async def change_each(session: SessionPort) -> None:
+            for fold in folds:
+                await (session.undo_fold if change == "undo_fold" else session.redo_fold)(fold)
 
-    def _redo_shown_folds(self, folds: list[str]) -> None:
-        self._run_fold_command("redo a fold", lambda session: _run_for_each_fold(session.redo_fold, folds))
+        self._run_fold_command(change, change_each)
 
     def _save_edited_document(self, fold: str, text: str) -> None:
         event = self._chosen
@@ -354,50 +311,14 @@ class TimelinePage(QWidget):
         """The chosen handover beside the one before it, section by section."""
         event = self._chosen
         earlier = self._timeline_of_event(event).find_handover_before(event) if event is not None else None
-        if event is None or earlier is None:
-            return
-        old, new = (fold_sentences.split_document_sections(each.current_folds[0].text) for each in (earlier, event))
-        titles = (fold_sentences.describe_event_title(earlier), fold_sentences.describe_event_title(event))
-        TextComparisonDialog(self._theme, titles, fold_sentences.align_document_sections(old, new), self).open()
+        if event is not None and earlier is not None:
+            fold_comparisons.compare_documents(earlier, event, self._theme, self)
 
     def compare_views_around_fold(self) -> None:
         """What the model saw before the chosen fold and after it, side by side."""
         event, session = self._chosen, self._session
-        if event is None or session is None or event.history is not self.timeline.history:
-            return
-        talk, facts = session.conversation, session.conversation.state.facts
-        last = self._last_seq_of_batch(event, facts)
-
-        def compare_with_view_after(then: Moment) -> None:
-            old = then.take_view()
-            self._past.compute_moment_at(
-                talk, last, lambda after: self._show_views_side_by_side(event, old, after.take_view(), facts)
-            )
-
-        self._past.compute_moment_at(talk, event.seq - 1, compare_with_view_after)
-
-    def _last_seq_of_batch(self, event: TimelineEvent, facts: Sequence[Recorded]) -> int:
-        """The last fact of the batch."""
-        names = {fold.fold for fold in event.current_folds}
-        last = event.seq
-        for recorded in facts[event.seq : event.seq + 4 * len(names)]:
-            if getattr(recorded.fact, "fold", "") in names:
-                last = recorded.seq
-        return last
-
-    def _show_views_side_by_side(self, event: TimelineEvent, old: View, new: View, facts: Sequence[Recorded]) -> None:
-        found = compare_views(old, new)
-        before, after = (
-            tr("Before {name}", name=fold_sentences.describe_event_title(event)),
-            tr("After {name}", name=fold_sentences.describe_event_title(event)),
-        )
-        titles = (
-            f"{before} · {format_token_count(found.before)}",
-            f"{after} · {format_token_count(found.after)} ({found.net_tokens:+,})",
-        )
-        TextComparisonDialog(
-            self._theme, titles, (format_view_as_text(old, facts), format_view_as_text(new, facts)), self
-        ).open()
+        if event is not None and session is not None and event.history is self.timeline.history:
+            fold_comparisons.compare_views_around_fold(event, session.conversation, self._past, self._theme, self)
 
     def export_timeline(self) -> None:
         """Write the story as Markdown to a file of the user's choice."""
@@ -414,7 +335,8 @@ class TimelinePage(QWidget):
 
     # --- filters
 
-    def _build_filter_menus(self) -> None:
+    def _build_timeline_menu(self) -> None:
+        menu = QMenu(self.menu_button)
         kinds = (
             (tr("All kinds"), frozenset[FoldKind]()),
             (tr("Handovers"), frozenset({FoldKind.HANDOVER, FoldKind.TRUNCATION})),
@@ -422,35 +344,18 @@ class TimelinePage(QWidget):
             (tr("Cached outputs"), frozenset({FoldKind.MARKER})),
             (tr("Excerpts"), frozenset({FoldKind.EXCERPT})),
         )
-        self._add_choice_menu(
-            self._kind_pill, [(name, partial(self._show_fold_kinds, chosen)) for name, chosen in kinds]
-        )
-        more = QMenu(self._more)
-        more.addAction(tr("Fold now…"), self.ask_to_fold)
-        more.addAction(tr("Export timeline…"), self.export_timeline)
-        self._more.setMenu(more)
+        _add_choices(menu, [(name, partial(self._show_fold_kinds, name, chosen)) for name, chosen in kinds])
         scopes = ((tr("This conversation"), False), (tr("Whole workspace"), True))
-        self._add_choice_menu(
-            self._scope_pill, [(name, partial(self._show_timeline_scope, everywhere=on)) for name, on in scopes]
+        self._scope_actions = _add_choices(
+            menu, [(name, partial(self._show_timeline_scope, everywhere=on)) for name, on in scopes]
         )
+        self._fold_now_action = menu.addAction(tr("Fold now…"), self.ask_to_fold)
+        menu.addAction(tr("Export timeline…"), self.export_timeline)
+        self.menu_button.setMenu(menu)
+        self.menu_button.setText(f"{kinds[0][0]} ▾")
 
-    def _add_choice_menu(self, pill: QPushButton, choices: Sequence[tuple[str, Callable[[], None]]]) -> None:
-        menu = QMenu(pill)
-        group = QActionGroup(menu)
-        for number, (name, act) in enumerate(choices):
-            action = menu.addAction(name)
-            action.setCheckable(True)
-            action.setChecked(number == 0)
-            group.addAction(action)
-            action.triggered.connect(partial(self._on_menu_choice, pill, name, act))
-        pill.setMenu(menu)
-        pill.setText(f"{choices[0][0]} ▾")
-
-    def _on_menu_choice(self, pill: QPushButton, name: str, act: Callable[[], None], _: object = None) -> None:
-        pill.setText(f"{name} ▾")
-        act()
-
-    def _show_fold_kinds(self, kinds: frozenset[FoldKind]) -> None:
+    def _show_fold_kinds(self, name: str, kinds: frozenset[FoldKind]) -> None:
+        self.menu_button.setText(f"{name} ▾")
         self._kinds = kinds
         self._refill_fold_list()
 
@@ -478,9 +383,30 @@ class TimelinePage(QWidget):
             )
 
 
-async def _run_for_each_fold(command: Callable[[str], Awaitable[None]], folds: list[str]) -> None:
-    for fold in folds:
-        await command(fold)
+def _add_choices(menu: QMenu, choices: Sequence[tuple[str, Callable[[], None]]]) -> list[QAction]:
+    """Of these, one is chosen: the first at the beginning."""
+    group = QActionGroup(menu)
+    for number, (name, act) in enumerate(choices):
+        action = group.addAction(menu.addAction(name))
+        action.setCheckable(True)
+        action.setChecked(number == 0)
+        action.triggered.connect(lambda _checked, act=act: act())
+    menu.addSeparator()
+    return group.actions()
+
+
+def _list_thresholds(session: SessionPort) -> Sequence[Threshold]:
+    """When at the latest a policy folds, as shares of the window."""
+    chosen = context_policy.policy_from_fact(session.conversation.state.settings.policy)
+    handover = tr("hand over {share}%", share=round(100 * chosen.handover_share))
+    found: list[Threshold] = (
+        [(handover, ContextKind.HANDOVER, chosen.handover_share)] if chosen.handover != "off" else []
+    )
+    if chosen.observation:
+        reflect, observe = chosen.reflection_share, chosen.observation_share
+        found.append((tr("reflect {share}%", share=round(100 * reflect)), ContextKind.OBSERVATIONS, reflect))
+        found.append((tr("observe {share}%", share=round(100 * observe)), ContextKind.OBSERVATIONS, observe))
+    return found
 
 
 async def _fetch_timelines_except(bench: WorkbenchPort, but: str) -> list[ConversationTimeline]:

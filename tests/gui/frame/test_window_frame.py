@@ -30,7 +30,7 @@ def test_each_page_has_its_side_and_its_width(frame: WindowFrame) -> None:
     for page in ("chat", "cache", "timeline"):
         frame.switch_to_page(page)
         widths.append(frame._splitter.sizes()[2])
-    assert widths == [299, 0, 559]
+    assert widths == [299, 0, 299]
 
 
 def test_a_width_the_user_gave_is_kept_for_that_page_alone(frame: WindowFrame) -> None:
@@ -38,7 +38,7 @@ def test_a_width_the_user_gave_is_kept_for_that_page_alone(frame: WindowFrame) -
     frame._splitter.setSizes([251, 700, 431])
     frame._on_splitter_moved(0, 0)
     frame.switch_to_page("timeline")
-    assert frame._splitter.sizes()[2] == 559
+    assert frame._splitter.sizes()[2] == 299
     frame.switch_to_page("chat")
     assert abs(frame._splitter.sizes()[2] - 431) <= 2
 

@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+import itertools
+
 from helix_desktop.engine import token_budget
-from helix_desktop.engine.facts import DocumentEdited, FoldKind, Refolded, Rewound, Text, Unfolded, UserSaid
-from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, merge_timeline_events
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationStarted,
+    DocumentEdited,
+    FilesChanged,
+    Folded,
+    FoldKind,
+    ModelReplied,
+    Origin,
+    PartRef,
+    Refolded,
+    Rewound,
+    Stop,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    Unfolded,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.gui.timeline import fold_sentences
+from helix_desktop.gui.timeline.conversation_timeline import (
+    ConversationTimeline,
+    group_timeline_events,
+    merge_timeline_events,
+)
 from tests.gui.timeline.conftest import Written
 
 
@@ -116,3 +144,63 @@ def test_stories_are_merged_by_time(written: Written) -> None:
     story = story_of(written)
     times = [event.time for event in merge_timeline_events([story, story])]
     assert times == sorted(times, reverse=True)
+
+
+def test_the_kinds_lie_on_each_other_up_to_what_was_sent(written: Written) -> None:
+    story = story_of(written)
+    system, *_, whole = story.layers
+    assert whole is story.points
+    assert all(0 < low <= high for low, high in zip(system, whole, strict=True))
+    assert all(
+        lower <= higher for rows in zip(*story.layers, strict=True) for lower, higher in itertools.pairwise(rows)
+    )
+
+
+def test_what_the_folds_saved_is_together_what_the_panel_says_was_saved(written: Written) -> None:
+    story = story_of(written)
+    story.settle_savings()
+    totals = token_budget.compute_savings(story.history)
+    assert round(sum(event.saved_tokens for event in story.events)) == totals.without - totals.sent > 0
+    before = [event.saved_tokens for event in story.events]
+    story.settle_savings()
+    assert [event.saved_tokens for event in story.events] == before
+
+
+def test_messages_changes_and_errors_have_their_lanes(written: Written) -> None:
+    said = written.add(UserSaid((Text("Run the tests.", 4),)))
+    call = ToolCall("last", "run_command", '{"command": "cargo test"}', 10)
+    written.step(24_000, call)
+    failed = written.add(
+        ToolReturned(call.id, Stored(Digest.of_content(b"red"), 3, 1), 5, ok=False, head="1 test failed")
+    )
+    changed = written.add(
+        FilesChanged(Stored(Digest.of_content(b"d"), 3, 1), Digest.of_content(b"a"), Digest.of_content(b"b"), 3, names=("src/lib.rs",))
+    )  # fmt: skip
+    story = story_of(written)
+    assert [list(seqs) for _, seqs in story.marks.values()] == [[5, said], [changed], [failed]]
+    describe = fold_sentences.describe_marked_fact
+    assert describe(story.history, said) == "Run the tests."
+    assert describe(story.history, changed) == "src/lib.rs and 2 more"
+    assert describe(story.history, failed) == "cargo test\n1 test failed"
+
+
+def test_what_an_imported_conversation_cost_is_spread_over_its_steps() -> None:
+    written = Written()
+    written.add(ConversationStarted("Elsewhere"))
+    for tokens in (10_000, 30_000):
+        written.add(ModelReplied((Text("words", 20),), "m", Stop.END, Usage(input=tokens)))
+    written.add(BroughtIn(Origin("claude-code", "1"), "run", 2, 10, 1, cost=0.4))
+    story = story_of(written)
+    assert [round(dollars, 2) for dollars in story.dollars] == [0.1, 0.4]
+    assert fold_sentences.describe_timeline(story) == "1 min 00 s, 2 steps, $0.400, $0.400 of it before the import"
+
+
+def test_a_long_list_has_a_row_for_what_follows_each_other(written: Written) -> None:
+    few = story_of(written).events
+    assert group_timeline_events(few) == few
+    for number in range(40):
+        name = f"more-{number}"
+        written.add(Folded(name, FoldKind.MARKER, PartRef(5), "[CACHED]", 30, 900, batch=name))
+    rows = group_timeline_events(story_of(written).events)
+    assert [len(row.made_folds) for row in rows] == [0, 3, 1, 1, 40]
+    assert rows[-1].last_time - rows[-1].time == 39 * 60

@@ -34,7 +34,7 @@ def test_titles_and_lines(written: Written) -> None:
         assert fold_sentences.describe_event_briefly(story.events[0], 0) == "分层策略"
     finally:
         spoken.set_translations({})
-    assert fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens · one cache rewrite"
+    assert fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens · saved $0.410 so far"
     assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith("42 of 42 details kept")
     assert fold_sentences.describe_fold_figures(story.events[3]).endswith("9.8 s · fast · in the background")
     assert fold_sentences.describe_fold_details(story.events[3]) == (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
+from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
+from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
 from helix_desktop.gui.timeline.timeline_chart import TimelineChart
 from tests.gui.timeline.conftest import Written
 
@@ -15,7 +16,7 @@ def chart_of(theme: Theme, written: Written) -> tuple[TimelineChart, Conversatio
     story = ConversationTimeline()
     story.read_all_facts(written.facts)
     chart = TimelineChart(theme)
-    chart.resize(640, 130)
+    chart.resize(640, 390)
     chart.plot_timeline(story, ())
     chart.show()
     return chart, story
@@ -65,5 +66,18 @@ def test_zooming_keeps_the_place_and_ends_at_the_ends(theme: Theme) -> None:
 def test_a_step_in_words(theme: Theme, written: Written) -> None:
     chart, story = chart_of(theme, written)
     assert chart.words_at(0).startswith("step 1 · 20K tokens · ")
-    assert chart.words_at(story.events[2].point).endswith("Handover 1")
+    assert chart.words_at(0).endswith("\n$0.010 so far")
+    assert chart.words_at(story.events[2].point).startswith("Handover 1 · ")
+    assert "\nsaved " in chart.words_at(story.events[1].point)
     assert " steps, 3 folds, now " in chart.accessibleDescription()
+
+
+def test_a_mark_of_a_lane_says_what_happened_and_leads_there(theme: Theme, written: Written) -> None:
+    said = written.add(UserSaid((Text("Run the tests.", 4),)))
+    chart, story = chart_of(theme, written)
+    steps: list[int] = []
+    chart.step_chosen.connect(steps.append)
+    lane = chart._lane_place(TimelineLane.YOU)
+    place = QPoint(round(chart._pixel_x_of_point(story.marks[TimelineLane.YOU][0][-1])), round(lane.center().y()))
+    QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=place)
+    assert steps == [said]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QApplication, QDialogButtonBox, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QDialogButtonBox
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import DocumentEdited, FoldKind, Recorded, Unfolded
@@ -41,19 +41,15 @@ class Editable(FakeSession):
 
 @pytest.fixture
 def page(theme: Theme, written: Written, settle: Settle) -> Iterator[tuple[TimelinePage, Editable]]:
-    window = QWidget()
-    row = QHBoxLayout(window)
-    made = TimelinePage(theme, BackgroundRunner(now), window)
-    row.addWidget(made, 1)
-    row.addWidget(made.panel)
-    window.resize(1130, 800)
-    window.show()
+    made = TimelinePage(theme, BackgroundRunner(now))
+    made.resize(1130, 800)
+    made.show()
     session = Editable("c", written.facts)
     session.subscribe_to_events(lambda event: made.update_timeline_from_events([event]))
     made.show_timeline_of(session)
     settle()
     yield made, session
-    window.close()
+    made.close()
 
 
 Page = tuple[TimelinePage, Editable]
@@ -210,7 +206,7 @@ def test_a_wording_that_is_left_open_is_there_again(page: Page) -> None:
 
 def test_hand_over_now_with_a_wish(page: Page, settle: Settle) -> None:
     timeline, session = page
-    QTest.mouseClick(timeline._fold_now_button, LEFT)
+    next(act for act in timeline.menu_button.menu().actions() if act.text() == "Fold now…").trigger()
     (dialog,) = dialogs(FoldNowDialog)
     assert isinstance(dialog, FoldNowDialog)
     QTest.keyClicks(dialog.wish, "keep the API decisions")
@@ -222,9 +218,10 @@ def test_hand_over_now_with_a_wish(page: Page, settle: Settle) -> None:
 
 def test_kinds_are_filtered(page: Page) -> None:
     timeline, _ = page
-    timeline._show_fold_kinds(frozenset({FoldKind.MARKER}))
+    timeline._show_fold_kinds("Cached outputs", frozenset({FoldKind.MARKER}))
+    assert timeline.menu_button.text() == "Cached outputs ▾"
     assert timeline.list.rows.rowCount() == 1
-    timeline._show_fold_kinds(frozenset())
+    timeline._show_fold_kinds("All kinds", frozenset())
     assert timeline.list.rows.rowCount() == 4
 
 
@@ -310,11 +307,11 @@ def test_a_fold_of_another_conversation_is_undone_there(page: Page, written: Wri
     timeline._choose_event(
         next(each for each in timeline.list.rows.items if each.conversation == "d" and each.current_folds)
     )
-    timeline._undo_shown_folds(["f"])
+    timeline._change_shown_folds("undo_fold", ["f"])
     assert (session.done, other.done) == ([], ["undo f"])
     timeline.show_timeline_of(other, bench)
     settle()
-    assert timeline._scope_pill.text() == "This conversation ▾"
+    assert timeline._scope_actions[0].isChecked()
     assert {each.conversation for each in timeline.list.rows.items} == {"d"}
 
 
