@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 WAIT_SECONDS = 0.5  # between two looks
 TaskWork = Callable[[argparse.Namespace, "FleetTaskList", Console], Awaitable[int]]
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_FIELDS = {"text", "agent", "model", "priority", "after", "budget", "deadline", "key", "allow"}
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "text": str, "agent": str, "model": str, "priority": int, "after": list, "budget": (int, float), "deadline": str,
+    "key": str, "allow": list,
+}  # fmt: skip
+_MOST_PRIORITY = 2**31 - 1  # what a column of PostgreSQL holds
 
 
 def add_task_command(nouns: Subparsers) -> None:
@@ -82,7 +87,7 @@ async def _open_and_work(
 
 
 async def _add_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
-    usual = {name: getattr(arguments, name) for name in _FIELDS - {"text"}}
+    usual = {name: getattr(arguments, name) for name in _FIELDS.keys() - {"text"}}
     if arguments.file or arguments.text == ["-"]:
         if arguments.file and arguments.text:
             raise InvalidInput("Specify the tasks as TEXT or as a file, not both.")
@@ -90,7 +95,10 @@ async def _add_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, consol
     else:
         wanted = [_build_new_task({**usual, "text": " ".join(arguments.text)})]
     ids = await tasks.add_fleet_tasks(wanted)
-    await (workspace_access.print_json(console, ids) if arguments.json else console.print_line("\n".join(ids)))
+    if arguments.json:
+        await workspace_access.print_json(console, ids)
+    elif ids:
+        await console.print_line("\n".join(ids))
     return 0
 
 
@@ -98,48 +106,59 @@ async def _read_numbered_lines(console: Console) -> list[tuple[int, str]]:
     pieces = []
     while piece := await console.read_input():
         pieces.append(piece)
-    lines = enumerate(b"".join(pieces).decode("utf-8", "replace").splitlines(), 1)
-    return [(number, line) for number, line in lines if line.strip()]
+    try:
+        lines = enumerate(b"".join(pieces).decode("utf-8-sig").split("\n"), 1)
+    except UnicodeDecodeError as error:
+        raise InvalidInput("The tasks are not text in UTF-8.", remedy="Nothing was added.") from error
+    return [(number, line.strip()) for number, line in lines if line.strip()]
 
 
 def _parse_task_line(line: str, number: int, usual: dict[str, Any]) -> NewFleetTask:
     """A line of text, or a JSON object whose fields are named as the options are."""
-    if not line.lstrip().startswith("{"):
-        return _build_new_task({**usual, "text": line.strip()})
-    wrong = f"Line {number} is not a JSON object with the fields of a task."
     try:
-        given = json.loads(line)
-        if unknown := given.keys() - _FIELDS:
-            wrong = f"Line {number}: a task has no field {min(unknown)}."
-        are_lists = all(isinstance(given.get(name, []), list) for name in ("after", "allow"))
-        new = _build_new_task({**usual, **given}) if are_lists and not unknown else None
-    except (ValueError, TypeError, AttributeError) as error:
-        raise InvalidInput(wrong, remedy="Nothing was added.") from error
-    if new is None:
-        raise InvalidInput(wrong, remedy="Nothing was added.")
-    return new
+        given = json.loads(line) if line.startswith("{") else {"text": line}
+        _check_fields(given)
+        return _build_new_task({**usual, **given})
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"Line {number} is not a JSON object.", remedy="Nothing was added.") from error
+    except InvalidInput as error:
+        raise InvalidInput(f"Line {number}: {error.what}", remedy=error.remedy) from error
+
+
+def _check_fields(given: dict[str, Any]) -> None:
+    if unknown := given.keys() - _FIELDS.keys():
+        raise InvalidInput(f"a task has no field {min(unknown)}.", remedy="Nothing was added.")
+    for name, value in given.items():
+        is_wrong = not isinstance(value, _FIELDS[name]) or isinstance(value, bool)
+        if is_wrong or (isinstance(value, list) and not all(isinstance(one, str) for one in value)):
+            raise InvalidInput(f"{name} has a value of the wrong type.", remedy="Nothing was added.")
 
 
 def _build_new_task(given: dict[str, Any]) -> NewFleetTask:
-    text, budget = str(given["text"]).strip(), float(given["budget"])
-    if not text or budget < 0:
-        raise InvalidInput(
-            "A task needs a text." if not text else "A budget can't be negative.", remedy="Nothing was added."
-        )
-    order = FleetTaskOrder(text, str(given["agent"]), str(given["model"]), tuple(map(str, given["allow"])), budget)
-    seconds = _parse_deadline_seconds(str(given["deadline"]))
-    return NewFleetTask(order, str(given["key"]), int(given["priority"]), tuple(map(str, given["after"])), seconds)
+    text, budget, priority = given["text"].strip(), float(given["budget"]), given["priority"]
+    for is_right, sentence in (
+        (text, "A task needs a text."),
+        (0 <= budget < math.inf, "A budget is an amount in dollars that is not negative."),
+        (abs(priority) <= _MOST_PRIORITY, f"A priority is a number from -{_MOST_PRIORITY} to {_MOST_PRIORITY}."),
+    ):
+        if not is_right:
+            raise InvalidInput(sentence, remedy="Nothing was added.")
+    order = FleetTaskOrder(text, given["agent"], given["model"], tuple(given["allow"]), budget)
+    return NewFleetTask(
+        order, given["key"], priority, tuple(given["after"]), _parse_deadline_seconds(given["deadline"])
+    )
 
 
 def _parse_deadline_seconds(text: str) -> float:
     """How long from now on; 0 for no deadline."""
     if not text:
         return 0.0
-    if found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text):
-        return float(found[1]) * _UNITS[found[2]]
     try:
-        left = (datetime.fromisoformat(text).astimezone() - datetime.now(UTC)).total_seconds()
-    except ValueError as error:
+        if found := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text):
+            left = float(found[1]) * _UNITS[found[2]]
+        else:
+            left = (datetime.fromisoformat(text).astimezone() - datetime.now(UTC)).total_seconds()
+    except (ValueError, OverflowError) as error:
         raise InvalidInput(f"{text} is not a time.", remedy="For example: 2030-01-31T18:00, 90m, 8h or 2d.") from error
     if left <= 0:
         raise InvalidInput(f"The deadline {text} has passed.", remedy="Nothing was added.")
@@ -147,6 +166,8 @@ def _parse_deadline_seconds(text: str) -> float:
 
 
 async def _list_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+    if arguments.most < 1:
+        raise InvalidInput("--most takes a number from 1 on.")
     found = await tasks.list_fleet_tasks(arguments.state, arguments.most)
     if arguments.json:
         await workspace_access.print_json(console, [task_as_json(task) for task in found])

@@ -15,8 +15,10 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, field
 from enum import StrEnum
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
@@ -114,7 +116,10 @@ _ADD = (
     " (%s, %s, 'waiting', %s, {now}, CASE WHEN %s > 0 THEN {now} + %s ELSE 0 END, '', 0, 0, %s, %s)"
     " ON CONFLICT DO NOTHING RETURNING id"
 )
-_ADD_NEED = "INSERT INTO {t}task_needs(space, task, needs) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING RETURNING task"
+_ADD_NEED = (  # a task that is there already waits for nothing new
+    "INSERT INTO {t}task_needs(space, task, needs) SELECT %s, %s, %s WHERE NOT EXISTS (SELECT 1 FROM {t}tasks"
+    " WHERE space = %s AND id = %s) ON CONFLICT DO NOTHING RETURNING task"
+)
 _COLUMNS = "id, state, priority, added, worker, claims, CASE WHEN deadline > 0 THEN deadline - {now} ELSE 0 END, sealed, result"
 _OVERDUE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND until < {now} RETURNING id"
 _NEED_IN = (
@@ -172,22 +177,31 @@ class FleetTaskList:
     async def add_fleet_tasks(self, wanted: Sequence[NewFleetTask]) -> list[str]:
         """The ids of these tasks, in their order. One whose key is known is not added again."""
         ids = [self.task_id_of_key(one.key) if one.key else new_task_id() for one in wanted]
-        await self._check_needs(ids, wanted)
+        named = {need: need for need in ids} | {one.key: task for one, task in zip(wanted, ids, strict=True)}
+        for need in {need for one in wanted for need in one.after} - named.keys():
+            named[need] = await self._find_need(need)
+        needs = {task: [named[need] for need in one.after] for task, one in zip(ids, wanted, strict=True)}
+        try:
+            TopologicalSorter(needs).prepare()
+        except CycleError as error:
+            raise InvalidInput("Some of these tasks wait for each other.", remedy="Nothing was added.") from error
         for at in range(0, len(wanted), TASKS_IN_CALL):
             some = list(zip(ids, wanted, strict=True))[at : at + TASKS_IN_CALL]
-            await self._run_statements([each for task, one in some for each in self._statements_to_add(task, one)])
+            await self._run_statements([each for task, one in some for each in self._adding(task, one, needs[task])])
         return ids
 
-    async def _check_needs(self, ids: Sequence[str], wanted: Sequence[NewFleetTask]) -> None:
-        for need in {need for one in wanted for need in one.after} - set(ids):
-            if (await self.find_fleet_task(need)).id != need:
-                raise InvalidInput(f"{need} is not the whole ID of a task.", remedy="Nothing was added.")
+    async def _find_need(self, need: str) -> str:
+        """The id of a task that is named by its id or by its key."""
+        for name in (need, self.task_id_of_key(need)):
+            with suppress(InvalidInput, NotFound):
+                return (await self.find_fleet_task(name)).id
+        raise NotFound(f"There is no task {need} in this workspace.", remedy="`task list` shows the tasks.")
 
-    def _statements_to_add(self, task: str, one: NewFleetTask) -> list[Statement]:
+    def _adding(self, task: str, one: NewFleetTask, needs: Sequence[str]) -> list[Statement]:
         sealed, nothing = self._encode("task", task, one.order), self._encode("task result", task, FleetTaskResult())
-        late = max(0.0, one.deadline_seconds)
-        needs = [self._statement(_ADD_NEED, self._space, task, need) for need in one.after]
-        return [*needs, self._statement(_ADD, self._space, task, one.priority, late, late, sealed, nothing)]
+        late, space = max(0.0, one.deadline_seconds), self._space
+        added = [self._statement(_ADD_NEED, space, task, need, space, task) for need in needs]
+        return [*added, self._statement(_ADD, space, task, one.priority, late, late, sealed, nothing)]
 
     def task_id_of_key(self, key: str) -> str:
         """The id of the task with this key: the same on every machine of the workspace, and telling nobody the key."""

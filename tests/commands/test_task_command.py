@@ -89,7 +89,12 @@ def test_tasks_come_from_files_and_standard_input_and_a_wrong_line_adds_none(
     for wrong, said in (
         ('{"text": 1, "texts": 2}', "no field texts"),
         ("{not json", "not a JSON object"),
-        ('{"text": "a", "budget": "b"}', "not a JSON object"),
+        ('{"text": "a", "budget": "b"}', "budget has a value of the wrong"),
+        ('{"text": null}', "text has a value of the wrong"),
+        ('{"text": "a", "priority": true}', "priority has a value of the wrong"),
+        ('{"text": "a", "after": [1]}', "after has a value of the wrong"),
+        ('{"text": "a", "budget": NaN}', "amount in dollars"),
+        ('{"text": "a", "deadline": "1y"}', "1y is not a time"),
     ):
         file.write_text(f"good\n{wrong}\n")
         code, _, err = helix("task", "add", "-w", "Here", "--file", file)
@@ -98,6 +103,24 @@ def test_tasks_come_from_files_and_standard_input_and_a_wrong_line_adds_none(
         assert said in err
     states = json.loads(helix("fleet", "status", "-w", "Here", "--json")[1])["tasks"]
     assert states["waiting"] == 1002
+
+
+def test_lines_name_other_lines_by_their_keys(workspace: Path, helix: Helix, tmp_path: Path) -> None:
+    lines = [{"text": "say\u2028two", "key": "two", "after": ["one"]}, {"text": "say one", "key": "one"}]
+    (tmp_path / "tasks").write_text("\ufeff" + "\n".join(json.dumps(line, ensure_ascii=False) for line in lines))
+    two, one = add(helix, "--file", str(tmp_path / "tasks")).splitlines()
+    assert add(helix, "say three", "--after", "two", "--key", "three")
+    assert add(helix, "say one", "--key", "one", "--after", "three") == one  # known, and waits for nothing new
+    assert [task["id"] for task in work(helix)][:2] == [one, two]
+    (tmp_path / "tasks").write_text(
+        '{"text": "a", "key": "a", "after": ["b"]}\n{"text": "b", "key": "b", "after": ["a"]}'
+    )
+    code, _, err = helix("task", "add", "-w", "Here", "--file", tmp_path / "tasks")
+    assert (code, "wait for each other" in err) == (2, True)
+    (tmp_path / "tasks").write_bytes(b"\xff\xfe")
+    assert "not text in UTF-8" in helix("task", "add", "-w", "Here", "--file", tmp_path / "tasks")[2]
+    (tmp_path / "tasks").write_bytes(b"")
+    assert add(helix, "--file", str(tmp_path / "tasks")) == ""
 
 
 def test_the_order_is_by_need_and_what_cannot_be_done_is_said(workspace: Path, helix: Helix) -> None:
@@ -119,7 +142,14 @@ def test_the_order_is_by_need_and_what_cannot_be_done_is_said(workspace: Path, h
         (("add", "-w", "Here", " "), "needs a text"),
         (("add", "-w", "Here", "x", "--deadline", "soon"), "is not a time"),
         (("add", "-w", "Here", "x", "--deadline", "2001-01-01"), "has passed"),
+        (("add", "-w", "Here", "x", "--deadline", "0s"), "has passed"),
+        (("add", "-w", "Here", "x", "--deadline", "0001-01-01"), "0001-01-01"),
         (("add", "-w", "Here", "x", "--after", "abcdef"), "no task abcdef"),
+        (("add", "-w", "Here", "x", "--after", "nothing"), "no task nothing"),
+        (("add", "-w", "Here", "x", "--budget", "nan"), "amount in dollars"),
+        (("add", "-w", "Here", "x", "--budget", "inf"), "amount in dollars"),
+        (("add", "-w", "Here", "x", "--priority", "99999999999999999999"), "A priority is"),
+        (("list", "-w", "Here", "--most", "-1"), "from 1 on"),
         (("show", "-w", "Here", "nonsense!"), "is not the ID"),
     ],
 )
