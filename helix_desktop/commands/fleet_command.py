@@ -1,39 +1,208 @@
-"""`fleet`: what the workers of a workspace do."""
+"""`fleet`: what the workers do, in one workspace or in all; stops them, lets them end, and limits what they spend."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import add_json_option, add_workspace_argument, workspace_access
+from helix_desktop import program_folders
+from helix_desktop.commands import add_json_option, workspace_access
+from helix_desktop.console import Terminal, escape_control_characters
+from helix_desktop.errors import HelixError, InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.console import Console
+    from helix_desktop.store.fleet_tasks import FleetTaskList
     from helix_desktop.store.stored_workspace import StoredWorkspace
+
+MOST_SHOWN = 100  # tasks that run, need somebody or failed, for each workspace
+MOST_FAILED = 5  # of them, without --json
+FleetAct = Callable[[argparse.Namespace, "FleetTaskList"], Awaitable[list[str]]]
 
 
 def add_fleet_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("fleet", help="show what the workers of a workspace do")
+    noun = nouns.add_parser("fleet", help="show what the workers do, and stop them")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
-    status = verbs.add_parser("status", help="show how many tasks wait, run and ended, and on which workers they run")
-    add_workspace_argument(status)
-    add_json_option(status)
-    status.set_defaults(run=workspace_access.run_on_workspace, work=_print_fleet_status, counts=False)
+    _add_fleet_verb(verbs, "status", "show what waits, runs, failed and costs, and where it runs", _change_nothing)
+    stop = _add_fleet_verb(verbs, "stop", "cancel tasks, or let nothing run until `fleet start`", _stop_tasks)
+    stop.add_argument("tasks", nargs="*", metavar="T", help="the task's ID, or its beginning")
+    stop.add_argument(
+        "--all", action="store_true", help="stop all tasks; they wait, and none begins until `fleet start`"
+    )
+    _add_fleet_verb(verbs, "start", "let tasks run again after `fleet stop --all`", _start_tasks)
+    drain = _add_fleet_verb(verbs, "drain", "tell workers to take no more tasks and to end", _drain_workers)
+    drain.add_argument("workers", nargs="*", metavar="WORKER", help="as `fleet status` names it (default: all)")
+    budget = _add_fleet_verb(verbs, "budget", "limit what tasks may cost together", _set_budget)
+    budget.add_argument("dollars", type=float, metavar="DOLLARS", help="0: no limit")
+    budget.add_argument("--agent", default="", metavar="A", help="only the tasks of this agent")
+    budget.add_argument("--per", choices=("day", "workspace", "fleet"), default="workspace", help="what is counted: a day (until midnight, UTC), the workspace (the default), or all workspaces of the shared store")  # fmt: skip
 
 
-async def _print_fleet_status(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+def _add_fleet_verb(verbs: Subparsers, name: str, sentence: str, act: FleetAct) -> argparse.ArgumentParser:
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    one.add_argument("--workspace", "-w", default="", metavar="W", help="only this workspace (default: all workspaces)")
+    add_json_option(one)
+    one.set_defaults(run=_run_fleet_command, work=partial(_act_and_print, act), counts=False)
+    return one
+
+
+def _run_fleet_command(arguments: argparse.Namespace) -> int:
+    if not getattr(arguments, "tasks", True) and not arguments.all:
+        raise InvalidInput("Specify the tasks to stop, or --all.")
+    if not 0 <= getattr(arguments, "dollars", 0) < math.inf:
+        raise InvalidInput("A budget is an amount in dollars that is not negative.")
+    if arguments.workspace:
+        return workspace_access.run_on_workspace(arguments)
+    arguments.places = program_folders.find_program_folders(arguments.home)
+    workspaces = workspace_access.open_all_workspaces(arguments.places)
+    workspaces.tidy_unfinished()
+    with Terminal() as console:
+        return asyncio.run(_act_in_all(arguments, {one.id: one.name for one in workspaces.list_workspaces()}, console))
+
+
+class _KeptLines:
+    """A console for a command on one workspace, whose lines become a part of what is said of all."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    async def read_input(self) -> bytes:
+        return b""
+
+    async def write_output(self, data: bytes) -> None:
+        self.lines.append(data.decode("utf-8", "replace"))
+
+    async def print_line(self, text: str) -> None:
+        self.lines.append(text)
+
+    async def print_error(self, _sentence: str) -> None:
+        return
+
+
+async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], console: Console) -> int:
+    """In each workspace, here or where it is open; one whose store is away holds up no other."""
+    found: list[dict[str, Any]] = []
+    for identity, name in names.items():
+        words = [*arguments.argv, "--workspace", identity, "--json"]
+        one, kept = argparse.Namespace(**{**vars(arguments), "json": True, "argv": words}), _KeptLines()
+        try:
+            await workspace_access.open_or_hand_over(one, identity, kept)
+            found.append(json.loads("\n".join(kept.lines)))
+        except (HelixError, ValueError) as error:
+            found.append({"workspace": identity, "name": name, "trouble": str(error)})
+    sound = [one for one in found if "trouble" not in one]
+    if unknown := set(getattr(arguments, "tasks", ())) - {task for one in sound for task in one["changed"]}:
+        raise NotFound(
+            f"There is no task {min(unknown)} that could be stopped.", remedy="`fleet status` shows the tasks."
+        )
+    if arguments.json:
+        states = {state: sum(one["tasks"][state] for one in sound) for state in (sound[0]["tasks"] if sound else ())}
+        whole = {"tasks": states, "cost": sum(one["cost"] for one in sound), "workspaces": found}
+        await workspace_access.print_json(console, whole)
+    for each in () if arguments.json else found:
+        await _print_fleet_of_workspace(each, console)
+    return 0 if len(sound) == len(found) else 1
+
+
+async def _act_and_print(
+    act: FleetAct, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
     from helix_desktop.store import fleet_task_files
 
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
-        states, workers = await tasks.count_fleet_tasks()
-        newest = await tasks.list_fleet_tasks(most=1000)
-    cost = sum(task.result.cost for task in newest)
+        changed = await act(arguments, tasks)
+        found = {"workspace": workspace.id, "name": workspace.name, "changed": changed, **await _collect_state(tasks)}
     if arguments.json:
-        found = {"workspace": workspace.id, "tasks": states, "workers": workers, "cost_of_newest_1000": cost}
         await workspace_access.print_json(console, found)
-        return 0
-    await console.print_line(", ".join(f"{count} {state}" for state, count in states.items()))
-    for worker, count in sorted(workers.items()):
-        await console.print_line(f"{worker}: {count}")
+    else:
+        await _print_fleet_of_workspace(found, console)
     return 0
+
+
+async def _collect_state(tasks: FleetTaskList) -> dict[str, Any]:
+    from helix_desktop.commands.task_command import task_as_json
+    from helix_desktop.store.fleet_tasks import FleetTaskState
+
+    states, busy, cost = await tasks.count_fleet_tasks()
+    notes = await tasks.notes.read_state()
+    shown = {}
+    for state in (FleetTaskState.RUNNING, FleetTaskState.NEEDS_YOU, FleetTaskState.FAILED):
+        listed = await tasks.list_fleet_tasks(state.value, MOST_SHOWN)
+        shown[state.value.replace("-", "_")] = [task_as_json(task) for task in listed]
+    newest = await tasks.list_fleet_tasks(most=1000)
+    return {
+        "tasks": states,
+        "workers": {**dict.fromkeys(notes.workers, 0), **busy},
+        "draining": [worker for worker, is_told in notes.workers.items() if is_told],
+        "is_stopped": notes.is_stopped,
+        "cost": cost,
+        "cost_of_newest_1000": sum(task.result.cost for task in newest),
+        "budgets": {
+            scope: {"limit": limit, "spent": notes.spent.get(scope, 0.0)} for scope, limit in notes.limits.items()
+        },
+        "paused_providers": list(notes.paused),
+        **shown,
+    }
+
+
+async def _print_fleet_of_workspace(found: dict[str, Any], console: Console) -> None:
+    lines = [f"{found['name']}: {found['trouble']}"] if "trouble" in found else _describe_fleet(found)
+    for line in lines:
+        await console.print_line(escape_control_characters(line))
+
+
+def _describe_fleet(found: dict[str, Any]) -> list[str]:
+    counts = ", ".join(f"{count} {state}" for state, count in found["tasks"].items())
+    lines = [f"{found['name']}: {counts}; ${found['cost']:.2f}"]
+    if found["is_stopped"]:
+        lines.append("  Stopped: no task runs until `fleet start`.")
+    lines += [
+        f"  budget ({scope}): ${one['spent']:.2f} of ${one['limit']:.2f}" for scope, one in found["budgets"].items()
+    ]
+    lines += [f"  {provider} asked to be left alone for a while" for provider in found["paused_providers"]]
+    for worker, count in sorted(found["workers"].items()):
+        lines.append(f"  {worker}: {count}{' (draining)' if worker in found['draining'] else ''}")
+    for task in (*found["running"], *found["needs_you"], *found["failed"][:MOST_FAILED]):
+        about = task["worker"] if task["state"] == "running" else task["why"]
+        lines.append(f"  {task['state']:9}  {task['id']}  {' '.join(task['text'].split())[:60]}  ({about})")
+    return lines
+
+
+async def _change_nothing(_arguments: argparse.Namespace, _tasks: FleetTaskList) -> list[str]:
+    return []
+
+
+async def _stop_tasks(arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
+    if arguments.all:
+        await tasks.stop_all_tasks()
+    stopped = []
+    for name in arguments.tasks:
+        try:
+            if await tasks.cancel_fleet_task((await tasks.find_fleet_task(name)).id):
+                stopped.append(name)
+        except NotFound:
+            continue  # it may be in another workspace
+    return stopped
+
+
+async def _start_tasks(_arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
+    await tasks.allow_tasks()
+    return []
+
+
+async def _drain_workers(arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
+    return [worker for worker in arguments.workers or [""] if await tasks.notes.drain_workers(worker)]
+
+
+async def _set_budget(arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
+    scope = f"agent {arguments.agent}" if arguments.agent else arguments.per
+    if scope == "fleet" and not tasks.is_shared:
+        raise InvalidInput("A budget for the fleet needs a shared store.", remedy="Nothing was changed.")
+    await tasks.notes.set_limit(scope, arguments.dollars)
+    return [scope]

@@ -72,7 +72,7 @@ class HttpModelClient:
                 continue
             pause = self._pause_seconds(failure, attempt)
             woken = asyncio.Event()
-            yield RetryDelay(failure.what, round(pause, 1), woken.set)
+            yield RetryDelay(failure.what, round(pause, 1), woken.set, isinstance(failure, ModelOverloaded))
             await self._pause_before_retry(pause, woken)
             attempt += 1
 

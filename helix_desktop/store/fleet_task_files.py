@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from helix_desktop.errors import NotFound, StoreFailed
 from helix_desktop.store import sqlite_database
-from helix_desktop.store.fleet_tasks import POSTGRES, SQLITE, FleetTaskList, Rows, Statement
+from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
+from helix_desktop.store.fleet_tasks import FleetTaskList
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 
 if TYPE_CHECKING:
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
 
 NAME = "tasks.sqlite3"
 _WHAT = "list of tasks"
-_SCHEMA = """
+_NOTES = """
+ALTER TABLE tasks ADD COLUMN charged REAL NOT NULL DEFAULT 0;
+CREATE TABLE notes(space BLOB, name TEXT, until REAL NOT NULL, amount REAL NOT NULL, PRIMARY KEY (space, name)) WITHOUT ROWID;
+"""
+_SCHEMA = f"""
 CREATE TABLE tasks(position INTEGER PRIMARY KEY AUTOINCREMENT, space BLOB NOT NULL, id TEXT NOT NULL, state TEXT NOT NULL,
  priority INTEGER NOT NULL, added REAL NOT NULL, deadline REAL NOT NULL, worker TEXT NOT NULL, until REAL NOT NULL,
  claims INTEGER NOT NULL, sealed BLOB NOT NULL, result BLOB NOT NULL, UNIQUE (space, id));
 CREATE INDEX tasks_waiting ON tasks(space, state, priority DESC, position);
 CREATE TABLE task_needs(space BLOB, task TEXT, needs TEXT, PRIMARY KEY (space, task, needs)) WITHOUT ROWID;
-"""
+{_NOTES}"""
 
 
 class SqliteTaskTables:
@@ -34,7 +39,8 @@ class SqliteTaskTables:
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
         self._connection = sqlite_database.connect_database(path, StoreFailed, _WHAT)
-        sqlite_database.prepare_schema(self._connection, _SCHEMA, application=0x48585431, version=1, what=_WHAT)
+        sqlite_database.prepare_schema(self._connection, _SCHEMA, application=0x48585431, version=2, what=_WHAT)
+        sqlite_database.upgrade_schema(self._connection, {1: _NOTES}, 2, _WHAT)
 
     def run_statements(self, statements: Sequence[Statement]) -> list[Rows]:
         with self._lock, sqlite_database.SqliteTransaction(self._connection, StoreFailed, _WHAT):

@@ -14,7 +14,7 @@ import json
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, field
 from enum import StrEnum
@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING, Any
 
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.fleet_notes import FleetNotes
+from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
 
 if TYPE_CHECKING:
     from helix_desktop.store.shared.row_encryption import RowCipher
 
-Statement = tuple[str, Sequence[Any]]
-Rows = list[tuple[Any, ...]]
-RunStatements = Callable[[Sequence[Statement]], Awaitable[list[Rows]]]
 TASKS_IN_CALL = 250  # tasks added in one transaction
 
 
@@ -94,23 +93,6 @@ class FleetTask:
     result: FleetTaskResult = field(default_factory=FleetTaskResult)
 
 
-@dataclass(frozen=True, slots=True)
-class SqlDialect:
-    """Where the two databases differ. `prefix` of the tables, the clock in seconds since 1970, and how a claim skips what others claim."""
-
-    prefix: str
-    now: str
-    lock: str
-    mark: str
-
-    def build_statement(self, text: str, *values: Any) -> Statement:
-        text = text.replace("{t}", self.prefix).replace("{now}", self.now).replace("{lock}", self.lock)
-        return text.replace("%s", self.mark), values
-
-
-POSTGRES = SqlDialect("helix.", "extract(epoch FROM clock_timestamp())::float8", "FOR UPDATE SKIP LOCKED", "%s")
-SQLITE = SqlDialect("", "((julianday('now') - 2440587.5) * 86400.0)", "", "?")
-
 _ADD = (
     "INSERT INTO {t}tasks(space, id, state, priority, added, deadline, worker, until, claims, sealed, result) VALUES"
     " (%s, %s, 'waiting', %s, {now}, CASE WHEN %s > 0 THEN {now} + %s ELSE 0 END, '', 0, 0, %s, %s)"
@@ -129,6 +111,7 @@ _NEED_IN = (
 _CLAIM = (
     "UPDATE {t}tasks SET state = 'running', worker = %s, until = {now} + %s, claims = claims + 1 WHERE space = %s AND id IN"
     " (SELECT w.id FROM {t}tasks AS w WHERE w.space = %s AND w.state = 'waiting' AND (w.deadline = 0 OR w.deadline > {now})"
+    " AND NOT EXISTS (SELECT 1 FROM {t}notes AS s WHERE s.space = w.space AND s.name = 'stop')"
     f" AND NOT {_NEED_IN} <> 'done') ORDER BY w.priority DESC, w.position LIMIT %s {{lock}}) RETURNING {_COLUMNS}"
 )
 _HOPELESS = (  # tasks that will never be done by themselves
@@ -158,7 +141,8 @@ _LIST = (
     f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND (%s = '' OR state = %s) ORDER BY position DESC LIMIT %s"
 )
 _FIND = f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND id >= %s AND id < %s ORDER BY id LIMIT 20"
-_COUNT = "SELECT state, worker, count(*) FROM {t}tasks WHERE space = %s GROUP BY state, worker"
+_COUNT = "SELECT state, worker, count(*), sum(charged) FROM {t}tasks WHERE space = %s GROUP BY state, worker"
+_STOP = "UPDATE {t}tasks SET state = 'waiting', worker = '' WHERE space = %s AND state = 'running' RETURNING id"
 FAILED_BEFORE = FleetTaskResult("A task that this one waits for failed or was cancelled.")
 TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
 
@@ -173,6 +157,8 @@ class FleetTaskList:
         self._dialect = dialect
         self._space = space
         self._seal = seal
+        self.is_shared = seal is not None
+        self.notes = FleetNotes(run_statements, dialect, space)
 
     async def add_fleet_tasks(self, wanted: Sequence[NewFleetTask]) -> list[str]:
         """The ids of these tasks, in their order. One whose key is known is not added again."""
@@ -236,10 +222,21 @@ class FleetTaskList:
     async def end_fleet_task(self, task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> bool:
         """Note what came of a claimed task, or give it back as waiting. False where it was somebody else's by then."""
         sealed = self._encode("task result", task.id, result)
-        (rows,) = await self._run_statements(
-            [self._statement(_END, state.value, sealed, self._space, task.id, task.claims)]
+        end = self._statement(_END, state.value, sealed, self._space, task.id, task.claims)
+        *_, rows = await self._run_statements(
+            [*self.notes.build_charge(task.id, task.claims, task.order.agent, result.cost), end]
         )
         return bool(rows)
+
+    async def stop_all_tasks(self) -> int:
+        """What runs waits again, and nothing is claimed until `allow_tasks`. How many tasks ran."""
+        stop = self.notes.build_stop(is_stopped=True)
+        _, rows = await self._run_statements([stop, self._statement(_STOP, self._space)])
+        return len(rows)
+
+    async def allow_tasks(self) -> None:
+        """Tasks may be claimed again."""
+        await self._run_statements([self.notes.build_stop(is_stopped=False)])
 
     async def cancel_fleet_task(self, task: str) -> bool:
         """False where it has ended already. A worker that has it stops at its next step."""
@@ -272,11 +269,12 @@ class FleetTaskList:
             raise AmbiguousName(f"Several tasks begin with {beginning}.", remedy="Specify more of the ID.")
         return self._decode_row(rows[0])
 
-    async def count_fleet_tasks(self) -> tuple[dict[str, int], dict[str, int]]:
-        """How many tasks are in each state, and how many each worker has."""
+    async def count_fleet_tasks(self) -> tuple[dict[str, int], dict[str, int], float]:
+        """How many tasks are in each state, how many each worker has, and what all of them have cost."""
         (rows,) = await self._run_statements([self._statement(_COUNT, self._space)])
-        states = {state.value: sum(count for known, _, count in rows if known == state) for state in FleetTaskState}
-        return states, {worker: count for state, worker, count in rows if state == FleetTaskState.RUNNING}
+        states = {state.value: sum(count for known, _, count, _ in rows if known == state) for state in FleetTaskState}
+        workers = {worker: count for state, worker, count, _ in rows if state == FleetTaskState.RUNNING}
+        return states, workers, sum(cost for *_, cost in rows)
 
     def _statement(self, text: str, *values: Any) -> Statement:
         return self._dialect.build_statement(text, *values)

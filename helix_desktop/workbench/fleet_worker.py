@@ -21,15 +21,17 @@ from functools import partial
 from typing import TypeVar
 
 from helix_desktop import tasks
+from helix_desktop.engine.blocks import RetryDelay
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import BUG, Session
-from helix_desktop.engine.session_events import Event, QuestionAsked
+from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
 from helix_desktop.workbench.conversation_fences import ConversationFence
 from helix_desktop.workbench.delegated_agents import result_of_agent
+from helix_desktop.workbench.fleet_step_gate import BudgetSpent, FleetStepGate
 from helix_desktop.workbench.open_workbench import Workbench
 from helix_desktop.workbench.unattended_permissions import is_allowed_unattended, name_to_allow
 
@@ -45,6 +47,7 @@ PERMITTED = (
     "[Nobody could be asked when you wanted to use {asked}, so that call was stopped before it did anything."
     " The user has read this and lets you go on. Make the call again if you still need it.]"
 )
+GIVEN_BACK = "The worker was stopped, and another one goes on."
 _PROCESS = secrets.token_hex(3)  # in the names of this process's workers
 _numbers = itertools.count(1)
 Report = Callable[[FleetTask, FleetTaskState, FleetTaskResult], Awaitable[None]]
@@ -108,6 +111,7 @@ class FleetWorker:
         self._owned = tasks.OwnedTasks("worker")
         self._is_draining = asyncio.Event()
         self._drain_seconds = DRAIN_SECONDS
+        self._gate = FleetStepGate(task_list.notes)
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> None:
         """Claim nothing more, and give what runs so long to end."""
@@ -123,6 +127,7 @@ class FleetWorker:
         """`until_empty`: also ends when no task can be claimed and none runs."""
         if self._bench.workspace.link is None:  # only this process can have the workspace open
             await self._list.release_tasks_of_others(_PROCESS)
+        await self._renew_own_note()
         renewing = self._owned.spawn_task(self._renew_until_cancelled(), name="renew leases of tasks")
         draining = self._owned.spawn_task(self._is_draining.wait(), name="drain")
         try:
@@ -138,6 +143,8 @@ class FleetWorker:
             await self._give_back_tasks()
             renewing.cancel()
             await self._owned.aclose()
+            with suppress(HelixError):
+                await self._list.notes.remove_worker(self._name)
 
     async def _give_back_tasks(self) -> None:
         """What is still going on is stopped, sent, and waits for another worker."""
@@ -151,6 +158,8 @@ class FleetWorker:
         room = self._at_once - len(self._claimed)
         try:
             if room <= 0 or await self._bench.sharing.has_too_many_unsent():
+                return 0
+            if (await self._list.notes.read_state()).dollars_left("") <= 0:
                 return 0
             asked = seconds_since_start_of_computer()
             found = await self._list.claim_fleet_tasks(self._name, room, TASK_LEASE_SECONDS)
@@ -171,6 +180,12 @@ class FleetWorker:
             await asyncio.sleep(TASK_LEASE_SECONDS / 6)
             with suppress(HelixError):  # tasks pause until it can be done
                 await self._renew_leases()
+                await self._renew_own_note()
+
+    async def _renew_own_note(self) -> None:
+        """So that others see it, and it hears when it is to end."""
+        if await self._list.notes.renew_worker(self._name, TASK_LEASE_SECONDS):
+            self.drain()
 
     async def _renew_leases(self) -> None:
         claimed, asked = list(self._claimed.values()), seconds_since_start_of_computer()
@@ -186,7 +201,8 @@ class FleetWorker:
 
     async def _run_claimed_task(self, claimed: ClaimedFleetTask) -> None:
         task = claimed.task
-        fence = ConversationFence(claimed.ensure_held, partial(self._ensure_may_call, claimed), task.order.budget)
+        may_step, may_call = partial(self._ensure_may_step, claimed), partial(self._ensure_may_call, claimed)
+        fence = ConversationFence(may_step, may_call, task.order.budget)
         self._bench.fences.set_fence(task.id, fence)
         try:
             state, result = await self._work_on_task(claimed)
@@ -199,6 +215,7 @@ class FleetWorker:
                 raise
             log.info("task %s went to another worker, or was cancelled", task.id)
         finally:
+            self._gate.end_request(task.id, self._cost_of(claimed))
             self._bench.fences.remove_fence(task.id, fence)
             await self._bench.sessions.close_sessions([task.id])
 
@@ -219,7 +236,7 @@ class FleetWorker:
             raise
         except HelixError as error:
             return FleetTaskState.FAILED, FleetTaskResult(str(error))
-        return _state_and_result(claimed, session)
+        return self._state_and_result(claimed, session)
 
     async def _open_task_session(self, task: FleetTask) -> Session:
         """The conversation of this task as the machine that had it before left it."""
@@ -245,7 +262,9 @@ class FleetWorker:
         before = session.conversation.state.last_seq
         allowed = self._allowed | frozenset(claimed.task.order.allowed if self.tasks_may_allow else ())
 
-        def answer_question(event: Event) -> None:
+        def hear_event(event: Event) -> None:
+            if isinstance(event, ReplyStreamed) and isinstance(event.delta, RetryDelay) and event.delta.is_overload:
+                self._owned.spawn_task(self._pause_provider(claimed, event.delta.seconds), name="pause a provider")
             if not isinstance(event, QuestionAsked):
                 return
             if is_allowed_unattended(event.question, allowed):
@@ -254,7 +273,7 @@ class FleetWorker:
                 claimed.question = event.question
                 session.stop_turn()
 
-        unsubscribe = session.subscribe_to_events(answer_question)
+        unsubscribe = session.subscribe_to_events(hear_event)
         try:
             if any(isinstance(one.fact, UserSaid) and not one.fact.by for one in session.all_facts):
                 if claimed.task.result.asked:
@@ -270,8 +289,37 @@ class FleetWorker:
             unsubscribe()
         return any(isinstance(one.fact, TurnEnded) for one in session.all_facts[before:])
 
+    async def _pause_provider(self, claimed: ClaimedFleetTask, seconds: float) -> None:
+        """A provider that asks one worker to wait is left alone by all."""
+        with suppress(HelixError):
+            await self._list.notes.pause_provider(self._provider_of(claimed), seconds)
+
+    def _provider_of(self, claimed: ClaimedFleetTask) -> str:
+        return self._bench.model_of_conversation(claimed.task.id).partition("/")[0]
+
+    def _cost_of(self, claimed: ClaimedFleetTask) -> float:
+        """What the task has cost until now, with its sub-agents."""
+        own = claimed.session.conversation.state.spent if claimed.session else ()
+        agents, _ = self._bench.workforce.cost_and_limit_of_tree(claimed.task.id)
+        return sum(one.usage.cost for one in own) + agents
+
+    async def _ensure_may_step(self, claimed: ClaimedFleetTask) -> None:
+        """Waits while a provider is not to be asked. Raises BudgetSpent where it would cost too much."""
+        while True:
+            await claimed.ensure_held()
+            cost, provider = self._cost_of(claimed), self._provider_of(claimed)
+            try:
+                asking = partial(self._gate.may_begin_step, claimed.task, cost, provider)
+                if await self._until_store_answers(claimed, asking):
+                    return
+            except BudgetSpent as spent:
+                claimed.gives_back = claimed.gives_back or spent.for_all
+                raise
+            await asyncio.sleep(AWAY_SECONDS)
+
     async def _ensure_may_call(self, claimed: ClaimedFleetTask) -> None:
         """Others know of the call before it runs: who takes the task over after a crash tells the model that it may have had effects."""
+        self._gate.end_request(claimed.task.id, self._cost_of(claimed))
         await claimed.ensure_held()
         await self._ensure_others_know(claimed)
         await claimed.ensure_held()
@@ -291,6 +339,23 @@ class FleetWorker:
                 log.info("task %s waits for the shared store: %s", claimed.task.id, error.what)
                 await asyncio.sleep(AWAY_SECONDS)
 
+    def _state_and_result(self, claimed: ClaimedFleetTask, session: Session) -> tuple[FleetTaskState, FleetTaskResult]:
+        ends, cost = _ends_of_turns(session), self._cost_of(claimed)
+        if _is_done(session):
+            answer = result_of_agent(session).answer
+            return FleetTaskState.DONE, FleetTaskResult("", answer[:LONGEST_ANSWER], cost)
+        if claimed.question is not None:
+            asked = name_to_allow(claimed.question)
+            why = f"Nobody could be asked: {claimed.question.title}. To allow it, run `task retry {claimed.task.id} --allow {asked}`."
+            return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
+        if claimed.gives_back:
+            why = ends[-1].why if ends and ends[-1].reason is TurnEnd.FAILED else GIVEN_BACK
+            return FleetTaskState.WAITING, FleetTaskResult(why, cost=cost)
+        if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
+            return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
+        why = ends[-1].why or ends[-1].reason.value
+        return FleetTaskState.FAILED, FleetTaskResult(f"The turn ended early: {why}", cost=cost)
+
 
 def _ends_of_turns(session: Session) -> Sequence[TurnEnded]:
     return [one.fact for one in session.all_facts if isinstance(one.fact, TurnEnded)]
@@ -299,20 +364,3 @@ def _ends_of_turns(session: Session) -> Sequence[TurnEnded]:
 def _is_done(session: Session) -> bool:
     ends = _ends_of_turns(session)
     return bool(ends) and ends[-1].reason is TurnEnd.DONE and not session.conversation.state.branch.turn.running
-
-
-def _state_and_result(claimed: ClaimedFleetTask, session: Session) -> tuple[FleetTaskState, FleetTaskResult]:
-    ends, cost = _ends_of_turns(session), sum(one.usage.cost for one in session.conversation.state.spent)
-    if _is_done(session):
-        answer = result_of_agent(session).answer
-        return FleetTaskState.DONE, FleetTaskResult("", answer[:LONGEST_ANSWER], cost)
-    if claimed.question is not None:
-        asked = name_to_allow(claimed.question)
-        why = f"Nobody could be asked: {claimed.question.title}. To allow it, run `task retry {claimed.task.id} --allow {asked}`."
-        return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
-    if claimed.gives_back:
-        return FleetTaskState.WAITING, FleetTaskResult("The worker was stopped, and another one goes on.", cost=cost)
-    if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
-        return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
-    why = ends[-1].why or ends[-1].reason.value
-    return FleetTaskState.FAILED, FleetTaskResult(f"The turn ended early: {why}", cost=cost)

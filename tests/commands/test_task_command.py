@@ -136,6 +136,47 @@ def test_the_order_is_by_need_and_what_cannot_be_done_is_said(workspace: Path, h
     assert "is done" in err
 
 
+def fleet(helix: Helix, *words: str) -> dict[str, Any]:
+    code, out, err = helix("fleet", *words, "--json")
+    assert (code, err) == (0, "")
+    return dict(json.loads(out))
+
+
+def test_the_fleet_of_all_workspaces_is_shown_and_stopped_at_once(
+    workspace: Path, tmp_path: Path, helix: Helix
+) -> None:
+    (tmp_path / "other").mkdir()
+    assert helix("workspace", "new", "There", "--folder", tmp_path / "other")[0] == 0
+    assert helix("model", "set", "-w", "There", "demo/demo")[0] == 0
+    first, second = add(helix, "say a"), add(helix, "say b")
+    assert helix("task", "add", "-w", "There", "say c")[0] == 0
+    whole = fleet(helix, "status")
+    assert (whole["tasks"]["waiting"], [one["name"] for one in whole["workspaces"]]) == (3, ["Here", "There"])
+    assert "Here: 2 waiting" in helix("fleet", "status")[1]
+    assert fleet(helix, "stop", first, "-w", "Here")["changed"] == [first]
+    fleet(helix, "stop", second)
+    assert helix("fleet", "stop", second)[0] == 1
+    assert helix("fleet", "stop")[0] == 2
+    stopped = fleet(helix, "stop", "--all")
+    assert (stopped["tasks"]["cancelled"], stopped["tasks"]["waiting"]) == (2, 1)
+    assert all(one["is_stopped"] for one in stopped["workspaces"])
+    assert helix("worker", "--drain", "--json")[1] == ""
+    assert "until `fleet start`" in helix("fleet", "status", "-w", "There")[1]
+    fleet(helix, "start")
+    assert len(helix("worker", "--drain", "--json")[1].splitlines()) == 1
+
+
+def test_a_budget_is_set_shown_and_lifted(workspace: Path, helix: Helix) -> None:
+    assert fleet(helix, "budget", "2.5", "--per", "day", "-w", "Here")["budgets"] == {
+        "day": {"limit": 2.5, "spent": 0.0}
+    }
+    fleet(helix, "budget", "1", "--agent", "reader")
+    assert "budget (agent reader): $0.00 of $1.00" in helix("fleet", "status")[1]
+    assert fleet(helix, "budget", "0", "--per", "day", "-w", "Here")["budgets"].keys() == {"agent reader"}
+    assert helix("fleet", "budget", "nan")[0] == 2
+    assert helix("fleet", "budget", "1", "--per", "fleet", "-w", "Here")[0] == 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -21,6 +21,7 @@ from helix_desktop.store.fleet_tasks import (
     NewFleetTask,
 )
 from helix_desktop.workbench import Workbench, fleet_worker
+from helix_desktop.workbench.fleet_step_gate import FleetStepGate
 from helix_desktop.workbench.fleet_worker import ClaimedFleetTask, FleetWorker
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.peer import Answer, Scripted
@@ -67,6 +68,49 @@ async def test_a_budget_lets_a_task_go_beyond_it_by_one_request_at_most(desks: D
         await tasks.retry_fleet_task(task, ended.order)  # what was spent before counts as well
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert len(server.bodies) == requests
+
+
+async def test_a_spent_budget_of_the_workspace_lets_its_tasks_wait(desks: Desks, folder: Path) -> None:
+    script = [reply(calls=[("read_file", {"path": "README.md"})]) for _ in range(9)]
+    async with place(desks, folder, *script, reply("done"), reply("done")) as (bench, tasks, server):
+        await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("one")), NewFleetTask(FleetTaskOrder("two"))])
+        await tasks.notes.set_limit("workspace", 0.7)
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        requests = len(server.bodies)
+        states, _, cost = await tasks.count_fleet_tasks()
+        dearest = cost / requests
+        assert 0.7 <= cost < 0.7 + dearest
+        assert states["waiting"] == 2
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        assert len(server.bodies) == requests
+        assert any("budget (workspace)" in one.result.why for one in await tasks.list_fleet_tasks())
+        await tasks.notes.set_limit("workspace", 0.0)
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        assert (await tasks.count_fleet_tasks())[0]["done"] == 2
+
+
+async def test_a_provider_that_asked_one_worker_to_wait_is_left_alone_by_others(desks: Desks, folder: Path) -> None:
+    async with place(desks, folder, Answer(429, headers=(("retry-after", "3"),)), reply("done")) as (bench, tasks, _):
+        await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("one"))])
+        working = asyncio.ensure_future(worker_of(bench, tasks).work_until_drained(until_empty=True))  # noqa: TID251
+        gate = FleetStepGate(tasks.notes)
+        (task,) = await tasks.list_fleet_tasks()
+        while not (await tasks.notes.read_state()).paused:
+            await asyncio.sleep(0)
+        assert not await gate.may_begin_step(task, 0.0, "peer")
+        assert await gate.may_begin_step(task, 0.0, "other")
+        await asyncio.wait_for(working, 60)
+        assert (await tasks.count_fleet_tasks())[0]["done"] == 1
+
+
+async def test_workers_hear_that_they_are_to_end(desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fleet_worker, "TASK_LEASE_SECONDS", 0.6)
+    async with place(desks, folder) as (bench, tasks, _):
+        working = asyncio.ensure_future(worker_of(bench, tasks).work_until_drained())  # noqa: TID251
+        while not await tasks.notes.drain_workers():
+            await asyncio.sleep(0)
+        await asyncio.wait_for(working, 60)
+        assert (await tasks.notes.read_state()).workers == {}
 
 
 async def test_a_task_that_was_cancelled_runs_no_tool_any_more(desks: Desks, folder: Path) -> None:

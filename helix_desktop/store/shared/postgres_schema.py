@@ -46,7 +46,14 @@ _TASKS = (
     "CREATE INDEX tasks_waiting ON helix.tasks(space, state, priority DESC, position)",
     "CREATE TABLE helix.task_needs(space bytea, task text, needs text, PRIMARY KEY (space, task, needs))",
 )
-STEPS: tuple[tuple[str, ...], ...] = (_ROWS, _HEADS, _TASKS)
+_NOTES = (
+    "ALTER TABLE helix.tasks ADD COLUMN charged float8 NOT NULL DEFAULT 0",
+    (
+        "CREATE TABLE helix.notes(space bytea, name text, until float8 NOT NULL, amount float8 NOT NULL, PRIMARY KEY (space, name))"
+        " WITH (fillfactor = 70)"
+    ),
+)
+STEPS: tuple[tuple[str, ...], ...] = (_ROWS, _HEADS, _TASKS, _NOTES)
 VERSION = len(STEPS)
 _THERE = (  # not to_regclass, which may remember that there was none before we waited for the lock
     "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"

@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
+from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
 from helix_desktop.store.fleet_task_files import SqliteTaskTables
 from helix_desktop.store.fleet_tasks import (
-    POSTGRES,
-    SQLITE,
     FleetTaskList,
     FleetTaskOrder,
     FleetTaskResult,
     FleetTaskState,
     NewFleetTask,
-    Rows,
-    Statement,
 )
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
@@ -147,12 +144,61 @@ async def test_lists_and_counts_and_names(tasks: FleetTaskList) -> None:
     await tasks.claim_fleet_tasks("me", 1, 30)
     assert [task.id for task in await tasks.list_fleet_tasks()] == ids[::-1]
     assert [task.order.text for task in await tasks.list_fleet_tasks("running")] == ["0"]
-    states, workers = await tasks.count_fleet_tasks()
+    states, workers, _ = await tasks.count_fleet_tasks()
     assert (states["waiting"], states["running"], states["done"], workers) == (2, 1, 0, {"me": 1})
     with pytest.raises(AmbiguousName):
         await tasks.find_fleet_task(ids[0][:4])
     with pytest.raises(InvalidInput):
         await tasks.find_fleet_task("no id; DROP")
+
+
+async def test_notes_say_who_works_and_what_is_left(tasks: FleetTaskList) -> None:
+    notes = tasks.notes
+    assert not await notes.renew_worker("a", 30)
+    assert not await notes.renew_worker("gone", -1)
+    assert not await notes.renew_worker("b 1.2", 30)
+    assert await notes.drain_workers("b 1.2") == 1
+    assert (await notes.read_state()).workers == {"a": False, "b 1.2": True}
+    assert await notes.renew_worker("b 1.2", 30)
+    await notes.remove_worker("b 1.2")
+    assert await notes.drain_workers() == 1
+    assert (await notes.read_state()).workers == {"a": True}
+    await notes.pause_provider("peer", 30)
+    await notes.pause_provider("other", -1)
+    assert (await notes.read_state()).paused == ("peer",)
+
+
+async def test_each_cost_is_counted_once_for_its_task_agent_day_and_fleet(tasks: FleetTaskList) -> None:
+    before = (await tasks.notes.read_state()).spent.get("fleet", 0.0)  # that of all workspaces of the database
+    await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("x", agent="reader")), NewFleetTask(order())])
+    first, second = await tasks.claim_fleet_tasks("me", 2, 30)
+    for cost in (0.5, 0.5, 2.0):
+        await tasks.notes.add_cost(first.id, first.claims, "reader", cost)
+    await tasks.notes.add_cost(first.id, first.claims - 1, "reader", 9.0)  # a worker that lost it
+    await tasks.end_fleet_task(first, FleetTaskState.DONE, FleetTaskResult(cost=2.5))
+    await tasks.end_fleet_task(first, FleetTaskState.DONE, FleetTaskResult(cost=2.5))
+    await tasks.notes.add_cost(second.id, second.claims, "", 1.0)
+    state = await tasks.notes.read_state()
+    assert state.spent == {"workspace": 3.5, "day": 3.5, "fleet": before + 3.5, "agent reader": 2.5}
+    assert (await tasks.count_fleet_tasks())[2] == 3.5
+    assert state.dollars_left("reader") == float("inf")
+    await tasks.notes.set_limit("agent reader", 3.0)
+    await tasks.notes.set_limit("fleet", before + 4.0)
+    state = await tasks.notes.read_state()
+    assert (state.dollars_left("reader"), state.dollars_left("")) == (0.5, 0.5)
+    await tasks.notes.set_limit("fleet", 0.0)
+    assert (await tasks.notes.read_state()).dollars_left("") == float("inf")
+
+
+async def test_where_all_was_stopped_nothing_is_claimed_before_it_is_allowed(tasks: FleetTaskList) -> None:
+    await tasks.add_fleet_tasks([NewFleetTask(order()), NewFleetTask(order())])
+    (mine,) = await tasks.claim_fleet_tasks("me", 1, 30)
+    assert await tasks.stop_all_tasks() == 1
+    assert (await tasks.notes.read_state()).is_stopped
+    assert await tasks.renew_leases_of_tasks([mine], 30) == frozenset()
+    assert await tasks.claim_fleet_tasks("me", 5, 30) == []
+    await tasks.allow_tasks()
+    assert len(await tasks.claim_fleet_tasks("me", 5, 30)) == 2
 
 
 async def test_the_database_is_told_nothing_that_a_task_says(tasks: FleetTaskList) -> None:

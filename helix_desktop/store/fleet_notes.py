@@ -1,0 +1,136 @@
+"""What workers and people tell each other beside the list of tasks: who works, what is to stop, what may be spent and was.
+
+A note is a name, a number and an end on the database's clock. A worker renews its own as long as it lives. Where a limit is set, what
+a step has cost is added before the task's next one, in the transaction that notes it in the task: a worker that dies between the
+two leaves nothing that is counted twice or never.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
+
+ALL_WORKSPACES = b""  # the space of what counts for every workspace of a store
+_SET = (
+    "INSERT INTO {t}notes(space, name, until, amount) VALUES (%s, %s, CASE WHEN %s <> 0 THEN {now} + %s ELSE 0 END, %s)"
+    " ON CONFLICT (space, name) DO UPDATE SET until = excluded.until, amount = excluded.amount RETURNING name"
+)
+_LIVE = (
+    "INSERT INTO {t}notes AS n (space, name, until, amount) VALUES (%s, %s, {now} + %s, 0)"
+    " ON CONFLICT (space, name) DO UPDATE SET until = excluded.until RETURNING amount"
+)
+_REMOVE = (
+    "DELETE FROM {t}notes WHERE space = %s AND (name = %s OR (until > 0 AND until < {now} - 86400)) RETURNING name"
+)
+_DRAIN = (
+    "UPDATE {t}notes SET amount = 1 WHERE space = %s AND name LIKE 'worker %%' AND (%s = '' OR name = %s) AND until > {now}"
+    " RETURNING name"
+)
+_READ = "SELECT name, amount FROM {t}notes WHERE space IN (%s, %s) AND (until = 0 OR until > {now}) ORDER BY name"
+_CHARGE = (
+    "INSERT INTO {t}notes AS n (space, name, until, amount) SELECT %s, %s, CASE WHEN %s = 1 THEN {midnight} ELSE 0 END,"
+    " CASE WHEN %s > charged THEN %s - charged ELSE 0 END"
+    " FROM {t}tasks WHERE space = %s AND id = %s AND claims = %s AND state = 'running' ON CONFLICT (space, name) DO UPDATE SET"
+    " until = excluded.until, amount = excluded.amount + CASE WHEN n.until = excluded.until THEN n.amount ELSE 0 END RETURNING name"
+)
+_CHARGED = "UPDATE {t}tasks SET charged = CASE WHEN charged > %s THEN charged ELSE %s END WHERE space = %s AND id = %s AND claims = %s AND state = 'running' RETURNING id"
+
+
+@dataclass(frozen=True, slots=True)
+class FleetState:
+    """What the notes say now. `workers`: those that live, and whether they were told to drain. `limits` and `spent`, in dollars, are by what
+    they count: "workspace", "day", "fleet" or "agent NAME". `paused`: providers that asked to be left alone for a while.
+    """
+
+    workers: dict[str, bool] = field(default_factory=dict)
+    limits: dict[str, float] = field(default_factory=dict)
+    spent: dict[str, float] = field(default_factory=dict)
+    paused: tuple[str, ...] = ()
+    is_stopped: bool = False
+
+    def dollars_left(self, agent: str) -> float:
+        """Until the nearest limit of a task of this agent; infinite where there is none."""
+        return min(self._left_by_scope(agent).values(), default=float("inf"))
+
+    def tightest_limit(self, agent: str) -> str:
+        """What has the least left."""
+        left = self._left_by_scope(agent)
+        return min(left, key=left.__getitem__, default="")
+
+    def _left_by_scope(self, agent: str) -> dict[str, float]:
+        scopes = {"workspace", "day", "fleet", f"agent {agent}"} & self.limits.keys()
+        return {scope: self.limits[scope] - self.spent.get(scope, 0.0) for scope in scopes}
+
+
+class FleetNotes:
+    """The notes of one workspace, and those of all workspaces of its store."""
+
+    def __init__(self, run_statements: RunStatements, dialect: SqlDialect, space: bytes) -> None:
+        self._run_statements = run_statements
+        self._dialect = dialect
+        self._space = space
+
+    async def _run(self, text: str, *values: Any) -> list[tuple[Any, ...]]:
+        (rows,) = await self._run_statements([self._dialect.build_statement(text, *values)])
+        return rows
+
+    async def read_state(self) -> FleetState:
+        found = FleetState()
+        rows = [
+            (*name.partition(" ")[::2], amount) for name, amount in await self._run(_READ, self._space, ALL_WORKSPACES)
+        ]
+        for kind, about, amount in rows:
+            if kind == "worker":
+                found.workers[about] = bool(amount)
+            elif kind in ("limit", "spent"):
+                (found.limits if kind == "limit" else found.spent)[about] = amount
+        paused = tuple(about for kind, about, _ in rows if kind == "pause")
+        return FleetState(found.workers, found.limits, found.spent, paused, any(kind == "stop" for kind, *_ in rows))
+
+    async def renew_worker(self, worker: str, seconds: float) -> bool:
+        """It lives for so long at least. Whether it was told to drain."""
+        ((amount,),) = await self._run(_LIVE, self._space, f"worker {worker}", seconds)
+        return bool(amount)
+
+    async def drain_workers(self, worker: str = "") -> int:
+        """Tell this one, or all, to take no more tasks and to end. How many were told."""
+        return len(await self._run(_DRAIN, self._space, worker, f"worker {worker}"))
+
+    async def pause_provider(self, provider: str, seconds: float) -> None:
+        """No worker begins a request to it meanwhile."""
+        await self._run(_SET, self._space, f"pause {provider}", seconds, seconds, 0.0)
+
+    async def set_limit(self, scope: str, dollars: float) -> None:
+        """What may be spent of this; 0: no limit."""
+        space = ALL_WORKSPACES if scope == "fleet" else self._space
+        if dollars:
+            await self._run(_SET, space, f"limit {scope}", 0.0, 0.0, dollars)
+        else:
+            await self._run(_REMOVE, space, f"limit {scope}")
+
+    async def remove_worker(self, worker: str) -> None:
+        """It has ended. Notes that ended long ago go as well."""
+        await self._run(_REMOVE, self._space, f"worker {worker}")
+
+    def build_charge(self, task: str, claims: int, agent: str, cost: float) -> list[Statement]:
+        """A claimed task has cost so much until now."""
+        key, cost = (self._space, task, claims), float(cost)
+        built = []
+        for scope in ("workspace", "day", "fleet", *([f"agent {agent}"] if agent else [])):
+            space = ALL_WORKSPACES if scope == "fleet" else self._space
+            note = (space, f"spent {scope}", int(scope == "day"), cost, cost, *key)
+            built.append(self._dialect.build_statement(_CHARGE, *note))
+        return [*built, self._dialect.build_statement(_CHARGED, cost, cost, *key)]
+
+    def build_stop(self, *, is_stopped: bool) -> Statement:
+        """Nothing runs in this workspace from now on, or tasks may be claimed again."""
+        if is_stopped:
+            return self._dialect.build_statement(_SET, self._space, "stop", 0.0, 0.0, 1.0)
+        return self._dialect.build_statement(_REMOVE, self._space, "stop")
+
+    async def add_cost(self, task: str, claims: int, agent: str, cost: float) -> None:
+        """Before a task's next step, where a limit is set."""
+        await self._run_statements(self.build_charge(task, claims, agent, cost))

@@ -1,0 +1,43 @@
+"""The statements of a fleet's tables, written once for both databases: SQLite on one computer, PostgreSQL on many."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from helix_desktop.fast_dataclass import dataclass
+
+Statement = tuple[str, Sequence[Any]]
+Rows = list[tuple[Any, ...]]
+RunStatements = Callable[[Sequence[Statement]], Awaitable[list[Rows]]]
+
+
+@dataclass(frozen=True, slots=True)
+class SqlDialect:
+    """Where the two databases differ. `prefix` of the tables, the clock in seconds since 1970 and its next midnight (UTC), and how a claim
+    skips what others claim.
+    """
+
+    prefix: str
+    now: str
+    midnight: str
+    lock: str
+    mark: str
+
+    def build_statement(self, text: str, *values: Any) -> Statement:
+        for name in ("midnight", "now", "lock"):
+            text = text.replace(f"{{{name}}}", getattr(self, name))
+        text = text.replace("{t}", self.prefix)
+        return (text if self.mark == "%s" else text.replace("%s", self.mark).replace("%%", "%")), values
+
+
+POSTGRES = SqlDialect(
+    "helix.",
+    "extract(epoch FROM clock_timestamp())::float8",
+    "(floor({now} / 86400) * 86400 + 86400)",
+    "FOR UPDATE SKIP LOCKED",
+    "%s",
+)
+SQLITE = SqlDialect(
+    "", "((julianday('now') - 2440587.5) * 86400.0)", "(CAST({now} / 86400 AS INTEGER) * 86400.0 + 86400)", "", "?"
+)
