@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
-from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.history_rows import (
@@ -26,10 +26,10 @@ from helix_desktop.histories.history_rows import (
     arguments_json,
     parse_time,
     pictures_in_content,
+    text_and_pictures,
     text_of_message_content,
-    usage_from_anthropic,
 )
-from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree
+from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, record_branches
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -38,6 +38,7 @@ from helix_desktop.histories.recorded_session import (
     format_opaque_json,
 )
 from helix_desktop.json_values import first_text, object_at, objects_at, text_at
+from helix_desktop.protocols.anthropic import anthropic_wire
 
 KIND = "claude-code"
 TAG = "anthropic api.anthropic.com"
@@ -107,36 +108,12 @@ class _ClaudeCodeFile:
         self, rows: Sequence[HistoryRow], tree: HistoryTree, session: str, name: str, title: str
     ) -> list[RecordedSession]:
         first = next((row.value for row in rows if text_at(row.value, "cwd")), {})
-        made: list[RecordedSession] = []
-        for number, branch in enumerate(tree.branches):
-            writing = _ClaudeCodeMessages(
-                self.told if number == 0 else ReadingComplaints(), self.beside
-            ).read_claude_rows(rows[i] for i in tree.rows_of_branch(number))
-            shared = (
-                len(
-                    _ClaudeCodeMessages(ReadingComplaints(), self.beside)
-                    .read_claude_rows(rows[i] for i in tree.shared_rows(number))
-                    .made
-                )
-                if number
-                else 0
-            )
-            own = text_at(rows[branch.rows[0]].value, "uuid") if branch.rows else ""
-            made.append(
-                RecordedSession(
-                    name if not number else f"{name}#{number + 1}",
-                    tuple(writing.made),
-                    KIND,
-                    session if not number else f"{session}#{own}",
-                    title,
-                    text_at(first, "cwd"),
-                    text_at(first, "version"),
-                    tuple(writing.compactions),
-                    forked_from="" if not shared else session if not branch.of else made[branch.of].session,
-                    forked_at=shared,
-                )
-            )
-        return made
+
+        def read(indices: Sequence[int], told: ReadingComplaints) -> _ClaudeCodeMessages:
+            return _ClaudeCodeMessages(told, self.beside).read_claude_rows(rows[i] for i in indices)
+
+        whole = RecordedSession(name, (), KIND, session, title, text_at(first, "cwd"), text_at(first, "version"))
+        return record_branches(tree, whole, lambda index: text_at(rows[index].value, "uuid"), read, self.told)
 
 
 def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
@@ -239,7 +216,10 @@ class _ClaudeCodeMessages:
         time, name = parse_time(value.get("timestamp")), text_at(message, "id")
         model = text_at(message, "model")
         found = build_recorded_reply(
-            _claude_reply_parts(message.get("content"), model), model=model, time=time, usage=_claude_usage(message)
+            read_claude_reply_parts(message.get("content"), model),
+            model=model,
+            time=time,
+            usage=anthropic_wire.usage(object_at(message, "usage")),
         )
         at = self.steps.get(name) if name else None
         self.of[text_at(value, "uuid")] = name
@@ -272,9 +252,7 @@ class _ClaudeCodeMessages:
         answers, content = text_at(block, "tool_use_id"), block.get("content")
         if not answers:
             raise UnreadableRow("a tool result names no call")
-        pictures = pictures_in_content(content)
-        parts = [part for part in objects_at(content) if part.get("type") != "image"] if pictures else content
-        text = text_of_message_content(parts)
+        text, pictures = text_and_pictures(content)
         ok, child = not block.get("is_error"), text_at(value, "toolUseResult", "agentId")
         whole = self._find_whole_result(text, value.get("toolUseResult"))
         shown = text if whole else ""
@@ -325,7 +303,7 @@ class _ClaudeCodeMessages:
         self.steps.clear()
 
 
-def _claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
+def read_claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
     if not isinstance(content, list):
         return [Text(text_of_message_content(content))]
     parts: list[ReplyPart] = []
@@ -362,10 +340,6 @@ def read_claude_call(block: Mapping[str, object]) -> ToolCall:
     if not identity or not name:
         raise UnreadableRow("a call has no id or no name")
     return ToolCall(identity, name, arguments_json(block.get("input")))
-
-
-def _claude_usage(message: Mapping[str, object]) -> Usage:
-    return usage_from_anthropic(message.get("usage"))
 
 
 def _text_of_claude_attachment(found: Mapping[str, object]) -> str:

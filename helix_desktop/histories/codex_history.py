@@ -25,7 +25,7 @@ from helix_desktop.histories.history_rows import (
     arguments_json,
     decode_picture,
     parse_time,
-    pictures_in_content,
+    text_and_pictures,
     text_of_message_content,
 )
 from helix_desktop.histories.recorded_session import (
@@ -195,9 +195,7 @@ class _CodexMessages:
 
     def _read_codex_message(self, item: Mapping[str, object]) -> None:
         role, content = item.get("role"), item.get("content")
-        pictures = pictures_in_content(content)
-        kept = [part for part in objects_at(content) if part.get("type") != "input_image"] if pictures else content
-        text = text_of_message_content(kept)
+        text, pictures = text_and_pictures(content)
         if role == "assistant":
             if any(isinstance(part, Text | ToolCall) for part in self.parts):
                 self.close()
@@ -245,10 +243,7 @@ class _CodexMessages:
         content = inner.get("content") or inner.get("body") if inner else output
         if item.get("type") == "tool_search_output":
             content = json.dumps(content, ensure_ascii=False)
-        pictures = pictures_in_content(content)
-        text = text_of_message_content(
-            [part for part in objects_at(content) if part.get("type") != "input_image"] if pictures else content
-        )
+        text, pictures = text_and_pictures(content)
         ok = inner.get("success") is not False
         whole = self.whole.pop(answers, "")
         if len(whole) <= len(text) or whole.strip() in text:

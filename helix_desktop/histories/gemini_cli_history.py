@@ -21,9 +21,10 @@ from helix_desktop.histories.history_rows import (
     arguments_json,
     parse_time,
     pictures_in_content,
+    text_and_pictures,
     text_of_message_content,
 )
-from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree
+from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, record_branches
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -49,39 +50,20 @@ def read_gemini_cli_recordings(
     log = _GeminiLog()
     for row in rows:
         log.read_gemini_row(row)
-    session = text_at(log.about, "sessionId") or path.stem
-    parent = path.parent.name if path.parent.parent.name == "chats" else ""
-    made: list[RecordedSession] = []
-    for at, branch in enumerate(log.tree.branches):
-        nodes = log.tree.rows_of_branch(at)
-        writing = _GeminiMessages(told if not at else ReadingComplaints()).read_gemini_records(
-            [(i, log.records[i]) for i in nodes], log.compacted
-        )
-        shared = (
-            len(
-                _GeminiMessages(ReadingComplaints())
-                .read_gemini_records([(i, log.records[i]) for i in log.tree.shared_rows(at)], {})
-                .made
-            )
-            if at
-            else 0
-        )
-        own = text_at(log.records[branch.rows[0]].value, "id") if branch.rows else ""
-        made.append(
-            RecordedSession(
-                str(path) if not at else f"{path}#{at + 1}",
-                tuple(writing.made),
-                KIND,
-                session if not at else f"{session}#{own}",
-                text_at(log.about, "summary"),
-                _project_folder_of(path, log.about),
-                compactions=tuple(writing.compactions),
-                forked_from=made[branch.of].session if shared else "",
-                forked_at=shared,
-                parent=parent,
-            )
-        )
-    return made
+
+    def read(indices: Sequence[int], told: ReadingComplaints) -> _GeminiMessages:
+        return _GeminiMessages(told).read_gemini_records([(i, log.records[i]) for i in indices], log.compacted)
+
+    first = RecordedSession(
+        str(path),
+        (),
+        KIND,
+        text_at(log.about, "sessionId") or path.stem,
+        text_at(log.about, "summary"),
+        _project_folder_of(path, log.about),
+        parent=path.parent.name if path.parent.parent.name == "chats" else "",
+    )
+    return record_branches(log.tree, first, lambda index: text_at(log.records[index].value, "id"), read, told)
 
 
 def _project_folder_of(path: Path, about: Mapping[str, object]) -> str:
@@ -191,10 +173,7 @@ class _GeminiMessages:
         for part in answers:
             self._read_gemini_result(object_at(part["functionResponse"]), time)
         words = [part for part in content if part not in answers] if isinstance(content, list) else content
-        pictures = pictures_in_content(words)
-        text = text_of_message_content(
-            [part for part in objects_at(words) if "inlineData" not in part] if pictures else words
-        )
+        text, pictures = text_and_pictures(words)
         if text.strip() or pictures:
             beside = text.startswith("<session_context>")
             self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))

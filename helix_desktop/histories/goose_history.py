@@ -21,6 +21,7 @@ from helix_desktop.histories.history_rows import (
     arguments_json,
     parse_time,
     pictures_in_content,
+    text_and_pictures,
     text_of_message_content,
 )
 from helix_desktop.histories.recorded_session import (
@@ -155,9 +156,6 @@ def _goose_result(part: Mapping[str, object], time: float) -> RecordedMessage:
     value = found.get("value", found.get("error"))
     inner = object_at(value)
     content = inner.get("content", value) if inner else value
-    pictures = pictures_in_content(content)
-    text = text_of_message_content(
-        [one for one in objects_at(content) if one.get("type") != "image"] if pictures else content
-    )
+    text, pictures = text_and_pictures(content)
     ok = found.get("status") != "error" and not inner.get("isError") and number_at(inner, "error") == 0
     return RecordedMessage("tool", text, answers=text_at(part, "id"), ok=ok, time=time, pictures=pictures)

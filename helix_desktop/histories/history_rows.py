@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
 
-from helix_desktop.engine.facts import Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedPicture
-from helix_desktop.json_values import number_at, object_at, objects_at, text_at
+from helix_desktop.json_values import object_at, objects_at, text_at
 
 LATEST = 253402300799.0  # The end of the year 9999, the last that Python's calendar knows.
 
@@ -115,6 +114,14 @@ def pictures_in_content(content: object) -> tuple[RecordedPicture, ...]:
     return tuple(found for part in _content_parts(content) if (found := _picture_of_part(part)) is not None)
 
 
+def text_and_pictures(content: object) -> tuple[str, tuple[RecordedPicture, ...]]:
+    """Both. In the text, a picture that can be read leaves no note."""
+    found = [(part, _picture_of_part(part)) for part in _content_parts(content)]
+    pictures = tuple(picture for _, picture in found if picture is not None)
+    words = [part for part, picture in found if picture is None] if pictures else content
+    return text_of_message_content(words), pictures
+
+
 def _content_parts(content: object) -> Iterable[Mapping[str, object]]:
     return [content] if isinstance(content, Mapping) else objects_at(content)
 
@@ -129,16 +136,6 @@ def _picture_of_part(part: Mapping[str, object]) -> RecordedPicture | None:
         return decode_picture(part.get("mimeType"), part.get("data"))
     url = part.get("image_url", part.get("url"))
     return picture_from_data_url(object_at(url).get("url") if isinstance(url, Mapping) else url)
-
-
-def usage_from_anthropic(value: object) -> Usage:
-    """Figures as Anthropic reports them: what was read from the cache is not part of the input."""
-    found = object_at(value)
-    read, write = (
-        number_at(found, "cache_read_input_tokens"),
-        number_at(found, "cache_creation_input_tokens"),
-    )
-    return Usage(number_at(found, "input_tokens") + read + write, read, write, number_at(found, "output_tokens"))
 
 
 def _text_of_content_part(part: object) -> str:

@@ -6,10 +6,13 @@ parent another row has followed already begins a line of its own, where it is a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import field
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from typing import Protocol
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 
 ROOT = "\0root"  # the parent of a row that says it has none
 
@@ -80,3 +83,37 @@ class HistoryTree:
         if found.of < 0:
             return []
         return [*self.shared_rows(found.of), *self.branches[found.of].rows[: found.at + 1]]
+
+
+class BranchMessages(Protocol):
+    """The messages of one line, read."""
+
+    made: list[RecordedMessage]
+    compactions: list[RecordedCompaction]
+
+
+def record_branches(
+    tree: HistoryTree,
+    first: RecordedSession,
+    name_of_row: Callable[[int], str],
+    read: Callable[[Sequence[int], ReadingComplaints], BranchMessages],
+    told: ReadingComplaints,
+) -> list[RecordedSession]:
+    """A session for each line of the tree, named by its first own row; `first` says what they have in common. What is wrong with a
+    row is told once, with the first line.
+    """
+    made: list[RecordedSession] = []
+    for at, branch in enumerate(tree.branches):
+        found = read(tree.rows_of_branch(at), ReadingComplaints() if at else told)
+        session = replace(first, messages=tuple(found.made), compactions=tuple(found.compactions))
+        if at:
+            shared = len(read(tree.shared_rows(at), ReadingComplaints()).made)
+            session = replace(
+                session,
+                name=f"{first.name}#{at + 1}",
+                session=f"{first.session}#{name_of_row(branch.rows[0]) if branch.rows else ''}",
+                forked_from=made[branch.of].session if shared else "",
+                forked_at=shared,
+            )
+        made.append(session)
+    return made

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from helix_desktop.engine.facts import Usage
 from helix_desktop.histories.history_rows import (
     HistoryRow,
     ReadingComplaints,
     UnreadableRow,
     arguments_json,
     parse_time,
-    pictures_in_content,
-    text_of_message_content,
+    text_and_pictures,
 )
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession, Speaker
-from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
+from helix_desktop.json_values import first_text, object_at, text_at
+from helix_desktop.protocols.openai_chat import chat_wire
 
 KIND = "messages"
 _ROLES: Mapping[str, Speaker] = {
@@ -61,23 +60,15 @@ def _read_openai_message(value: Mapping[str, object], place: int, before: Sequen
     if role is None:
         raise UnreadableRow(f"there is no role {value.get('role')!r}")
     content, time = value.get("content"), parse_time(value.get("_ts", value.get("timestamp")))
-    pictures = pictures_in_content(content)
-    text = text_of_message_content(
-        [part for part in objects_at(content) if part.get("type") != "image_url"] if pictures else content
-    )
+    text, pictures = text_and_pictures(content)
     if role == "assistant":
         reasoning, model = first_text(value, "reasoning_content", "reasoning"), text_at(value, "model")
-        calls, usage = _openai_calls(value, place), _openai_usage(object_at(value, "usage"))
+        calls, usage = _openai_calls(value, place), chat_wire.usage(object_at(value, "usage"))
         return RecordedMessage(role, text, calls, reasoning=reasoning, time=time, model=model, usage=usage)
     if role == "tool":
         answers = text_at(value, "tool_call_id") or _last_call_named(value, before)
         return RecordedMessage(role, text, answers=answers, time=time, pictures=pictures)
     return RecordedMessage(role, text, time=time, pictures=pictures)
-
-
-def _openai_usage(found: Mapping[str, object]) -> Usage:
-    cached = number_at(found, "prompt_tokens_details", "cached_tokens")
-    return Usage(number_at(found, "prompt_tokens"), cached, 0, number_at(found, "completion_tokens"))
 
 
 def _openai_calls(value: Mapping[str, object], number: int) -> tuple[RecordedCall, ...]:

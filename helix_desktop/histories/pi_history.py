@@ -18,10 +18,10 @@ from helix_desktop.histories.history_rows import (
     arguments_json,
     cost_or_zero,
     parse_time,
-    pictures_in_content,
+    text_and_pictures,
     text_of_message_content,
 )
-from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree
+from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, record_branches
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -57,44 +57,20 @@ def read_pi_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path
             continue
         if kind != "session":
             tree.add_node(index, _node_of_pi_entry(row.value))
-    return _build_pi_recordings(rows, tree, told, path, (about, title))
 
+    def read(indices: Sequence[int], told: ReadingComplaints) -> _PiMessages:
+        return _PiMessages(told).read_pi_rows([rows[i] for i in indices])
 
-def _build_pi_recordings(
-    rows: Sequence[HistoryRow],
-    tree: HistoryTree,
-    told: ReadingComplaints,
-    path: Path,
-    about: tuple[Mapping[str, object], str],
-) -> list[RecordedSession]:
-    header, title = about
-    session = text_at(header, "id") or path.stem
-    made: list[RecordedSession] = []
-    for at, branch in enumerate(tree.branches):
-        writing = _PiMessages(told if not at else ReadingComplaints()).read_pi_rows(
-            [rows[i] for i in tree.rows_of_branch(at)]
-        )
-        shared = (
-            len(_PiMessages(ReadingComplaints()).read_pi_rows([rows[i] for i in tree.shared_rows(at)]).made)
-            if at
-            else 0
-        )
-        own = text_at(rows[branch.rows[0]].value, "id") if branch.rows else ""
-        made.append(
-            RecordedSession(
-                str(path) if not at else f"{path}#{at + 1}",
-                tuple(writing.made),
-                KIND,
-                session if not at else f"{session}#{own}",
-                title,
-                text_at(header, "cwd"),
-                f"format {number_at(header, 'version') or 1}",
-                tuple(writing.compactions),
-                forked_from=made[branch.of].session if shared else "",
-                forked_at=shared,
-            )
-        )
-    return made
+    first = RecordedSession(
+        str(path),
+        (),
+        KIND,
+        text_at(about, "id") or path.stem,
+        title,
+        text_at(about, "cwd"),
+        f"format {number_at(about, 'version') or 1}",
+    )
+    return record_branches(tree, first, lambda index: text_at(rows[index].value, "id"), read, told)
 
 
 def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
@@ -158,10 +134,7 @@ class _PiMessages:
             raise UnreadableRow(f"there is no role {role!r}")
 
     def _read_pi_user(self, content: object, time: float, *, beside: bool = True) -> None:
-        pictures = pictures_in_content(content)
-        text = text_of_message_content(
-            [part for part in objects_at(content) if part.get("type") != "image"] if pictures else content
-        )
+        text, pictures = text_and_pictures(content)
         if text.strip() or pictures:
             self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
 
@@ -204,10 +177,7 @@ def _pi_result(message: Mapping[str, object], time: float) -> RecordedMessage:
     answers, content = text_at(message, "toolCallId"), message.get("content")
     if not answers:
         raise UnreadableRow("a tool result names no call")
-    pictures = pictures_in_content(content)
-    text = text_of_message_content(
-        [part for part in objects_at(content) if part.get("type") != "image"] if pictures else content
-    )
+    text, pictures = text_and_pictures(content)
     return RecordedMessage("tool", text, answers=answers, ok=not message.get("isError"), time=time, pictures=pictures)
 
 

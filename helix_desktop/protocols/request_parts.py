@@ -11,6 +11,7 @@ from dataclasses import replace
 from helix_desktop.engine.blocks import Image, Message, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, ToolCall, ToolSpec
 from helix_desktop.json_values import Object, dump_json, parse_object
+from helix_desktop.protocols.wire_message import Tool
 
 EMPTY_SCHEMA: Object = {"type": "object", "properties": {}}
 
@@ -30,7 +31,7 @@ def arguments_as_json(call: ToolCall) -> str:
     return dump_json(arguments_as_object(call)).decode()
 
 
-def schema_of_tool(tool: ToolSpec) -> Object:
+def schema_of_tool(tool: ToolSpec | Tool) -> Object:
     return parse_object(tool.schema) or dict(EMPTY_SCHEMA)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any
 
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import format_json_value, object_at, text_at
 
 Json = Any
 Path = tuple[int | str, ...]
@@ -156,6 +158,65 @@ def text_of_content(content: Json) -> str:
         )
         return "\n".join(text for text in found if isinstance(text, str))
     return ""
+
+
+def read_tool(value: Mapping[str, Json], schema: Json, name: str = "") -> Tool:
+    """A tool as a client offers it. `name`: of one that has none."""
+    return Tool(text_at(value, "name") or name, text_at(value, "description"), format_json_value(schema))
+
+
+def piece_of_image_url(url: str, path: Path) -> Piece | None:
+    """The image in a `data:` address; None for any other."""
+    if not url.startswith("data:") or ";base64," not in url:
+        return None
+    media, _, data = url[5:].partition(";base64,")
+    return Piece(PieceKind.IMAGE, data, path, media_type=media)
+
+
+def unknown_piece(value: Mapping[str, Json], path: Path) -> Piece:
+    """A block this program does not know. The mark of the provider's cache is no part of it."""
+    kept = {key: one for key, one in value.items() if key != "cache_control"}
+    return Piece(PieceKind.OTHER, format_json_value(kept), path)
+
+
+def edit_pieces(
+    wired: Wired, edits: Sequence[PieceEdit], field_of: Callable[[Json, Piece, str], tuple[Path, Json]]
+) -> list[Json]:
+    """The message with some pieces shown as something else. `field_of`: the field below a piece that holds its text, and what to
+    write there.
+    """
+    units: Any = list(wired.units)
+    for edit in sorted(edits, key=lambda edit: -edit.at):
+        piece = wired.pieces[edit.at]
+        below, fresh = ((), None) if edit.text is None else field_of(units, piece, edit.text)
+        units = copy_with_change(units, (*piece.path, *below), fresh)
+    return list(units)
+
+
+def text_like_before(before: Json, text: str, kind: str) -> Json:
+    """A content as it was: a string, or a list; its pictures stay."""
+    if not isinstance(before, list):
+        return text
+    return [{"type": kind, "text": text}, *(part for part in before if "text" not in object_at(part))]
+
+
+def join_added(
+    units: Sequence[tuple[Json, bool]],
+    field_name: str,
+    parts_of: Callable[[Json], list[Json]],
+    result: Callable[[Json], bool],
+) -> list[Json]:
+    """Messages of one role made one where one of them was added here (`True`); results come first in theirs."""
+    if not any(map(itemgetter(1), units)):
+        return list(map(itemgetter(0), units))
+    out: list[tuple[Json, bool]] = []
+    for unit, added in units:
+        if out and (added or out[-1][1]) and text_at(out[-1][0], "role") == text_at(unit, "role"):
+            parts = sorted([*parts_of(out[-1][0]), *parts_of(unit)], key=lambda part: not result(part))
+            out[-1] = ({**out[-1][0], field_name: parts}, True)
+        else:
+            out.append((unit, added))
+    return [unit for unit, _ in out]
 
 
 def copy_with_change(value: Json, path: Path, fresh: Json) -> Json:

@@ -63,7 +63,7 @@ class ProviderConnections:
         """For this machine itself without the system's proxy, for all others with it."""
         local = is_loopback(url)
         if local not in self._clients:
-            self._clients[local] = _build_http_client(self._connect, local=local)
+            self._clients[local] = build_http_client(self._connect, write=120.0, uses_environment=not local, kept=16)
         return self._clients[local]
 
     async def aclose(self) -> None:
@@ -81,19 +81,28 @@ def prepare_http() -> None:
         trusted_certificates()
 
 
-def _build_http_client(connect: float, *, local: bool) -> httpx.AsyncClient:
+def build_http_client(
+    connect: float = 15.0,
+    *,
+    write: float | None = None,
+    uses_environment: bool,
+    kept: int = 64,
+    proxies: Mapping[str, str] | None = None,
+) -> httpx.AsyncClient:
+    """A client for providers. `proxies`: those of somebody else's environment, under the names of its variables; `kept`: how many
+    idle connections stay open.
+    """
     import httpx
 
-    timeout = httpx.Timeout(connect=connect, read=None, write=120.0, pool=None)
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=30.0)
-    headers = {"user-agent": f"helix-desktop/{__version__}", "accept-encoding": "identity"}
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=kept, keepalive_expiry=30.0)
     try:
         return httpx.AsyncClient(
-            timeout=timeout,
+            timeout=httpx.Timeout(connect=connect, read=None, write=write, pool=None),
             limits=limits,
-            headers=headers,
+            headers={"user-agent": f"helix-desktop/{__version__}", "accept-encoding": "identity"},
             verify=trusted_certificates(),
-            trust_env=not local,
+            mounts=_proxy_mounts(proxies or {}, limits),
+            trust_env=uses_environment,
             follow_redirects=False,
         )
     except (ValueError, ImportError) as error:
@@ -101,6 +110,23 @@ def _build_http_client(connect: float, *, local: bool) -> httpx.AsyncClient:
             f"The system's proxy setting couldn't be understood: {error}",
             remedy="Fix HTTPS_PROXY or ALL_PROXY. The value should look like http://host:port or socks5://host:port.",
         ) from error
+
+
+def _proxy_mounts(proxies: Mapping[str, str], limits: httpx.Limits) -> dict[str, httpx.AsyncHTTPTransport | None]:
+    """Which addresses go through which proxy, as the variables of an environment say it."""
+    import httpx
+
+    mounts: dict[str, httpx.AsyncHTTPTransport | None] = {}
+    for scheme in ("all", "http", "https"):
+        if proxy := proxies.get(f"{scheme}_proxy"):
+            proxy = proxy if "://" in proxy else f"http://{proxy}"
+            made = httpx.AsyncHTTPTransport(verify=trusted_certificates(), proxy=proxy, limits=limits)
+            mounts[f"{scheme}://"] = made
+    for host in filter(None, (name.strip().lstrip(".") for name in proxies.get("no_proxy", "").split(","))):
+        if host == "*":
+            return {}
+        mounts |= {f"all://{host}": None, f"all://*.{host}": None}
+    return mounts
 
 
 @cache

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
-from helix_desktop.gateway import agent_run, provider_clients
+from helix_desktop.gateway import agent_run
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart
+from helix_desktop.providers import http_transport
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
 URL = "http://127.0.0.1:4356/t/a-token"
@@ -40,7 +42,9 @@ def test_a_registration_has_the_proxies_of_its_agent() -> None:
 
 
 async def test_each_registration_goes_through_its_own_proxy() -> None:
-    mounts = provider_clients._proxy_mounts({"https_proxy": "proxy:3128", "no_proxy": ".intern, 10.0.0.1"})
+    mounts = http_transport._proxy_mounts(
+        {"https_proxy": "proxy:3128", "no_proxy": ".intern, 10.0.0.1"}, httpx.Limits()
+    )
     assert {name: made is not None for name, made in mounts.items()} == {
         "https://": True,
         "all://intern": False,
@@ -48,7 +52,7 @@ async def test_each_registration_goes_through_its_own_proxy() -> None:
         "all://10.0.0.1": False,
         "all://*.10.0.0.1": False,
     }
-    assert provider_clients._proxy_mounts({"https_proxy": "proxy:3128", "no_proxy": "*"}) == {}
+    assert http_transport._proxy_mounts({"https_proxy": "proxy:3128", "no_proxy": "*"}, httpx.Limits()) == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

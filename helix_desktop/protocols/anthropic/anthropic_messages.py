@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
-from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
+from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (
@@ -28,6 +28,7 @@ from helix_desktop.json_values import (
     value_at,
     words_at,
 )
+from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.protocol_dialect import (
     SAMPLING,
@@ -43,7 +44,6 @@ from helix_desktop.protocols.request_parts import (
     arguments_as_object,
     base64_text,
     legal_ids,
-    schema_of_tool,
     text_for_omitted_image,
 )
 
@@ -55,14 +55,6 @@ BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 MARK: Object = {"type": "ephemeral"}
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_STOPS = {
-    "end_turn": Stop.END,
-    "stop_sequence": Stop.END,
-    "tool_use": Stop.CALLS,
-    "max_tokens": Stop.LENGTH,
-    "model_context_window_exceeded": Stop.LENGTH,
-    "refusal": Stop.FILTERED,
-}
 _PAUSED = "pause_turn"  # The stop reason that means: send the request again to continue.
 _STATUS_OF = {
     "invalid_request_error": 400,
@@ -90,10 +82,7 @@ class AnthropicMessages(ProviderEndpoint):
         limit = request.max_output or min(abilities.max_output or DEFAULT_OUTPUT, MOST_ASKED)
         body: Object = {"model": request.model, "max_tokens": limit, "stream": True}
         if request.tools and abilities.tools:
-            tools: list[Object] = [
-                {"name": tool.name, "description": tool.description, "input_schema": schema_of_tool(tool)}
-                for tool in request.tools
-            ]
+            tools = anthropic_wire.write_tools(request.tools)
             if not request.system.strip():
                 tools[-1]["cache_control"] = MARK
             body["tools"] = [*tools]
@@ -310,7 +299,7 @@ class AnthropicReplyReader(ReplyReaderBase):
         return deltas
 
     def reply_so_far(self, cut: str = "") -> Reply:
-        stop = Stop.CUT if cut or not self.is_reply_complete else _STOPS.get(self._stop, Stop.END)
+        stop = Stop.CUT if cut or not self.is_reply_complete else anthropic_wire.STOPS.get(self._stop, Stop.END)
         why = cut
         if stop is Stop.CUT and not cut:
             why = self._describe_abrupt_end(f"with {self._stop!r}" if self._stop else "")
@@ -321,13 +310,7 @@ class AnthropicReplyReader(ReplyReaderBase):
         return Reply(
             self._draft.finished_parts(cut=stop in (Stop.CUT, Stop.LENGTH)),
             stop,
-            self._usage_figures(),
+            anthropic_wire.usage(self._usage),
             self._model,
             why,
         )
-
-    def _usage_figures(self) -> Usage:
-        read = self._usage.get("cache_read_input_tokens", 0)
-        write = self._usage.get("cache_creation_input_tokens", 0)
-        fresh = self._usage.get("input_tokens", 0)
-        return Usage(fresh + read + write, read, write, self._usage.get("output_tokens", 0))

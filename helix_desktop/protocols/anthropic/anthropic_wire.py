@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
-from typing import Any
 
-from helix_desktop.engine.facts import Stop, Usage
-from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at, value_at
 from helix_desktop.protocols.event_stream import encode_event
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, NumberedCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.request_parts import schema_of_tool
 from helix_desktop.protocols.wire_message import (
     Json,
+    Path,
     Piece,
     PieceEdit,
     PieceKind,
@@ -21,8 +21,12 @@ from helix_desktop.protocols.wire_message import (
     Tool,
     Wired,
     WireReply,
-    copy_with_change,
+    edit_pieces,
+    join_added,
+    read_tool,
+    text_like_before,
     text_of_content,
+    unknown_piece,
 )
 
 NAME = "anthropic"
@@ -31,6 +35,7 @@ STOPS = {
     "stop_sequence": Stop.END,
     "tool_use": Stop.CALLS,
     "max_tokens": Stop.LENGTH,
+    "model_context_window_exceeded": Stop.LENGTH,
     "refusal": Stop.FILTERED,
 }
 THINKING = ("thinking", "redacted_thinking")
@@ -45,10 +50,7 @@ def head(body: Mapping[str, Json]) -> RequestHead:
     return RequestHead(
         text_at(body, "model"),
         "\n\n".join(part for part in parts if part and not part.startswith(_CHANGING)),
-        tuple(
-            Tool(text_at(t, "name"), text_at(t, "description"), format_json_value(t.get("input_schema", {})))
-            for t in tools
-        ),
+        tuple(read_tool(tool, tool.get("input_schema", {})) for tool in tools),
     )
 
 
@@ -93,36 +95,20 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
         case "image" if object_at(block, "source").get("type") == "base64":
             source = object_at(block, "source")
             return Piece(PieceKind.IMAGE, text_at(source, "data"), path, media_type=text_at(source, "media_type"))
-    return Piece(
-        PieceKind.OTHER, format_json_value({key: value for key, value in block.items() if key != "cache_control"}), path
-    )
+    return unknown_piece(block, path)
 
 
 def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The message with some pieces shown as something else. Marks of the provider's cache stay where they are."""
-    units: Any = list(wired.units)
-    for edit in sorted(edits, key=lambda edit: -edit.at):
-        piece = wired.pieces[edit.at]
-        if edit.text is None:
-            units = copy_with_change(units, piece.path, None)
-        elif piece.kind is PieceKind.CALL:
-            units = copy_with_change(units, (*piece.path, "input"), json.loads(edit.text))
-        elif piece.kind is PieceKind.RESULT:
-            units = copy_with_change(units, (*piece.path, "content"), _content_like_before(units, piece, edit.text))
-        elif len(piece.path) == 2:  # content that is a plain string
-            units = copy_with_change(units, piece.path, edit.text)
-        else:
-            units = copy_with_change(units, (*piece.path, "text"), edit.text)
-    return list(units)
+    return edit_pieces(wired, edits, _field_of_piece)
 
 
-def _content_like_before(units: Json, piece: Piece, text: str) -> Json:
-    """As it was: a string, or a list; pictures of a result stay."""
-    block: Any = units[0]["content"][piece.path[-1]]
-    before = block.get("content")
-    if not isinstance(before, list):
-        return text
-    return [{"type": "text", "text": text}, *(part for part in before if object_at(part).get("type") != "text")]
+def _field_of_piece(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
+    if piece.kind is PieceKind.CALL:
+        return ("input",), json.loads(text)
+    if piece.kind is PieceKind.RESULT:
+        return ("content",), text_like_before(value_at(units, *piece.path, "content"), text, "text")
+    return (() if len(piece.path) == 2 else ("text",)), text  # content may be a plain string
 
 
 def said(text: str) -> Json:
@@ -139,17 +125,7 @@ def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Messages of one role made one where one of them was added here (`True`); results come first in theirs."""
-    if not any(map(itemgetter(1), units)):
-        return list(map(itemgetter(0), units))
-    out: list[tuple[Json, bool]] = []
-    for unit, added in units:
-        if out and (added or out[-1][1]) and out[-1][0]["role"] == unit["role"]:
-            blocks = [*_content_blocks(out[-1][0]), *_content_blocks(unit)]
-            blocks.sort(key=lambda block: block.get("type") != "tool_result")
-            out[-1] = ({**out[-1][0], "content": blocks}, True)
-        else:
-            out.append((unit, added))
-    return [unit for unit, _ in out]
+    return join_added(units, "content", _content_blocks, lambda block: text_at(block, "type") == "tool_result")
 
 
 def _content_blocks(unit: Mapping[str, Json]) -> list[Json]:
@@ -164,8 +140,11 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
 
 def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
     """The request with tools of ours before the client's marks: behind them the prefix would begin with ours."""
-    ours = [{"name": t.name, "description": t.description, "input_schema": json.loads(t.schema)} for t in tools]
-    return {**body, "tools": [*ours, *list_at(body, "tools")]}
+    return {**body, "tools": [*write_tools(tools), *list_at(body, "tools")]}
+
+
+def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
+    return [{"name": t.name, "description": t.description, "input_schema": schema_of_tool(t)} for t in tools]
 
 
 # --- marks of the provider's cache ---------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from helix_desktop.json_values import (
     words_at,
 )
 from helix_desktop.protocols.event_stream import ServerSentEvent
-from helix_desktop.protocols.gemini.gemini_schema import gemini_parameters
+from helix_desktop.protocols.gemini import gemini_wire
 from helix_desktop.protocols.protocol_dialect import (
     ModelAbilities,
     OutgoingRequest,
@@ -43,7 +43,6 @@ from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import (
     arguments_as_object,
     base64_text,
-    schema_of_tool,
     start_of_open_tool_loop,
     text_for_omitted_image,
 )
@@ -52,11 +51,7 @@ KIND = "gemini"
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"})
 # Google's own stand-in for the signature of a call that another model made.
-FOREIGN: Final = base64.b64encode(b"skip_thought_signature_validator").decode()
-_STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH, "FUNCTION_CALL": Stop.CALLS, "TOOL_CALLS": Stop.CALLS}
-_FILTERS = frozenset({
-    "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR",
-})  # fmt: skip
+FOREIGN: Final = base64.b64encode(gemini_wire.PLACEHOLDER.encode()).decode()
 
 
 class GeminiProtocol(ProviderEndpoint):
@@ -73,11 +68,7 @@ class GeminiProtocol(ProviderEndpoint):
         if request.system:
             body["systemInstruction"] = {"parts": [{"text": request.system}]}
         if request.tools and abilities.tools:
-            declared: list[Json] = [
-                {"name": tool.name, "description": tool.description, **gemini_parameters(schema_of_tool(tool))}
-                for tool in request.tools
-            ]
-            body["tools"] = [{"functionDeclarations": declared}]
+            body["tools"] = [{"functionDeclarations": [*gemini_wire.write_tools(request.tools)]}]
         settings = _generation_config(request, abilities)
         if settings:
             body["generationConfig"] = settings
@@ -203,7 +194,7 @@ class GeminiReplyReader(ReplyReaderBase):
 
     @property
     def is_reply_complete(self) -> bool:
-        return bool(self._blocked) or self._finish in _STOPS or self._finish in _FILTERS
+        return bool(self._blocked) or self._finish in gemini_wire.STOPS or self._finish in gemini_wire.FILTERS
 
     @property
     def is_stream_over(self) -> bool:
@@ -221,7 +212,7 @@ class GeminiReplyReader(ReplyReaderBase):
         self._model = text_at(value, "modelVersion") or self._model
         self._blocked = text_at(value, "promptFeedback", "blockReason") or self._blocked
         if object_at(value, "usageMetadata"):
-            self._usage = _gemini_usage(object_at(value, "usageMetadata"))
+            self._usage = gemini_wire.usage(object_at(value, "usageMetadata"))
         candidate = object_at(value, "candidates", 0)
         self._finish = text_at(candidate, "finishReason") or self._finish
         parts = list_at(candidate, "content", "parts")
@@ -262,20 +253,9 @@ class GeminiReplyReader(ReplyReaderBase):
         return Reply(self._draft.finished_parts(cut=stop is Stop.CUT), stop, self._usage, self._model, why)
 
     def _gemini_ending(self, cut: str) -> tuple[Stop, str]:
-        if self._blocked or self._finish in _FILTERS:
+        if self._blocked or self._finish in gemini_wire.FILTERS:
             return Stop.FILTERED, f"{self._where} held the reply back ({self._blocked or self._finish})."
-        if cut or self._finish not in _STOPS:
+        if cut or self._finish not in gemini_wire.STOPS:
             return Stop.CUT, cut or self._describe_abrupt_end(f"with {self._finish}" if self._finish else "")
-        stop = _STOPS[self._finish]
+        stop = gemini_wire.STOPS[self._finish]
         return (Stop.CALLS if stop is Stop.END and self._draft.count_calls else stop), ""
-
-
-def _gemini_usage(usage: Object) -> Usage:
-    """Thinking is billed as output and reported beside it."""
-    thoughts = number_at(usage, "thoughtsTokenCount")
-    return Usage(
-        input=number_at(usage, "promptTokenCount") + number_at(usage, "toolUsePromptTokenCount"),
-        cache_read=number_at(usage, "cachedContentTokenCount"),
-        output=number_at(usage, "candidatesTokenCount") + thoughts,
-        reasoning=thoughts,
-    )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
 from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
 from helix_desktop.protocols.event_stream import encode_event
+from helix_desktop.protocols.gemini.gemini_schema import gemini_parameters
 from helix_desktop.protocols.hidden_calls import HiddenCallFilter
+from helix_desktop.protocols.request_parts import schema_of_tool
 from helix_desktop.protocols.wire_message import (
     CallNumbering,
     Json,
+    Path,
     Piece,
     PieceEdit,
     PieceKind,
@@ -21,12 +23,17 @@ from helix_desktop.protocols.wire_message import (
     Tool,
     Wired,
     WireReply,
-    copy_with_change,
+    edit_pieces,
+    join_added,
+    read_tool,
     text_of_content,
 )
 
 NAME = "gemini"
-STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH}
+STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH, "FUNCTION_CALL": Stop.CALLS, "TOOL_CALLS": Stop.CALLS}
+FILTERS = frozenset({
+    "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR",
+})  # fmt: skip
 PLACEHOLDER = "skip_thought_signature_validator"  # Google's documented value for calls without a signature.
 _TEXT_FIELDS = ("output", "error", "content", "result")
 
@@ -39,14 +46,7 @@ def head(body: Mapping[str, Json]) -> RequestHead:
         for tool in map(object_at, list_at(body, "tools"))
         for each in list_at(tool.get("functionDeclarations") or tool.get("function_declarations"))
     ]
-    tools = (
-        Tool(
-            text_at(t, "name"),
-            text_at(t, "description"),
-            format_json_value(t.get("parameters") or t.get("parametersJsonSchema") or {}),
-        )
-        for t in declared
-    )
+    tools = (read_tool(tool, tool.get("parameters") or tool.get("parametersJsonSchema") or {}) for tool in declared)
     return RequestHead("", text_of_content(system.get("parts")), tuple(tools))
 
 
@@ -105,19 +105,15 @@ def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
 
 def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The content with some parts shown as something else. Signatures stay."""
-    units: Any = list(wired.units)
-    for edit in sorted(edits, key=lambda edit: -edit.at):
-        piece = wired.pieces[edit.at]
-        if edit.text is None:
-            units = copy_with_change(units, piece.path, None)
-        elif piece.kind is PieceKind.CALL:
-            units = copy_with_change(units, (*piece.path, "functionCall", "args"), json.loads(edit.text))
-        elif piece.kind is PieceKind.RESULT:
-            fresh = {piece.media_type or "output": edit.text}
-            units = copy_with_change(units, (*piece.path, "functionResponse", "response"), fresh)
-        else:
-            units = copy_with_change(units, (*piece.path, "text"), edit.text)
-    return list(units)
+    return edit_pieces(wired, edits, _field_of_piece)
+
+
+def _field_of_piece(_units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
+    if piece.kind is PieceKind.CALL:
+        return ("functionCall", "args"), json.loads(text)
+    if piece.kind is PieceKind.RESULT:
+        return ("functionResponse", "response"), {piece.media_type or "output": text}
+    return ("text",), text
 
 
 def said(text: str) -> Json:
@@ -136,16 +132,9 @@ def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Contents of one role made one where one of them was added here; results come first in theirs."""
-    out: list[tuple[Json, bool]] = []
-    for unit, added in units:
-        if out and (added or out[-1][1]) and text_at(out[-1][0], "role") == text_at(unit, "role"):
-            parts = [*list_at(out[-1][0], "parts"), *list_at(unit, "parts")]
-            if text_at(unit, "role") != "model":
-                parts.sort(key=lambda part: "functionResponse" not in object_at(part))
-            out[-1] = ({**out[-1][0], "parts": parts}, True)
-        else:
-            out.append((unit, added))
-    return [unit for unit, _ in out]
+    return join_added(
+        units, "parts", lambda unit: list_at(unit, "parts"), lambda part: "functionResponse" in object_at(part)
+    )
 
 
 def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
@@ -155,10 +144,7 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
 
 def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
     """The request with tools of ours, in the client's first list of functions: several lists are not taken everywhere."""
-    ours = [
-        {"name": t.name, "description": t.description, "parameters": _strip_unknown_schema(json.loads(t.schema))}
-        for t in tools
-    ]
+    ours = write_tools(tools)
     given = list(list_at(body, "tools"))
     for at, tool in enumerate(given):
         for field in ("functionDeclarations", "function_declarations"):
@@ -168,15 +154,8 @@ def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Jso
     return {**body, "tools": [{"functionDeclarations": ours}, *given]}
 
 
-def _strip_unknown_schema(schema: Json) -> Json:
-    """Without what Google's schemas do not know."""
-    if isinstance(schema, Mapping):
-        return {
-            k: _strip_unknown_schema(v)
-            for k, v in schema.items()
-            if k not in ("additionalProperties", "$schema", "minimum", "maximum", "default")
-        }
-    return [_strip_unknown_schema(item) for item in schema] if isinstance(schema, list) else schema
+def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
+    return [{"name": t.name, "description": t.description, **gemini_parameters(schema_of_tool(t))} for t in tools]
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------
@@ -195,15 +174,13 @@ def answer(value: Mapping[str, Json]) -> WireReply:
 
 
 def usage(value: Mapping[str, Json]) -> Usage:
-    """As the engine counts it."""
-    thought = number_at(value, "thoughtsTokenCount")
-    cached = number_at(value, "cachedContentTokenCount")
+    """Thinking is billed as output and reported beside it."""
+    thoughts = number_at(value, "thoughtsTokenCount")
     return Usage(
-        number_at(value, "promptTokenCount"),
-        cached,
-        0,
-        number_at(value, "candidatesTokenCount") + thought,
-        thought,
+        input=number_at(value, "promptTokenCount") + number_at(value, "toolUsePromptTokenCount"),
+        cache_read=number_at(value, "cachedContentTokenCount"),
+        output=number_at(value, "candidatesTokenCount") + thoughts,
+        reasoning=thoughts,
     )
 
 

@@ -16,6 +16,7 @@ from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, Object, list_at, parse_object, text_at, value_at
+from helix_desktop.protocols.openai_chat import chat_wire
 from helix_desktop.protocols.openai_chat.chat_completions_reply import ChatReplyReader
 from helix_desktop.protocols.protocol_dialect import (
     SAMPLING,
@@ -30,7 +31,6 @@ from helix_desktop.protocols.request_parts import (
     arguments_as_json,
     data_url,
     legal_ids,
-    schema_of_tool,
     start_of_open_tool_loop,
     text_for_omitted_image,
 )
@@ -51,17 +51,7 @@ class OpenAIChat(ProviderEndpoint):
         body: Object = {"model": request.model, "messages": self._write_messages(request, abilities), "stream": True}
         body["stream_options"] = {"include_usage": True}
         if request.tools and abilities.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": tool.name,
-                        "description": tool.description,
-                        "parameters": schema_of_tool(tool),
-                    },
-                }
-                for tool in request.tools
-            ]
+            body["tools"] = [*chat_wire.write_tools(request.tools)]
         if request.max_output:
             body["max_completion_tokens" if self._is_openai() else "max_tokens"] = request.max_output
         if request.reasoning and abilities.reasoning:

@@ -20,6 +20,7 @@ from helix_desktop.json_values import (
     words_at,
 )
 from helix_desktop.protocols.event_stream import ServerSentEvent
+from helix_desktop.protocols.openai_chat import chat_wire
 from helix_desktop.protocols.protocol_dialect import find_error_in
 from helix_desktop.protocols.reply_draft import format_opaque
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
@@ -27,19 +28,6 @@ from helix_desktop.protocols.reply_reader import ReplyReaderBase
 _FAILED = frozenset(
     {"error", "abort", "aborted", "cancelled", "canceled", "timeout", "network_error", "insufficient_system_resource"}
 )
-_STOPS = {
-    "stop": Stop.END,
-    "eos": Stop.END,
-    "eos_token": Stop.END,
-    "end_turn": Stop.END,
-    "stop_sequence": Stop.END,
-    "completed": Stop.END,
-    "tool_calls": Stop.CALLS,
-    "function_call": Stop.CALLS,
-    "length": Stop.LENGTH,
-    "max_tokens": Stop.LENGTH,
-    "content_filter": Stop.FILTERED,
-}
 
 
 class ChatReplyReader(ReplyReaderBase):
@@ -178,7 +166,7 @@ class ChatReplyReader(ReplyReaderBase):
         )
         usage = next((one for one in found if one), None)
         if usage is not None:
-            self._usage = usage_of_chat(usage)
+            self._usage = chat_wire.usage(usage)
 
     def reply_so_far(self, cut: str = "") -> Reply:
         self._seal_reasoning()
@@ -189,7 +177,7 @@ class ChatReplyReader(ReplyReaderBase):
     def _chat_ending(self, cut: str) -> tuple[Stop, str]:
         if cut or not self.is_reply_complete:
             return Stop.CUT, cut or self._describe_abrupt_end(f"with {self._finish!r}" if self._finish else "")
-        stop = _STOPS.get(self._finish, Stop.END)
+        stop = chat_wire.STOPS.get(self._finish, Stop.END)
         if stop is Stop.FILTERED:
             return stop, f"{self._where} held back the rest of the reply (content filter)."
         if self._draft.count_calls and stop is Stop.END:
@@ -233,21 +221,3 @@ def merge_reasoning_details(details: list[Json]) -> list[Json]:
 def _continues_detail(last: Object, piece: Object) -> bool:
     same_type, same_index = last.get("type") == piece.get("type"), last.get("index") == piece.get("index")
     return same_type and same_index and piece.get("type") != "reasoning.encrypted"
-
-
-def usage_of_chat(usage: Object) -> Usage:
-    """The figures under the names OpenAI, DeepSeek, OpenRouter and Moonshot use."""
-    reads = (
-        number_at(usage, "prompt_tokens_details", "cached_tokens"),
-        number_at(usage, "prompt_cache_hit_tokens"),
-        number_at(usage, "cached_tokens"),
-    )
-    cost = value_at(usage, "cost")
-    return Usage(
-        input=number_at(usage, "prompt_tokens"),
-        cache_read=max(reads),
-        cache_write=number_at(usage, "prompt_tokens_details", "cache_write_tokens"),
-        output=number_at(usage, "completion_tokens"),
-        reasoning=number_at(usage, "completion_tokens_details", "reasoning_tokens"),
-        cost=float(cost) if isinstance(cost, int | float) and cost > 0 else 0.0,
-    )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from helix_desktop.engine.facts import Stop, Usage
-from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
+from helix_desktop.json_values import list_at, number_at, object_at, text_at, value_at
 from helix_desktop.protocols.event_stream import encode_event
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.request_parts import schema_of_tool
 from helix_desktop.protocols.wire_message import (
     Json,
+    Path,
     Piece,
     PieceEdit,
     PieceKind,
@@ -20,16 +21,25 @@ from helix_desktop.protocols.wire_message import (
     Tool,
     Wired,
     WireReply,
-    copy_with_change,
+    edit_pieces,
+    piece_of_image_url,
+    read_tool,
     text_of_content,
+    unknown_piece,
 )
 
 NAME = "openai-chat"
 STOPS = {
     "stop": Stop.END,
+    "eos": Stop.END,
+    "eos_token": Stop.END,
+    "end_turn": Stop.END,
+    "stop_sequence": Stop.END,
+    "completed": Stop.END,
     "tool_calls": Stop.CALLS,
     "function_call": Stop.CALLS,
     "length": Stop.LENGTH,
+    "max_tokens": Stop.LENGTH,
     "content_filter": Stop.FILTERED,
 }
 REASONING = ("reasoning_content", "reasoning")
@@ -43,10 +53,7 @@ def head(body: Mapping[str, Json]) -> RequestHead:
     return RequestHead(
         text_at(body, "model"),
         "\n\n".join(text_of_content(m.get("content")) for m in said),
-        tuple(
-            Tool(text_at(t, "name"), text_at(t, "description"), format_json_value(t.get("parameters", {})))
-            for t in tools
-        ),
+        tuple(read_tool(tool, tool.get("parameters", {})) for tool in tools),
     )
 
 
@@ -83,13 +90,7 @@ def message(unit: Json) -> Wired:
 def _piece_of_chat_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
     if isinstance(part.get("text"), str):
         return Piece(PieceKind.TEXT, text_at(part, "text"), path)
-    url = text_at(part, "image_url", "url")
-    if url.startswith("data:") and ";base64," in url:
-        media, _, data = url[5:].partition(";base64,")
-        return Piece(PieceKind.IMAGE, data, path, media_type=media)
-    return Piece(
-        PieceKind.OTHER, format_json_value({key: value for key, value in part.items() if key != "cache_control"}), path
-    )
+    return piece_of_image_url(text_at(part, "image_url", "url"), path) or unknown_piece(part, path)
 
 
 def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
@@ -99,20 +100,12 @@ def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -
 
 def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The message with some pieces shown as something else."""
-    units: Any = list(wired.units)
-    for edit in sorted(edits, key=lambda edit: -edit.at):
-        piece = wired.pieces[edit.at]
-        if edit.text is None:
-            units = copy_with_change(units, piece.path, None)
-        elif piece.kind is PieceKind.CALL:
-            units = copy_with_change(units, (*piece.path, "function", "arguments"), edit.text)
-        elif piece.kind is PieceKind.RESULT:
-            units = copy_with_change(units, (0, "content"), edit.text)
-        elif len(piece.path) == 2:
-            units = copy_with_change(units, piece.path, edit.text)
-        else:
-            units = copy_with_change(units, (*piece.path, "text"), edit.text)
-    return list(units)
+    return edit_pieces(wired, edits, _field_of_piece)
+
+
+def _field_of_piece(_units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
+    fields = {PieceKind.CALL: ("function", "arguments"), PieceKind.RESULT: ("content",)}
+    return fields.get(piece.kind, () if len(piece.path) == 2 else ("text",)), text
 
 
 def said(text: str) -> Json:
@@ -138,14 +131,17 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
 
 def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
     """The request with tools of ours."""
-    ours = [
+    return {**body, "tools": [*write_tools(tools), *list_at(body, "tools")]}
+
+
+def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
+    return [
         {
             "type": "function",
-            "function": {"name": t.name, "description": t.description, "parameters": json.loads(t.schema)},
+            "function": {"name": t.name, "description": t.description, "parameters": schema_of_tool(t)},
         }
         for t in tools
     ]
-    return {**body, "tools": [*ours, *list_at(body, "tools")]}
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------
@@ -165,10 +161,21 @@ def answer(value: Mapping[str, Json]) -> WireReply:
 
 
 def usage(value: Mapping[str, Json]) -> Usage:
-    """As the engine counts it."""
-    cached = number_at(value, "prompt_tokens_details", "cached_tokens") or number_at(value, "prompt_cache_hit_tokens")
-    thought = number_at(value, "completion_tokens_details", "reasoning_tokens")
-    return Usage(number_at(value, "prompt_tokens"), cached, 0, number_at(value, "completion_tokens"), thought)
+    """The figures under the names OpenAI, DeepSeek, OpenRouter and Moonshot use."""
+    reads = (
+        number_at(value, "prompt_tokens_details", "cached_tokens"),
+        number_at(value, "prompt_cache_hit_tokens"),
+        number_at(value, "cached_tokens"),
+    )
+    cost = value_at(value, "cost")
+    return Usage(
+        input=number_at(value, "prompt_tokens"),
+        cache_read=max(reads),
+        cache_write=number_at(value, "prompt_tokens_details", "cache_write_tokens"),
+        output=number_at(value, "completion_tokens"),
+        reasoning=number_at(value, "completion_tokens_details", "reasoning_tokens"),
+        cost=float(cost) if isinstance(cost, int | float) and cost > 0 else 0.0,
+    )
 
 
 class Reading:

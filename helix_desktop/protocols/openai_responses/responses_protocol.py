@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
-from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
+from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import (
@@ -27,6 +27,7 @@ from helix_desktop.json_values import (
     words_at,
 )
 from helix_desktop.protocols.event_stream import ServerSentEvent
+from helix_desktop.protocols.openai_responses import responses_wire
 from helix_desktop.protocols.protocol_dialect import (
     SAMPLING,
     ModelAbilities,
@@ -42,7 +43,6 @@ from helix_desktop.protocols.request_parts import (
     arguments_as_json,
     data_url,
     legal_ids,
-    schema_of_tool,
     text_for_omitted_image,
 )
 
@@ -69,16 +69,7 @@ class OpenAIResponses(ProviderEndpoint):
         if request.system:
             body["instructions"] = request.system
         if request.tools and abilities.tools:
-            body["tools"] = [
-                {
-                    "type": "function",
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": schema_of_tool(tool),
-                    "strict": False,
-                }
-                for tool in request.tools
-            ]
+            body["tools"] = [*responses_wire.write_tools(request.tools)]
         if request.max_output:
             body["max_output_tokens"] = request.max_output
         if abilities.reasoning:
@@ -249,14 +240,7 @@ class ResponsesReplyReader(ReplyReaderBase):
 
     def reply_so_far(self, cut: str = "") -> Reply:
         stop, why = self._responses_ending(cut)
-        usage = object_at(self._response, "usage")
-        figures = Usage(
-            input=number_at(usage, "input_tokens"),
-            cache_read=number_at(usage, "input_tokens_details", "cached_tokens"),
-            cache_write=number_at(usage, "input_tokens_details", "cache_write_tokens"),
-            output=number_at(usage, "output_tokens"),
-            reasoning=number_at(usage, "output_tokens_details", "reasoning_tokens"),
-        )
+        figures = responses_wire.usage(object_at(self._response, "usage"))
         return Reply(
             self._draft.finished_parts(cut=stop in (Stop.CUT, Stop.LENGTH)),
             stop,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from helix_desktop.engine.facts import Stop, Usage
-from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at
+from helix_desktop.engine.facts import Stop, ToolSpec, Usage
+from helix_desktop.json_values import format_json_value, list_at, number_at, object_at, text_at, value_at
 from helix_desktop.protocols.event_stream import encode_event
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, NumberedCallFilter, add_earlier_output, sum_output
+from helix_desktop.protocols.request_parts import schema_of_tool
 from helix_desktop.protocols.wire_message import (
     Json,
+    Path,
     Piece,
     PieceEdit,
     PieceKind,
@@ -20,8 +20,12 @@ from helix_desktop.protocols.wire_message import (
     Tool,
     Wired,
     WireReply,
-    copy_with_change,
+    edit_pieces,
+    piece_of_image_url,
+    read_tool,
+    text_like_before,
     text_of_content,
+    unknown_piece,
 )
 
 NAME = "openai-responses"
@@ -37,14 +41,7 @@ _SERVER = frozenset(
 def head(body: Mapping[str, Json]) -> RequestHead:
     """System text, tools and model of a request."""
     tools = [object_at(tool) for tool in (*list_at(body, "tools"), *_tools_in_input(body))]
-    named = (
-        Tool(
-            text_at(t, "name") or text_at(t, "type"),
-            text_at(t, "description"),
-            format_json_value(t.get("parameters", {})),
-        )
-        for t in tools
-    )
+    named = (read_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
     return RequestHead(text_at(body, "model"), text_at(body, "instructions"), tuple(named))
 
 
@@ -119,39 +116,20 @@ def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
 def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
     if isinstance(part.get("text"), str):
         return Piece(PieceKind.TEXT, text_at(part, "text"), path)
-    url = text_at(part, "image_url")
-    if url.startswith("data:") and ";base64," in url:
-        media, _, data = url[5:].partition(";base64,")
-        return Piece(PieceKind.IMAGE, data, path, media_type=media)
-    return Piece(PieceKind.OTHER, format_json_value(part), path)
+    return piece_of_image_url(text_at(part, "image_url"), path) or unknown_piece(part, path)
 
 
 def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The items with some pieces shown as something else."""
-    units: Any = list(wired.units)
-    for edit in sorted(edits, key=lambda edit: -edit.at):
-        piece = wired.pieces[edit.at]
-        if edit.text is None:
-            units = copy_with_change(units, piece.path, None)
-        elif piece.kind is PieceKind.CALL:
-            units = copy_with_change(units, (*piece.path, piece.media_type), edit.text)
-        elif piece.kind is PieceKind.RESULT:
-            units = copy_with_change(
-                units, (*piece.path, "output"), _output_like_before(units[piece.path[0]], edit.text)
-            )
-        elif piece.path[-1] == "content" or len(piece.path) == 1:
-            units = copy_with_change(units, piece.path, edit.text)
-        else:
-            units = copy_with_change(units, (*piece.path, "text"), edit.text)
-    return list(units)
+    return edit_pieces(wired, edits, _field_of_piece)
 
 
-def _output_like_before(item: Mapping[str, Json], text: str) -> Json:
-    """As it was: a string, or a list of parts; pictures stay."""
-    before = item.get("output")
-    if not isinstance(before, list):
-        return text
-    return [{"type": "input_text", "text": text}, *(part for part in before if "text" not in object_at(part))]
+def _field_of_piece(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
+    if piece.kind is PieceKind.CALL:
+        return (piece.media_type,), text
+    if piece.kind is PieceKind.RESULT:
+        return ("output",), text_like_before(value_at(units, *piece.path, "output"), text, "input_text")
+    return (() if piece.path[-1] == "content" or len(piece.path) == 1 else ("text",)), text
 
 
 def said(text: str) -> Json:
@@ -179,22 +157,26 @@ def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, 
 
 def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
     """The request with tools of ours."""
-    ours = [
-        {
-            "type": "function",
-            "name": t.name,
-            "description": t.description,
-            "parameters": json.loads(t.schema),
-            "strict": False,
-        }
-        for t in tools
-    ]
+    ours = write_tools(tools)
     for at, item in enumerate(list_at(body, "input") if "tools" not in body else ()):
         if isinstance(object_at(item).get("tools"), list):
             given = list(body["input"])
             given[at] = {**item, "tools": [*ours, *item["tools"]]}
             return {**body, "input": given}
     return {**body, "tools": [*ours, *list_at(body, "tools")]}
+
+
+def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
+    return [
+        {
+            "type": "function",
+            "name": t.name,
+            "description": t.description,
+            "parameters": schema_of_tool(t),
+            "strict": False,
+        }
+        for t in tools
+    ]
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------
@@ -218,9 +200,13 @@ def answer(value: Mapping[str, Json]) -> WireReply:
 
 def usage(value: Mapping[str, Json]) -> Usage:
     """As the engine counts it."""
-    cached = number_at(value, "input_tokens_details", "cached_tokens")
-    thought = number_at(value, "output_tokens_details", "reasoning_tokens")
-    return Usage(number_at(value, "input_tokens"), cached, 0, number_at(value, "output_tokens"), thought)
+    return Usage(
+        input=number_at(value, "input_tokens"),
+        cache_read=number_at(value, "input_tokens_details", "cached_tokens"),
+        cache_write=number_at(value, "input_tokens_details", "cache_write_tokens"),
+        output=number_at(value, "output_tokens"),
+        reasoning=number_at(value, "output_tokens_details", "reasoning_tokens"),
+    )
 
 
 class Reading:
