@@ -1,4 +1,4 @@
-"""`conversation restore`: a conversation written in the own format of Claude Code or Codex, for that agent to resume."""
+"""`conversation restore`: a conversation written in the own format of an agent, for that agent to resume."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from helix_desktop.commands import CONVERSATION, Options, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound
+from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,20 +23,20 @@ if TYPE_CHECKING:
     from helix_desktop.histories.conversation_restoring import RestoredSession
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
-AGENTS = ("claude", "codex")
-_VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
+AGENTS = tuple(AGENTS_TO_CONTINUE_IN)
+_VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR")
 
 
 OPTIONS: Options = {
     **CONVERSATION,
-    "--to claude|codex|FILE": {"choices": None, "metavar": "claude|codex|FILE", "default": "", "help": "the agent to write for, or a new file (default: the agent that the conversation comes from)"},
+    "--to WHERE": {"metavar": f"{'|'.join(AGENTS)}|FILE", "default": "", "help": "the agent to write for, or a new file (default: the agent that the conversation comes from)"},
     "--before-compaction N": {"type": int, "default": 0, "help": "as it was before its compaction number N, counted from 1"},
-    "--agent-places PLACE": {"nargs": 3, "default": None, "help": argparse.SUPPRESS},
+    "--agent-places PLACE": {"nargs": len(_VARIABLES) + 1, "default": None, "help": argparse.SUPPRESS},
 }  # fmt: skip
 
 
 def add_restore_command(verbs: Subparsers) -> None:
-    sentence = "give a conversation back to Claude Code or Codex as a new session"
+    sentence = "give a conversation to an agent as a new session"
     workspace_access.add_workspace_verb(
         verbs, "restore", sentence, restore_conversation, OPTIONS, run=run_restore, reads=True
     )
@@ -63,18 +64,19 @@ async def restore_conversation(arguments: argparse.Namespace, workspace: StoredW
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
     agent = arguments.to if arguments.to in AGENTS else restoring.agent_of_origin(facts)
     if not agent and not arguments.to:
-        raise InvalidInput("This conversation comes from neither Claude Code nor Codex.", remedy="Choose an agent: `--to claude` or `--to codex`.")  # fmt: skip
+        raise InvalidInput("This conversation comes from no agent that can resume it.", remedy=f"Choose an agent: `--to {'`, `--to '.join(AGENTS)}`.")  # fmt: skip
     contents = await read_exported_entries(workspace, facts)
-    home, claude, codex = arguments.agent_places
+    home, *named = arguments.agent_places
     folder = next(iter(workspace.settings.roots), home)
     restored = await asyncio.to_thread(
         restoring.restore_session, facts, contents.get, agent or "claude", folder, arguments.before_compaction
     )
-    places = HistoryPlaces(Path(home), dict(zip(_VARIABLES, (claude, codex), strict=True)))
-    file = Path(arguments.to)
-    is_file = bool(arguments.to) and arguments.to not in AGENTS
-    root, inside = (file.parent, file.name) if is_file else restoring.place_of_session(restored, places)
-    path = await asyncio.to_thread(restoring.write_new_session_file, root, inside, restored.content)
+    if arguments.to and arguments.to not in AGENTS:
+        file = Path(arguments.to)
+        path = await asyncio.to_thread(restoring.write_new_session_file, file.parent, file.name, restored.content)
+    else:
+        places = HistoryPlaces(Path(home), dict(zip(_VARIABLES, named, strict=True)))
+        path = await asyncio.to_thread(restoring.write_restored_session, restored, places)
     lines = restoring.describe_restored_session(restored, path)
     return await print_result(arguments, console, _restored_as_json(restored, path), *lines)
 

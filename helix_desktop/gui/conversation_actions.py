@@ -21,6 +21,7 @@ from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
+from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 SUFFIX_BY_EXPORT_FORM = {
     "markdown": ".md",
@@ -28,7 +29,6 @@ SUFFIX_BY_EXPORT_FORM = {
     "html": ".html",
     "openai": ".jsonl",
 }
-AGENTS_TO_CONTINUE_IN = ("claude", "codex")
 
 
 class ConversationActions:
@@ -211,8 +211,7 @@ class ConversationActions:
 
         def write_session() -> Sequence[str]:
             restored = restoring.restore_session(facts, contents.get, agent, folder, compaction)
-            root, inside = restoring.place_of_session(restored, HistoryPlaces.of_this_user())
-            path = restoring.write_new_session_file(root, inside, restored.content)
+            path = restoring.write_restored_session(restored, HistoryPlaces.of_this_user())
             return [translate_sentences(line) for line in restoring.describe_restored_session(restored, path)]
 
         return await asyncio.to_thread(write_session)

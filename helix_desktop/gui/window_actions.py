@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.translation import tr
+from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
 
 # What each of them is about; without it they can do nothing.
@@ -23,8 +24,8 @@ WORKSPACE_ACTIONS = (
     "lab", "model", "mode", "brought", "side-by-side",
 )  # fmt: skip
 CONVERSATION_ACTIONS = (
-    "rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html", "continue-claude", "continue-codex",
-    "export-openai", "fold-marker", "fold-observations", "fold-reflection", "fold-handover", "agents",
+    "rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html",
+    "export-openai", "fold-marker", "fold-observations", "fold-reflection", "fold-handover", "agents", *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),
 )  # fmt: skip
 QUESTION_ACTIONS = ("allow-once", "allow-conversation", "allow-always", "refuse")
 
@@ -107,8 +108,10 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
         WindowAction("export-markdown", tr("Export as Markdown…"), talk, "Ctrl+Shift+E"),
         WindowAction("export-json", tr("Export as JSON…"), talk),
         WindowAction("export-html", tr("Export as HTML…"), talk),
-        WindowAction("continue-claude", tr("Continue in Claude Code…"), talk),
-        WindowAction("continue-codex", tr("Continue in Codex…"), talk),
+        *(
+            WindowAction(f"continue-{agent}", tr("Continue in {agent}…", agent=title), talk)
+            for agent, title in AGENTS_TO_CONTINUE_IN.items()
+        ),
         WindowAction("export-openai", tr("Export as OpenAI messages…"), talk),
         WindowAction("fold-marker", tr("Cache old outputs now"), context),
         WindowAction("fold-observations", tr("Take observations now"), context),

@@ -18,7 +18,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.message_drafts import UnsentMessage
 from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
-from helix_desktop.gui.conversation_actions import AGENTS_TO_CONTINUE_IN, SUFFIX_BY_EXPORT_FORM
+from helix_desktop.gui.conversation_actions import SUFFIX_BY_EXPORT_FORM
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.top_bar import PAGES
@@ -31,6 +31,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import QUESTION_ACTIONS
 from helix_desktop.gui.window_ports import ALLOW_ALL, SessionPort, WorkbenchPort
 from helix_desktop.gui.workspace_actions import WorkspaceActions
+from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.program_settings import THEME, ZOOM, ProgramSettings
 
 FOLD_KIND_BY_ACTION = {

@@ -6,20 +6,29 @@ message is one line, in one chain. A compaction is a `compact_boundary` and the 
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from helix_desktop.engine.facts import Origin, Reasoning, Recorded, Text, ToolCall
 from helix_desktop.engine.legal_messages import with_plain_name
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture, RecordedSession
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedPicture,
+    RecordedSession,
+)
 from helix_desktop.histories.session_export import Content, arguments_object, export_session_id
 from helix_desktop.histories.session_from_facts import build_session_from_facts
+from helix_desktop.histories.session_writing import (
+    format_iso_time,
+    format_picture_data,
+    list_session_items,
+    plain_call_id,
+)
 
 SEEN_VERSION = "2.1.197"
 _LONGEST_NAME = 200  # The longest name of a project's folder. Claude Code shortens longer ones in its own way.
@@ -45,13 +54,11 @@ def is_claude_code_compaction(value: Mapping[str, object]) -> bool:
 def write_claude_code_session(session: RecordedSession, name: str) -> Iterator[Mapping[str, Any]]:
     """The lines of the session under the id `name`."""
     before: str | None = None
-    compactions = {one.at: one for one in session.compactions}
-    for at in range(len(session.messages) + 1):
-        lines: list[Block] = []
-        if at in compactions:
-            lines += _compaction_lines(compactions[at].text, compactions[at].time, before)
-        if at < len(session.messages):
-            lines += _message_lines(session.messages[at])
+    for at, item in enumerate(list_session_items(session)):
+        if isinstance(item, RecordedCompaction):
+            lines = _compaction_lines(item.text, item.time, before)
+        else:
+            lines = _message_lines(item)
         for number, line in enumerate(lines):
             identity = str(uuid.uuid5(uuid.UUID(name), f"{at} {number}"))
             parent = None if line.get("subtype") == "compact_boundary" else before
@@ -69,7 +76,7 @@ def export_claude_code_lines(facts: Sequence[Recorded], content: Content, folder
 
 
 def _compaction_lines(text: str, time: float, before: str | None) -> list[Block]:
-    when, about = _format_time(time), {"isCompactSummary": True, "isVisibleInTranscriptOnly": True}
+    when, about = format_iso_time(time), {"isCompactSummary": True, "isVisibleInTranscriptOnly": True}
     boundary = {"type": "system", "subtype": "compact_boundary", "content": "Conversation compacted", "isMeta": False}
     details = {"logicalParentUuid": before, "level": "info", "compactMetadata": {"trigger": "manual", "preTokens": 0}}
     summary = {"type": "user", "message": {"role": "user", "content": text}, **about, "timestamp": when}
@@ -77,14 +84,14 @@ def _compaction_lines(text: str, time: float, before: str | None) -> list[Block]
 
 
 def _message_lines(message: RecordedMessage) -> list[Block]:
-    when = _format_time(message.time)
+    when = format_iso_time(message.time)
     pictures = [_picture_block(picture) for picture in message.pictures]
     if message.role == "assistant":
         reply = _reply_message(message)
         return [{"type": "assistant", "message": reply, "timestamp": when}] if reply["content"] else []
     if message.role == "tool":
         text = {"type": "text", "text": message.text or "(no output)"}
-        result = {"type": "tool_result", "tool_use_id": _plain_id(message.answers), "is_error": not message.ok}
+        result = {"type": "tool_result", "tool_use_id": plain_call_id(message.answers), "is_error": not message.ok}
         content: object = [text, *pictures] if pictures else message.text or "(no output)"
         said = {"role": "user", "content": [{**result, "content": content}]}
         return [{"type": "user", "message": said, "toolUseResult": message.text, "timestamp": when}]
@@ -104,7 +111,7 @@ def _reply_message(message: RecordedMessage) -> Block:
         elif isinstance(part, Text) and part.text.strip():
             blocks.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):
-            call = {"type": "tool_use", "id": _plain_id(part.id), "name": with_plain_name(part).name}
+            call = {"type": "tool_use", "id": plain_call_id(part.id), "name": with_plain_name(part).name}
             blocks.append({**call, "input": arguments_object(part.arguments)})
     usage = message.usage
     figures = {
@@ -119,13 +126,5 @@ def _reply_message(message: RecordedMessage) -> Block:
 
 
 def _picture_block(picture: RecordedPicture) -> Block:
-    data = base64.b64encode(picture.data).decode("ascii")
-    return {"type": "image", "source": {"type": "base64", "media_type": picture.media_type, "data": data}}
-
-
-def _plain_id(call: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", call)[:64]
-
-
-def _format_time(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    source = {"type": "base64", "media_type": picture.media_type, "data": format_picture_data(picture)}
+    return {"type": "image", "source": source}

@@ -6,16 +6,21 @@ message and call is an item of the Responses API. A compaction is a `compacted` 
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
-from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture, RecordedSession
+from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from helix_desktop.histories.session_export import arguments_object
+from helix_desktop.histories.session_writing import (
+    format_iso_time,
+    format_picture_url,
+    list_session_items,
+    plain_call_id,
+)
 
 SEEN_VERSION = "0.169.0"
 Item = dict[str, Any]
@@ -39,30 +44,27 @@ def name_rollout_file(name: str, time: float) -> str:
 
 def write_codex_session(session: RecordedSession, name: str, begun: float) -> Iterator[Mapping[str, Any]]:
     """The lines of the rollout under the id `name`."""
-    messages = list(session.messages)
-    about: Item = {"id": name, "session_id": name, "timestamp": _format_time(begun), "cwd": session.folder}
+    items = list(list_session_items(session))
+    about: Item = {"id": name, "session_id": name, "timestamp": format_iso_time(begun), "cwd": session.folder}
     about |= {"originator": "codex_exec", "cli_version": SEEN_VERSION, "source": "exec"}
-    shift = 0
-    if messages and messages[0].role == "system" and not messages[0].beside:
-        about["base_instructions"] = {"text": messages[0].text}
-        messages, shift = messages[1:], 1
-    yield {"timestamp": _format_time(begun), "type": "session_meta", "payload": about}
-    compactions = {max(0, one.at - shift): one for one in session.compactions}
+    first = items[0] if items else None
+    if isinstance(first, RecordedMessage) and first.role == "system" and not first.beside:
+        about["base_instructions"] = {"text": first.text}
+        items = items[1:]
+    yield {"timestamp": format_iso_time(begun), "type": "session_meta", "payload": about}
     custom: set[str] = set()
-    for at in range(len(messages) + 1):
-        if at in compactions:
-            yield _compaction_line(compactions[at].text, compactions[at].time)
-        if at == len(messages):
-            return
-        message = messages[at]
-        for item in _message_items(message, custom):
-            yield {"timestamp": _format_time(message.time), "type": "response_item", "payload": item}
+    for item in items:
+        if isinstance(item, RecordedCompaction):
+            yield _compaction_line(item.text, item.time)
+            continue
+        for written in _message_items(item, custom):
+            yield {"timestamp": format_iso_time(item.time), "type": "response_item", "payload": written}
 
 
 def _compaction_line(text: str, time: float) -> Item:
     kept = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}]
     payload = {"message": text, "replacement_history": kept}
-    return {"timestamp": _format_time(time), "type": "compacted", "payload": payload}
+    return {"timestamp": format_iso_time(time), "type": "compacted", "payload": payload}
 
 
 def _message_items(message: RecordedMessage, custom: set[str]) -> Iterator[Item]:
@@ -70,12 +72,12 @@ def _message_items(message: RecordedMessage, custom: set[str]) -> Iterator[Item]
     if message.role == "assistant":
         yield from _reply_items(message, custom)
         return
-    pictures = [_picture_part(picture) for picture in message.pictures]
+    pictures = [{"type": "input_image", "image_url": format_picture_url(picture)} for picture in message.pictures]
     words: list[Item] = [{"type": "input_text", "text": message.text}] if message.text.strip() else []
     if message.role == "tool":
         output: object = [*words, *pictures] if pictures else message.text
         kind = "custom_tool_call_output" if message.answers in custom else "function_call_output"
-        yield {"type": kind, "call_id": _short_id(message.answers), "output": output}
+        yield {"type": kind, "call_id": plain_call_id(message.answers), "output": output}
     elif message.role in ("user", "system") and (words or pictures):
         role = "user" if message.role == "user" else "developer"
         yield {"type": "message", "role": role, "content": [*words, *pictures]}
@@ -90,10 +92,10 @@ def _reply_items(message: RecordedMessage, custom: set[str]) -> Iterator[Item]:
             yield {"type": "message", "role": "assistant", "content": content}
         elif isinstance(part, ToolCall) and part.name == "apply_patch" and _text_input(part):
             custom.add(part.id)
-            call = {"type": "custom_tool_call", "call_id": _short_id(part.id), "name": part.name}
+            call = {"type": "custom_tool_call", "call_id": plain_call_id(part.id), "name": part.name}
             yield {**call, "input": _text_input(part)}
         elif isinstance(part, ToolCall):
-            call = {"type": "function_call", "call_id": _short_id(part.id), "name": part.name}
+            call = {"type": "function_call", "call_id": plain_call_id(part.id), "name": part.name}
             yield {**call, "arguments": part.arguments}
 
 
@@ -101,16 +103,3 @@ def _text_input(call: ToolCall) -> str:
     """What a custom tool was given; empty for a function."""
     given = arguments_object(call.arguments)
     return str(given["input"]) if set(given) == {"input"} and isinstance(given["input"], str) else ""
-
-
-def _picture_part(picture: RecordedPicture) -> Item:
-    data = base64.b64encode(picture.data).decode("ascii")
-    return {"type": "input_image", "image_url": f"data:{picture.media_type};base64,{data}"}
-
-
-def _short_id(call: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9_-]", "_", call)[:64]
-
-
-def _format_time(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

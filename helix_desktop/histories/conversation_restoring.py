@@ -1,4 +1,4 @@
-"""Gives a conversation back to Claude Code or Codex: a new session in the agent's own format, where the agent looks for it.
+"""Gives a conversation back to an agent: a new session in the agent's own format, where the agent looks for it.
 
 Nothing that is there is changed: the file has a new name, and comes into its place whole. Logins of the agents are not read.
 """
@@ -26,7 +26,16 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import claude_code_history as claude_reader
 from helix_desktop.histories import claude_code_writer as claude_writer
 from helix_desktop.histories import codex_history as codex_reader
-from helix_desktop.histories import codex_writer, history_reading
+from helix_desktop.histories import (
+    codex_writer,
+    gemini_cli_history,
+    gemini_cli_writer,
+    history_reading,
+    opencode_history,
+    opencode_writer,
+    pi_history,
+    pi_writer,
+)
 from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingComplaints, UnreadableRow
@@ -50,34 +59,45 @@ Lines = Sequence[bytes]
 
 @dataclass(frozen=True, slots=True)
 class AgentFormat:
-    """What is needed to write for an agent. `provider`: whose sealed reasoning it can send back."""
+    """What is needed to write for an agent. `providers`: whose sealed reasoning it can send back. `variable` names the folder of its
+    sessions, which is otherwise `usual` in the home folder. Without `rename_session` its own lines are not given back.
+    """
 
     kind: str
     seen_version: str
-    provider: str
-    rename_session: Callable[[bytes, str, str], bytes]
-    is_compaction: Callable[[Mapping[str, object]], bool]
+    providers: frozenset[str]
+    write_session: Callable[[RecordedSession, str, float], Iterator[Mapping[str, Any]]]
     resume: str
+    variable: str
+    usual: str
+    rename_session: Callable[[bytes, str, str], bytes] | None = None
+    is_compaction: Callable[[Mapping[str, object]], bool] = lambda _: False
 
 
 FORMATS = {
     "claude": AgentFormat(
-        claude_reader.KIND,
-        claude_writer.SEEN_VERSION,
-        claude_reader.TAG,
-        claude_writer.rename_claude_code_session,
-        claude_writer.is_claude_code_compaction,
-        "claude --resume {}",
+        claude_reader.KIND, claude_writer.SEEN_VERSION, frozenset({claude_reader.TAG}),
+        lambda session, name, _: claude_writer.write_claude_code_session(session, name),
+        "claude --resume {}", "CLAUDE_CONFIG_DIR", ".claude",
+        claude_writer.rename_claude_code_session, claude_writer.is_claude_code_compaction,
     ),
     "codex": AgentFormat(
-        codex_reader.KIND,
-        codex_writer.SEEN_VERSION,
-        codex_reader.TAG,
-        codex_writer.rename_codex_session,
-        codex_writer.is_codex_compaction,
-        "codex resume {}",
+        codex_reader.KIND, codex_writer.SEEN_VERSION, frozenset({codex_reader.TAG}), codex_writer.write_codex_session,
+        "codex resume {}", "CODEX_HOME", ".codex", codex_writer.rename_codex_session, codex_writer.is_codex_compaction,
     ),
-}
+    "opencode": AgentFormat(
+        opencode_history.KIND, opencode_writer.SEEN_VERSION, frozenset(), opencode_writer.write_opencode_session,
+        "opencode --session {}", "XDG_DATA_HOME", ".local/share",
+    ),
+    "gemini": AgentFormat(
+        gemini_cli_history.KIND, gemini_cli_writer.SEEN_VERSION, frozenset(), gemini_cli_writer.write_gemini_session,
+        "gemini --resume {}", "GEMINI_CLI_HOME", "",
+    ),
+    "pi": AgentFormat(
+        pi_history.KIND, pi_writer.SEEN_VERSION, frozenset({claude_reader.TAG, codex_reader.TAG}), pi_writer.write_pi_session,
+        "pi --session {}", "PI_CODING_AGENT_DIR", ".pi/agent", pi_writer.rename_pi_session, pi_writer.is_pi_compaction,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +130,7 @@ def restore_session(
     compactions = list_compactions(facts)
     if before_compaction and not 0 < before_compaction <= len(compactions):
         raise InvalidInput(f"This conversation has {len(compactions)} compactions in effect.", remedy="Choose one of them by its number, from 1.")  # fmt: skip
-    name = str(uuid.uuid4())
+    name = opencode_writer.create_opencode_id("ses") if agent == "opencode" else str(uuid.uuid4())
     original = _restore_original_lines(facts, content, agent, name, before_compaction)
     if original is not None:
         return original
@@ -126,7 +146,7 @@ def _restore_original_lines(
     """The lines the agent wrote, where its file is still there and says what the conversation says; else None."""
     origin, form = origin_of_conversation(facts), FORMATS[agent]
     path = Path(origin.path)
-    if origin.kind != form.kind or "#" in origin.path or not path.is_absolute():
+    if form.rename_session is None or origin.kind != form.kind or "#" in origin.path or not path.is_absolute():
         return None
     try:
         lines = read_beneath(path.parent, path.name, LARGEST_ORIGINAL).splitlines(keepends=True)
@@ -171,20 +191,17 @@ def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Li
 
 def _write_anew(session: RecordedSession, agent: str, name: str) -> RestoredSession:
     form = FORMATS[agent]
-    translation = MessageTranslation(form.kind, same_agent=session.kind == form.kind, provider=form.provider)
+    own = session.kind == form.kind
+    translation = MessageTranslation(form.kind, same_agent=own, providers=form.providers)
     translated = [translation.translate_message(message) for message in session.messages]
     places = [sum(one is not None for one in translated[: each.at]) for each in session.compactions]
     compactions = tuple(replace(one, at=at, keep=at) for one, at in zip(session.compactions, places, strict=True))
     messages = tuple(one for one in translated if one is not None)
     written = replace(session, messages=messages, compactions=compactions)
-    if agent == "claude":
-        lines: Sequence[Mapping[str, Any]] = list(claude_writer.write_claude_code_session(written, name))
-    else:
-        lines = list(codex_writer.write_codex_session(written, name, time.time()))
+    lines = form.write_session(written, name, time.time())
     content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode("utf-8", "replace")
     return RestoredSession(
-        agent, name, session.folder, content, False, len(messages), len(compactions),
-        session.version if session.kind == form.kind else "",
+        agent, name, session.folder, content, False, len(messages), len(compactions), session.version if own else "",
         translation.left_out_reasoning, translation.left_out_context, translation.as_text,
     )  # fmt: skip
 
@@ -206,33 +223,54 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     yield f"To continue in {restored.folder}, run: {form.resume.format(restored.session)}"
 
 
-def place_of_session(restored: RestoredSession, places: HistoryPlaces) -> tuple[Path, str]:
-    """The folder that nothing may lead out of, and the file's path in it."""
-    variable, own = ("CLAUDE_CONFIG_DIR", ".claude") if restored.agent == "claude" else ("CODEX_HOME", ".codex")
-    named = places.variables.get(variable, "")
-    begin = "" if named else f"{own}/"
-    root = Path(named) if named else places.home
+def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> Path:
+    """Write the session where the agent looks for its sessions; the file or database that has it now."""
+    form = FORMATS[restored.agent]
+    named = places.variables.get(form.variable, "")
+    root, begin = (Path(named), "") if named else (places.home, f"{form.usual}/".lstrip("/"))
+    if restored.agent == "opencode":
+        database = root / f"{begin}opencode/opencode.db"
+        opencode_writer.insert_opencode_session(database, restored.content)
+        return database
+    inside = begin + _place_below_agent_folder(restored, root / begin)
+    if restored.agent == "gemini":
+        project = inside.partition("/chats/")[0]
+        with suppress(FileExistsError):
+            _write_new_file(root, f"{project}/{gemini_cli_writer.MARKER}", restored.folder.encode())
+    return write_new_session_file(root, inside, restored.content)
+
+
+def _place_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> str:
     if restored.agent == "codex":
-        return root, f"{begin}sessions/{codex_writer.name_rollout_file(restored.session, time.time())}"
+        return f"sessions/{codex_writer.name_rollout_file(restored.session, time.time())}"
+    if restored.agent == "pi":
+        return f"sessions/{pi_writer.name_pi_file(restored.folder, restored.session, time.time())}"
+    if restored.agent == "gemini":
+        project = gemini_cli_writer.find_gemini_project(agent_folder / ".gemini" / "tmp", restored.folder)
+        return f".gemini/tmp/{project}/chats/{gemini_cli_writer.name_gemini_file(restored.session, time.time())}"
     project = claude_writer.encode_project_folder(restored.folder)
     if not project:
         raise InvalidInput(f"The name of the folder {restored.folder} is too long for Claude Code's own folder name.", remedy="Write to a file with `--to FILE`.")  # fmt: skip
-    return root, f"{begin}projects/{project}/{restored.session}.jsonl"
+    return f"projects/{project}/{restored.session}.jsonl"
 
 
 def write_new_session_file(root: Path, inside: str, content: bytes) -> Path:
     """Write the file, which comes into its place whole. Refused where it is there, and where a link stands on the way."""
-    folder, _, name = inside.rpartition("/")
     try:
-        for part in _folders_on_the_way(folder):
-            _ensure_real_folder(root, part)
-        with folders.open_folder(root, folder) as place:
-            _write_whole_file(place, name, content)
+        _write_new_file(root, inside, content)
     except FileExistsError as error:
         raise InvalidInput(f"{root / inside} already exists.", remedy="Nothing was changed. Choose another name.") from error  # fmt: skip
     except OSError as error:
         raise InvalidInput(f"{root / inside} can't be written: {error.strerror}.", remedy="Nothing was changed. To write somewhere else, use `--to FILE`.") from error  # fmt: skip
     return root / inside
+
+
+def _write_new_file(root: Path, inside: str, content: bytes) -> None:
+    folder, _, name = inside.rpartition("/")
+    for part in _folders_on_the_way(folder):
+        _ensure_real_folder(root, part)
+    with folders.open_folder(root, folder) as place:
+        _write_whole_file(place, name, content)
 
 
 def _folders_on_the_way(folder: str) -> Sequence[str]:

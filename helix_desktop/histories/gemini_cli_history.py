@@ -192,8 +192,12 @@ class _GeminiMessages:
             for one in objects_at(value, "thoughts")
         )
         parts: list[ReplyPart] = [Reasoning(thoughts)] if thoughts else []
-        parts.append(Text(text_of_message_content(value.get("content"))))
-        calls = objects_at(value, "toolCalls")
+        content = value.get("content")
+        given = objects_at(content)
+        said = [part for part in given if "functionCall" not in part and not part.get("thought")] if given else content
+        parts.append(Text(text_of_message_content(said)))
+        # In a session that was resumed, calls stand in the content alone.
+        calls = objects_at(value, "toolCalls") or [object_at(part, "functionCall") for part in given if "functionCall" in part]  # fmt: skip
         parts += [_gemini_tool_call(call) for call in calls]
         if any(not isinstance(part, Reasoning) and (isinstance(part, ToolCall) or part.text) for part in parts):
             self.made.append(

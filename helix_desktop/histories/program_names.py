@@ -9,3 +9,11 @@ NAMES = {
     "cline": "Cline",
     "goose": "goose",
 }
+# Those that a conversation can be written for, by what `conversation restore --to` calls them.
+AGENTS_TO_CONTINUE_IN = {
+    "claude": "Claude Code",
+    "codex": "Codex",
+    "opencode": "opencode",
+    "gemini": "Gemini CLI",
+    "pi": "pi",
+}

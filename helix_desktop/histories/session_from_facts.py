@@ -48,6 +48,7 @@ OWN_CONTEXT = (
     "<local-command-",
     "<command-",
     "<system-reminder>",
+    "<session_context>",
 )
 
 

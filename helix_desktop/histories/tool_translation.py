@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedMessage, build_recorded_reply
 
-CLAUDE_CODE, CODEX = "claude-code", "codex"
+CLAUDE_CODE, CODEX, OPENCODE, GEMINI_CLI, PI = "claude-code", "codex", "opencode", "gemini-cli", "pi"
 _ACTS: Mapping[str, str] = {
     **dict.fromkeys(
         (ToolName.RUN_COMMAND, "Bash", "bash", "exec_command", "shell", "shell_command", "run_shell_command"), "command"
@@ -41,7 +41,25 @@ _TARGETS: Mapping[str, Mapping[str, tuple[str, Mapping[str, str]]]] = {
         "edit": ("Edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
     },
     CODEX: {"command": ("exec_command", {"command": "cmd"})},
+    OPENCODE: {
+        "command": ("bash", {"command": "command"}),
+        "read": ("read", {"path": "filePath"}),
+        "write": ("write", {"path": "filePath", "content": "content"}),
+        "edit": ("edit", {"path": "filePath", "old": "oldString", "new": "newString"}),
+    },
+    GEMINI_CLI: {
+        "command": ("run_shell_command", {"command": "command"}),
+        "read": ("read_file", {"path": "file_path"}),
+        "write": ("write_file", {"path": "file_path", "content": "content"}),
+    },
+    PI: {
+        "command": ("bash", {"command": "command"}),
+        "read": ("read", {"path": "path"}),
+        "write": ("write", {"path": "path", "content": "content"}),
+    },
 }
+# They put their own context in as messages of their own, which have to come back; the others find it anew.
+_KEEPS_OWN_CONTEXT = (CODEX, OPENCODE, PI)
 
 
 def translate_call(call: ToolCall, target: str) -> ToolCall | None:
@@ -92,8 +110,8 @@ class MessageTranslation:
     first agent itself had put in, are not in it. `as_text`: how many calls stand as text.
     """
 
-    def __init__(self, target: str, *, same_agent: bool, provider: str) -> None:
-        self._target, self._same_agent, self._provider = target, same_agent, provider
+    def __init__(self, target: str, *, same_agent: bool, providers: Collection[str]) -> None:
+        self._target, self._same_agent, self._providers = target, same_agent, providers
         # The names of tools whose calls became text, by call id, so that their results become text too.
         self._texts: dict[str, str] = {}
         self.left_out_reasoning = self.left_out_context = self.as_text = 0
@@ -108,7 +126,8 @@ class MessageTranslation:
             text = f"[Result of the tool {name}{failed}]\n{message.text}"
             return RecordedMessage("user", text, time=message.time, pictures=message.pictures, beside=True)
         is_context = message.beside or message.role == "system"
-        if is_context and not (self._same_agent and self._target == CODEX):
+        is_kept = self._same_agent and self._target in _KEEPS_OWN_CONTEXT and (message.beside or self._target == CODEX)
+        if is_context and not is_kept:
             self.left_out_context += 1
             return None
         return message
@@ -120,7 +139,7 @@ class MessageTranslation:
         is_text = any(call is None for call in translated.values())
         parts: list[ReplyPart] = []
         for part in message.parts:
-            if isinstance(part, Reasoning) and not (part.opaque and part.provider == self._provider):
+            if isinstance(part, Reasoning) and not (part.opaque and part.provider in self._providers):
                 self.left_out_reasoning += 1
             elif isinstance(part, ToolCall) and is_text:
                 self._texts[part.id], self.as_text = part.name, self.as_text + 1

@@ -1,10 +1,10 @@
-"""The real Claude Code and Codex resume what `conversation restore` wrote: their next request has the same messages.
+"""The real agents resume what `conversation restore` wrote: their next request has the same messages.
 
-python -m tests.faults.agent_resume [--conversations N] [--seed S]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
+python -m tests.faults.agent_resume [--conversations N] [--seed S] [--agent NAME]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
-Each conversation is made by the agent itself against a scripted provider, resumed as it is (the reference), imported, and resumed
-again: with the agent's file still there (its own lines), and after the file was deleted (written anew). Then the other agent
-resumes it: the user's words and every output must be in its request.
+Each conversation is made by an agent itself against a scripted provider and imported. Then it is resumed by that agent with its file
+still there and, written anew, after the file was deleted; and by every other agent. The user's words must be equal byte for byte, every
+output and every text must be in the request, and each agent must make one more step.
 """
 
 from __future__ import annotations
@@ -13,21 +13,30 @@ import argparse
 import json
 import os
 import random
-import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.protocols.wire_message import PieceKind
-from tests.benchmarks.gateway_clients import KEY, SHELLS, installed
+from tests.benchmarks.gateway_clients import KEY, SHELLS, _names, installed
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
-AGENTS = ("claude", "codex")
-LONGEST = 180.0
+AGENTS = ("claude", "codex", "opencode", "gemini", "pi")
+LONGEST = 240.0
+WORDS = "do the work: naïve “words”\n  and a second line"
+FILES = {
+    "claude": ".claude/projects/**/*.jsonl",
+    "codex": ".codex/sessions/**/*.jsonl",
+    "opencode": ".local/share/opencode/opencode.db",
+    "gemini": ".gemini/tmp/*/chats/session-*.jsonl",
+    "pi": ".pi/agent/sessions/**/*.jsonl",
+}
 
 
 class Script:
@@ -37,7 +46,7 @@ class Script:
         self.left, self._chance, self._number = 0, chance, 0
 
     def __call__(self, asked: Asked) -> Sequence[Block]:
-        names = _tool_names(asked.body)
+        names = _names(asked.body)
         shell = next((name for name in SHELLS if name in names), "")
         if not shell or self.left <= 0:
             return [Says("All done.")]
@@ -53,44 +62,90 @@ class Script:
         return Calls(shell, {"cmd": command} if shell == "exec_command" else {"command": command})
 
 
-def _tool_names(body: dict[str, Any]) -> set[str]:
-    return {str(tool.get("name")) for tool in body.get("tools") or []}
+def _program(name: str) -> Path:
+    return installed(Path(os.environ.get("HELIX_CLIENTS", "/tmp/helix-clients")), name) / name
 
 
-def run_agent(name: str, provider: Provider, home: Path, given: Sequence[str]) -> None:
-    """The agent, straight at the provider."""
-    program = installed(Path(os.environ.get("HELIX_CLIENTS", "/tmp/helix-clients")), name) / name
+def run_agent(name: str, provider: Provider, home: Path, given: Sequence[str]) -> str:
+    """The agent, straight at the provider; what it printed."""
+    work = home.parent / "work"
+    program = _program(name)
     variables = {
         "HOME": str(home),
-        "ANTHROPIC_API_KEY": KEY,
-        "OPENAI_API_KEY": KEY,
+        "PWD": str(work),
+        **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY),
         "ANTHROPIC_BASE_URL": provider.url,
+        "GOOGLE_GEMINI_BASE_URL": provider.url,
         "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "NO_PROXY": "127.0.0.1,localhost",
+        "OPENCODE_CONFIG_CONTENT": json.dumps(_opencode_settings(provider.url)),
     }
-    if name == "claude":
-        usual = ["--dangerously-skip-permissions", "--output-format", "json"]
-    else:
-        told = f'model_providers.local={{name="local",base_url="{provider.url}/v1",wire_api="responses",env_key="OPENAI_API_KEY"}}'
-        options = ["-c", told, "-c", 'model_provider="local"', "-m", "gpt-5.1-codex", "--skip-git-repo-check"]
-        usual = [*options, "--dangerously-bypass-approvals-and-sandbox"]
-    command = [str(program), *(["exec"] if name == "codex" else []), *usual, *given]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     done = subprocess.run(
-        command, cwd=home.parent / "work", env={**os.environ, **variables}, capture_output=True, text=True, timeout=LONGEST,
-        stdin=subprocess.DEVNULL, check=False,
+        [str(program), *_usual_arguments(name, provider, home), *given], cwd=work, env={**own, **variables},
+        capture_output=True, text=True, timeout=LONGEST, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
     if done.returncode:
-        raise RuntimeError(f"{name} ended with {done.returncode}: {(done.stdout + done.stderr)[-600:]}")
+        raise RuntimeError(f"{name} {given} ended with {done.returncode}: {(done.stdout + done.stderr)[-600:]}")
+    return done.stdout
+
+
+def _opencode_settings(url: str) -> dict[str, Any]:
+    providers = {each: {"options": {"baseURL": f"{url}/v1"}} for each in ("anthropic", "openai")}
+    return {"provider": providers, "autoupdate": False, "permission": "allow"}
+
+
+def _usual_arguments(name: str, provider: Provider, home: Path) -> list[str]:
+    if name == "codex":
+        told = f'model_providers.local={{name="local",base_url="{provider.url}/v1",wire_api="responses",env_key="OPENAI_API_KEY"}}'
+        options = ["-c", told, "-c", 'model_provider="local"', "-m", "gpt-5.1-codex", "--skip-git-repo-check"]
+        return ["exec", *options, "--dangerously-bypass-approvals-and-sandbox"]
+    if name == "gemini":
+        _write_settings(home / ".gemini/settings.json", {"security": {"auth": {"selectedType": "gemini-api-key"}}})
+        return ["--yolo", "--skip-trust", "-m", "gemini-2.5-pro"]
+    if name == "pi":
+        address = {"providers": {"anthropic": {"baseUrl": provider.url}}}
+        _write_settings(home / ".pi/agent/models.json", address)
+        return ["--provider", "anthropic", "--model", "claude-sonnet-4-5"]
+    plain = {
+        "claude": ["--dangerously-skip-permissions", "--output-format", "json"],
+        "opencode": ["run", "-m", "anthropic/claude-sonnet-4-5"],
+    }
+    return plain[name]
+
+
+def _write_settings(file: Path, value: object) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(value), "utf-8")
 
 
 def begin(name: str, words: str) -> list[str]:
-    return ["-p", words] if name == "claude" else [words]
+    return [words] if name in ("codex", "opencode") else ["-p", words]
 
 
 def resume(name: str, session: str, words: str) -> list[str]:
-    return ["--resume", session, "-p", words] if name == "claude" else ["resume", session, words]
+    return {
+        "claude": ["--resume", session, "-p", words],
+        "codex": ["resume", session, words],
+        "opencode": ["--session", session, words],
+        "gemini": ["--resume", session, "-p", words],
+        "pi": ["--session", session, "-p", words],
+    }[name]
+
+
+def list_sessions(name: str, provider: Provider, home: Path) -> str | None:
+    """What the agent's own list of sessions says; None for one that lists only in its window."""
+    if name == "opencode":
+        work, program = home.parent / "work", _program(name)
+        own = {one: value for one, value in os.environ.items() if not one.startswith("XDG_")}
+        done = subprocess.run(
+            [str(program), "session", "list"], cwd=work, env={**own, "HOME": str(home), "PWD": str(work)},
+            capture_output=True, text=True, timeout=LONGEST, stdin=subprocess.DEVNULL, check=True,
+        )  # fmt: skip
+        return done.stdout
+    return run_agent(name, provider, home, ["--list-sessions"]) if name == "gemini" else None
 
 
 def pieces_of_request(asked: Asked) -> list[tuple[str, str, str]]:
@@ -106,13 +161,14 @@ def pieces_of_request(asked: Asked) -> list[tuple[str, str, str]]:
 
 
 def last_request(provider: Provider, words: str) -> Asked:
-    """The newest request that ends with these words of the user."""
-    return next(one for one in reversed(provider.asked) if one.protocol and words.encode() in one.raw and _tool_names(one.body))  # fmt: skip
+    """The newest request that has these words of the user, and tools."""
+    return next(one for one in reversed(provider.asked) if one.protocol and words.encode() in one.raw and _names(one.body))  # fmt: skip
 
 
 def helix(home: Path, *given: str) -> str:
     command = [sys.executable, "-m", "helix_desktop", "--home", str(home / "helix"), *given]
-    variables = {**os.environ, "HOME": str(home), "PYTHONPATH": str(Path.cwd())}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    variables = {**own, "HOME": str(home), "PYTHONPATH": str(Path.cwd())}
     done = subprocess.run(command, cwd=home.parent / "work", env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{given}: {done.stderr[-600:]}")
@@ -120,58 +176,74 @@ def helix(home: Path, *given: str) -> str:
 
 
 def session_file(name: str, home: Path) -> Path:
-    below = home / (".claude/projects" if name == "claude" else ".codex/sessions")
-    return max(
-        (file for file in below.rglob("*.jsonl") if "subagents" not in file.parts), key=lambda f: f.stat().st_mtime
-    )
+    found = (file for file in home.glob(FILES[name]) if "subagents" not in file.parts)
+    return max(found, key=lambda file: file.stat().st_mtime)
 
 
 def session_id(name: str, file: Path) -> str:
-    return file.stem if name == "claude" else file.stem[-36:]
+    if name == "opencode":
+        with closing(sqlite3.connect(file)) as connection:
+            return str(connection.execute("SELECT id FROM session ORDER BY time_created DESC").fetchone()[0])
+    if name == "gemini":
+        return str(json.loads(file.read_text("utf-8").partition("\n")[0])["sessionId"])
+    return file.stem.partition("_")[2] if name == "pi" else file.stem[-36:]
 
 
-def try_conversation(name: str, chance: random.Random) -> list[str]:
+def delete_session(name: str, file: Path, session: str) -> None:
+    if name != "opencode":
+        file.unlink()
+        return
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("PRAGMA foreign_keys = ON")  # messages and parts go with it
+        connection.execute("DELETE FROM session WHERE id = ?", [session])
+
+
+def try_conversation(name: str, chance: random.Random, targets: Sequence[str] = AGENTS) -> list[str]:
     """What was wrong."""
     wrong: list[str] = []
     script = Script(chance)
-    with tempfile.TemporaryDirectory() as folder, Provider(script) as provider:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, Provider(script) as provider:
         home = Path(folder, "home")
         home.mkdir()
         (home.parent / "work").mkdir()
         script.left = chance.randint(2, 12)
-        run_agent(name, provider, home, begin(name, "do the work: naïve “words”\n  and a second line"))
-        session = session_id(name, session_file(name, home))
-        script.left = chance.randint(1, 6)
-        run_agent(name, provider, home, resume(name, session, "and more of it"))
-        kept = Path(folder, "kept")
-        shutil.copytree(home, kept, symlinks=True)
+        run_agent(name, provider, home, begin(name, WORDS))
         original = session_file(name, home)
-        before = original.read_bytes()
-        run_agent(name, provider, kept, resume(name, session, "REFERENCE"))
-        original.write_bytes(before)  # Codex's database in the copy names the first file, and goes on in it
-        expected = [one for one in pieces_of_request(last_request(provider, "REFERENCE")) if one[2] != "REFERENCE"]
+        session, words = session_id(name, original), WORDS.partition(":")[0]
+        if name != "gemini":  # 0.61 is refused when it resumes a session of its own that has calls
+            script.left, words = chance.randint(1, 6), "and more of it"
+            run_agent(name, provider, home, resume(name, session, words))
+        expected = [*pieces_of_request(last_request(provider, words)), ("assistant", "text", "All done.")]
         helix(home, "workspace", "new", "Work", "--folder", str(home.parent / "work"))
-        helix(home, "conversation", "import", "-w", "Work", str(session_file(name, home)))
+        helix(home, "conversation", "import", "-w", "Work", str(original))
         listed = json.loads(helix(home, "conversation", "list", "-w", "Work", "--json"))
         conversation = next(one["id"] for one in listed if not one["parent"])
-        for way, agent in (("its own lines", name), ("written anew", name), ("the other agent", _other(name))):
+        others = [one for one in targets if one != name]
+        if "opencode" in others:
+            list_sessions("opencode", provider, home)  # it makes its database when it first starts
+        for way, agent in (("its own lines", name), ("written anew", name), *(("relay", one) for one in others)):
             if way == "written anew":
-                original.unlink()
+                delete_session(name, original, session)
             made = json.loads(
                 helix(home, "conversation", "restore", "-w", "Work", conversation, "--to", agent, "--json")
             )
-            if made["original"] != (way == "its own lines"):
+            if made["original"] != (way == "its own lines" and name not in ("gemini", "opencode")):
                 wrong.append(f"{way}: the lines are {'' if made['original'] else 'not '}the agent's own")
-            mark = f"MARK {way}"
+            told = list_sessions(agent, provider, home)
+            if told is not None and made["session"] not in told:
+                wrong.append(f"{way}: {agent} does not list the session")
+            script.left, mark = 1, f"MARK-{way.replace(' ', '-')}-{agent}"
             run_agent(agent, provider, home, resume(agent, made["session"], mark))
-            got = [one for one in pieces_of_request(last_request(provider, mark)) if one[2] != mark]
-            wrong += [f"{way}: {why}" for why in _differences(expected, got, translated=agent != name)]
+            first = next(
+                one for one in provider.asked if one.protocol and mark.encode() in one.raw and _names(one.body)
+            )
+            got = [one for one in pieces_of_request(first) if one[2].strip('"') != mark]
+            wrong += [f"{way} in {agent}: {why}" for why in _differences(expected, got, translated=agent != name)]
+            after = pieces_of_request(last_request(provider, mark))
+            if len([one for one in after if one[1] == PieceKind.RESULT.value]) <= len([one for one in got if one[1] == PieceKind.RESULT.value]):  # fmt: skip
+                wrong.append(f"{way} in {agent}: no further step")
         wrong += [f"refused: {why}" for why in provider.refused]
     return wrong
-
-
-def _other(name: str) -> str:
-    return AGENTS[1 - AGENTS.index(name)]
 
 
 def _differences(expected: Sequence[Any], got: Sequence[Any], *, translated: bool) -> list[str]:
@@ -182,7 +254,9 @@ def _differences(expected: Sequence[Any], got: Sequence[Any], *, translated: boo
             else [f"{len(expected)} pieces, {len(got)} restored; {_first_difference(expected, got)}"]
         )
     text = "\n".join(one[2] for one in got)
+    words = [one[2] for one in got if one[0] == "user" and one[1] == PieceKind.TEXT.value]
     lost = [one for one in expected if one[1] != PieceKind.CALL.value and one[2].strip() not in text]
+    lost += [one for one in expected if one[0] == "user" and one[1] == PieceKind.TEXT.value and one[2] not in words]
     return [f"{len(lost)} of {len(expected)} pieces are lost, first {lost[0]}"] if lost else []
 
 
@@ -194,13 +268,13 @@ def _first_difference(expected: Sequence[Any], got: Sequence[Any]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--conversations", type=int, default=4)
+    parser.add_argument("--conversations", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--agent", choices=AGENTS)
     arguments = parser.parse_args()
     failed = 0
     for number in range(arguments.conversations):
-        name = arguments.agent or AGENTS[number % 2]
+        name = arguments.agent or AGENTS[number % len(AGENTS)]
         wrong = try_conversation(name, random.Random(arguments.seed * 1000 + number))
         failed += bool(wrong)
         print(f"{name} {number}: {'; '.join(wrong) or 'the same messages'}", flush=True)

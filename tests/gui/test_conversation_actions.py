@@ -63,12 +63,12 @@ def test_a_place_that_cannot_be_written_is_said(window: MainWindow, tmp_path: Pa
     assert "Nothing was lost" in window.notices.shown_text
 
 
-@pytest.mark.parametrize(("agent", "folder", "command"), [("claude", ".claude", "claude --resume "), ("codex", ".codex", "codex resume ")])  # fmt: skip
+@pytest.mark.parametrize(("agent", "folder", "command"), [("claude", ".claude", "claude --resume "), ("codex", ".codex", "codex resume "), ("gemini", ".gemini", "gemini --resume "), ("pi", ".pi", "pi --session ")])  # fmt: skip
 def test_a_conversation_is_written_for_an_agent_and_the_way_on_is_shown(
     window: MainWindow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agent: str, folder: str, command: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME"):
+    for variable in ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR"):
         monkeypatch.delenv(variable, raising=False)
     window.window_actions[f"continue-{agent}"].trigger()
     (question,) = window.findChildren(QMessageBox)

@@ -1,9 +1,11 @@
-"""What is given back to Claude Code and Codex reads back as the same conversation, under a new name, and changes nothing."""
+"""What is given back to an agent reads back as the same conversation, under a new name, and changes nothing."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,15 +15,24 @@ from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Record
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories import history_reading, recording_facts
+from helix_desktop.histories.gemini_cli_writer import find_gemini_project
 from helix_desktop.histories.history_finding import HistoryPlaces
-from helix_desktop.histories.recorded_session import RecordedSession
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedPicture,
+    RecordedSession,
+    build_recorded_reply,
+)
 from helix_desktop.histories.session_export import Content
 from tests.histories import written
 from tests.histories.test_recording_facts import Words
 
+TOOLS = {"claude": "Bash", "codex": "exec_command", "gemini": "run_shell_command", "opencode": "bash", "pi": "bash"}
 FIXTURES = Path(__file__).parent / "fixtures"
 RECORDED = {
     "claude": ("claude-code/2.1.197", "-home-me-project/8086ac59-962c-45e3-8b64-1a833031ab31.jsonl"),
+    "pi": ("pi/0.73", "2026-11-21T02-16-42-511Z_01a1fbe4-410e-70ca-af4b-5b8bc47a9c62.jsonl"),
     "codex": ("codex/0.169.0", "sessions/2026/11/21/rollout-2026-11-21T03-33-32-01a1fc2a-9a18-7a73-b8a8-265ac8d65505.jsonl"),
 }  # fmt: skip
 
@@ -101,20 +112,107 @@ def test_a_conversation_from_before_its_compaction(tmp_path: Path, way: str) -> 
         restoring.restore_session(facts, content, "claude", "/f", before_compaction=2)
 
 
+def read_back(restored: restoring.RestoredSession, folder: Path) -> RecordedSession:
+    """The session as the agent's reader finds it where it was written."""
+    home = folder / "home"
+    home.mkdir()
+    if restored.agent == "opencode":
+        (database := home / ".local/share/opencode/opencode.db").parent.mkdir(parents=True)
+        opencode_database(database)
+    file = restoring.write_restored_session(restored, HistoryPlaces(home, {}))
+    assert file.is_relative_to(home)
+    return next(one for one in history_reading.read_history_file(file).recordings if one.session == restored.session)
+
+
+def opencode_database(path: Path) -> None:
+    tables = json.loads((FIXTURES / "opencode" / "1.18.33.rows").read_text("utf-8"))
+    with closing(sqlite3.connect(path)) as made, made:
+        made.execute("CREATE TABLE project(id, worktree)")
+        made.executemany("INSERT INTO project VALUES(?, ?)", [("global", "/"), ("p1", "/home/me/project")])
+        for table, rows in tables.items():
+            made.execute(f"CREATE TABLE {table}({', '.join(rows[0])})")
+
+
 @pytest.mark.parametrize("kind", sorted(written.KINDS))
-@pytest.mark.parametrize("agent", sorted(RECORDED))
-def test_any_history_is_written_for_either_agent(tmp_path: Path, kind: str, agent: str) -> None:
+@pytest.mark.parametrize("agent", sorted(restoring.FORMATS))
+def test_any_history_is_written_for_any_agent(tmp_path: Path, kind: str, agent: str) -> None:
     session = main_session(written.KINDS[kind](tmp_path))
     facts, content = imported(session)
-    restored = restoring.restore_session(facts, content, agent, "/home/me/project")
-    again = main_session(_put(tmp_path / f"{restored.session}.jsonl", restored.content))
+    again = read_back(restoring.restore_session(facts, content, agent, "/home/me/project"), tmp_path)
     words = [one.text for one in session.messages if one.role == "user" and not one.beside]
     assert [one.text for one in again.messages if one.text in words and one.role == "user"] == words
     whole = "\n".join(one.text for one in again.messages)
     assert all((one.shown or one.text) in whole for one in session.messages if one.role in ("assistant", "tool"))
+    assert again.folder == session.folder or not session.folder
 
 
-@pytest.mark.parametrize("agent", sorted(RECORDED))
+@pytest.mark.parametrize("agent", sorted(restoring.FORMATS))
+def test_a_compaction_and_a_picture_are_written_for_any_agent(tmp_path: Path, agent: str) -> None:
+    call = ToolCall("c1", "Bash", '{"command": "ls"}')
+    messages = (
+        RecordedMessage("user", "/words that begin so\n", pictures=(RecordedPicture("image/png", b"PNG"),), time=9.0),
+        build_recorded_reply([Text("I look."), call], time=8.0),
+        RecordedMessage("tool", "OUT", answers="c1", ok=False, time=7.0),
+        RecordedMessage("user", "and again", time=10.0),
+    )
+    compaction = RecordedCompaction(3, 3, "SUMMARY", 10.0)
+    session = RecordedSession("", messages, "claude-code", "s", folder="/f", compactions=(compaction,))
+    again = read_back(restoring.restore_session(*imported(session), agent, "/f"), tmp_path)
+    assert [(one.at, one.text) for one in again.compactions] == [(3, "SUMMARY")]
+    assert [one.role for one in again.messages] == ["user", "assistant", "tool", "user"]
+    assert again.messages[0].text.endswith("/words that begin so\n")
+    assert [one.data for one in again.messages[0].pictures] == [b"PNG"]
+    assert (again.messages[2].text, again.messages[2].answers) == ("OUT", "c1")
+    assert again.messages[2].ok == (agent == "codex")  # its rollouts do not say that a command failed
+
+
+def test_what_gemini_cli_itself_said_at_the_beginning_is_left_out_elsewhere() -> None:
+    messages = (RecordedMessage("user", "<session_context>\nToday", beside=True), RecordedMessage("user", "hello"))
+    restored = restoring.restore_session(*imported(RecordedSession("", messages, "gemini-cli", "s")), "pi", "/f")
+    assert (restored.messages, restored.left_out_context) == (1, 1)
+    assert b"session_context" not in restored.content
+
+
+def test_calls_of_a_resumed_session_of_gemini_cli_stand_in_its_content(tmp_path: Path) -> None:
+    head = {"sessionId": "s", "projectHash": "p", "startTime": "2026-01-01T00:00:00Z", "kind": "main"}
+    called = {"functionCall": {"id": "c1", "name": "run_shell_command", "args": {"command": "ls"}}}
+    answer = {"functionResponse": {"id": "c1", "name": "run_shell_command", "response": {"output": "OUT"}}}
+    records = [
+        {"id": "1", "type": "user", "content": [{"text": "look"}]},
+        {"id": "2", "type": "gemini", "content": [{"text": "hm", "thought": True}, {"text": "I look."}, called]},
+        {"id": "2_response", "type": "user", "content": [answer]},
+    ]
+    lines = [head, {"$set": {"messages": records}}]
+    path = tmp_path / "session-2026-01-01T00-00-s.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
+    _, reply, result = main_session(path).messages
+    assert (reply.text, [call.id for call in reply.calls], result.answers, result.text) == (
+        "I look.",
+        ["c1"],
+        "c1",
+        "OUT",
+    )
+
+
+def test_opencode_without_a_database_is_told_what_to_do(tmp_path: Path) -> None:
+    restored = restoring.RestoredSession("opencode", "ses_1", "/f", b"{}", False, 0, 0)
+    with pytest.raises(InvalidInput, match="no database") as refused:
+        restoring.write_restored_session(restored, HistoryPlaces(tmp_path, {}))
+    assert "opencode import" in refused.value.remedy
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_project_of_gemini_cli_is_found_as_it_finds_it(tmp_path: Path) -> None:
+    folders = tmp_path / "tmp"
+    for name, owner in (("work", "/elsewhere/work"), ("other", "/home/me/marked")):
+        (folders / name).mkdir(parents=True)
+        (folders / name / ".project_root").write_text(owner)
+    (tmp_path / "projects.json").write_text(json.dumps({"projects": {"/home/me/listed": "listed", "/x": "work-1"}}))
+    names = ("/home/me/listed", "/home/me/marked", "/home/me/work")
+    assert [find_gemini_project(folders, name) for name in names] == ["listed", "other", "work-2"]
+
+
+@pytest.mark.parametrize("agent", sorted(restoring.FORMATS))
 def test_a_call_that_corresponds_is_translated_and_another_is_text(agent: str) -> None:
     calls = (ToolCall("c1", "run_command", '{"command": "ls"}'), ToolCall("c2", "delegate", '{"task": "look"}'))
     facts = [
@@ -126,7 +224,7 @@ def test_a_call_that_corresponds_is_translated_and_another_is_text(agent: str) -
     restored = restoring.restore_session(facts, lambda _: None, agent, "/f")
     text = restored.content.decode()
     assert json.dumps("  look \n") in text
-    assert ('"Bash"' if agent == "claude" else '"exec_command"') in text
+    assert f'"{TOOLS[agent]}"' in text
     assert "[Call of the tool delegate]" in text
     assert "[Result of the tool delegate, which failed]" in text
     assert restored.calls_as_text == 1
@@ -140,10 +238,10 @@ def test_the_file_stands_where_the_agent_looks(recorded: tuple[str, Path], tmp_p
     restored = restoring.restore_session(*imported(main_session(path)), agent, "")
     home = tmp_path / "home"
     home.mkdir()
-    root, inside = restoring.place_of_session(restored, HistoryPlaces(home, {}))
-    file = restoring.write_new_session_file(root, inside, restored.content)
+    file = restoring.write_restored_session(restored, HistoryPlaces(home, {}))
     assert file.read_bytes() == restored.content
-    assert file.is_relative_to(home / (".claude/projects/-home-me-project" if agent == "claude" else ".codex/sessions"))
+    places = {"claude": ".claude/projects/-home-me-project", "codex": ".codex/sessions"}
+    assert file.is_relative_to(home / places.get(agent, ".pi/agent/sessions/--home-me-project--"))
     assert [one for one in file.parent.iterdir() if one != file] == []
 
 

@@ -29,6 +29,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
+from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 WIDTH = 252
 AGE_UPDATE_MS = 60_000  # milliseconds after which "now" has become "1m"
@@ -269,8 +270,10 @@ class Sidebar(QWidget):
             ("export-html", tr("Export as HTML…")),
             ("export-openai", tr("Export as OpenAI messages…")),
             ("", ""),
-            ("continue-claude", tr("Continue in Claude Code…")),
-            ("continue-codex", tr("Continue in Codex…")),
+            *(
+                (f"continue-{agent}", tr("Continue in {agent}…", agent=title))
+                for agent, title in AGENTS_TO_CONTINUE_IN.items()
+            ),
             ("", ""),
             ("archive", tr("Unarchive") if row.archived else tr("Archive")),
             ("trash", tr("Move to trash")),

@@ -1,0 +1,111 @@
+"""Writes sessions for Gemini CLI, whose reader is `gemini_cli_history`. Resumed by 0.61.0: `gemini --resume ID`.
+
+A reply's record has its calls with their results. Gemini CLI 0.61 writes each result a second time, as a message, and is refused when
+it resumes that; so a session is always written anew. A compaction is a new history in the place of the old.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.facts import Text, ToolCall
+from helix_desktop.engine.legal_messages import with_plain_name
+from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
+from helix_desktop.histories.session_export import arguments_object
+from helix_desktop.histories.session_writing import (
+    Line,
+    format_iso_time,
+    format_picture_data,
+    list_items_with_results,
+    plain_call_id,
+)
+from helix_desktop.json_values import object_at, text_at
+
+SEEN_VERSION = "0.61.0"
+MARKER = ".project_root"
+_UNHEARD = (
+    "/",
+    "?",
+    "<session_context>",
+    "<hook_context>",
+)  # What Gemini CLI takes for no message where one begins so.
+
+
+def find_gemini_project(folders: Path, folder: str) -> str:
+    """The name of the project's folder among `folders`: the one that says it is this folder's, or a new one that nobody has."""
+    listed: Mapping[str, object] = {}
+    with suppress(OSError, ValueError):
+        listed = object_at(json.loads(read_beneath(folders.parent, "projects.json")), "projects")
+    known = text_at(listed, folder)
+    owners = {one.name: _owner_of_project(one) for one in (folders.iterdir() if folders.is_dir() else ())}
+    if known and owners.get(known, folder) in ("", folder):
+        return known
+    if found := next((name for name, owner in owners.items() if owner == folder), ""):
+        return found
+    begins = re.sub(r"[^a-z0-9]+", "-", Path(folder).name.lower()).strip("-") or "project"
+    taken = {*owners, *map(str, listed.values())}
+    return next(name for name in (begins, *(f"{begins}-{n}" for n in range(1, len(taken) + 2))) if name not in taken)
+
+
+def _owner_of_project(place: Path) -> str:
+    with suppress(OSError, ValueError):
+        return read_beneath(place, MARKER).decode("utf-8").strip()
+    return ""
+
+
+def name_gemini_file(name: str, begun: float) -> str:
+    """The file's name among the chats of a project."""
+    return f"session-{format_iso_time(begun)[:16].replace(':', '-')}-{name[:8]}.jsonl"
+
+
+def write_gemini_session(session: RecordedSession, name: str, begun: float) -> Iterator[Mapping[str, Any]]:
+    """The lines of the session under the id `name`."""
+    when = {"startTime": format_iso_time(begun), "lastUpdated": format_iso_time(begun), "kind": "main"}
+    yield {"sessionId": name, "projectHash": hashlib.sha256(session.folder.encode()).hexdigest(), **when}
+    for item, results in list_items_with_results(session):
+        about: Line = {"id": str(uuid.uuid4()), "timestamp": format_iso_time(item.time)}
+        if isinstance(item, RecordedCompaction):
+            yield {"$set": {"messages": [{**about, "type": "user", "content": [{"text": item.text}]}]}}
+        elif item.role == "assistant":
+            yield {**about, "type": "gemini", **_gemini_reply(item, results)}
+        else:
+            yield {**about, "type": "user", "content": _gemini_content(item)}
+
+
+def _gemini_content(message: RecordedMessage) -> list[Line]:
+    """What was said, and before it a note where Gemini CLI would not hear it otherwise."""
+    note = [{"text": "[The user:]\n"}] if message.text.strip().startswith(_UNHEARD) else []
+    return [*note, *([{"text": message.text}] if message.text else []), *_gemini_pictures(message)]
+
+
+def _gemini_pictures(message: RecordedMessage) -> Iterator[Line]:
+    for one in message.pictures:
+        yield {"inlineData": {"mimeType": one.media_type, "data": format_picture_data(one)}}
+
+
+def _gemini_reply(message: RecordedMessage, results: Mapping[str, RecordedMessage]) -> Line:
+    words: list[Line] = [{"text": part.text} for part in message.parts if isinstance(part, Text) and part.text]
+    calls = [_gemini_call(part, results.get(part.id)) for part in message.parts if isinstance(part, ToolCall)]
+    usage = message.usage
+    counts = {"input": usage.input, "output": usage.output, "cached": usage.cache_read, "thoughts": 0, "tool": 0}
+    tokens = {**counts, "total": usage.input + usage.output}
+    return {"content": words, "thoughts": [], "tokens": tokens, "model": message.model, "toolCalls": calls}
+
+
+def _gemini_call(call: ToolCall, result: RecordedMessage | None) -> Line:
+    identity, name = plain_call_id(call.id), with_plain_name(call).name
+    about = {"id": identity, "name": name, "args": arguments_object(call.arguments), "displayName": name}
+    if result is None:
+        return {**about, "status": "cancelled"}
+    said = {"output" if result.ok else "error": result.text}
+    parts = [{"functionResponse": {"id": identity, "name": name, "response": said}}, *_gemini_pictures(result)]
+    status, when = "success" if result.ok else "error", format_iso_time(result.time)
+    return {**about, "result": parts, "status": status, "timestamp": when, "resultDisplay": result.text}

@@ -1,0 +1,155 @@
+"""Writes sessions for opencode, whose reader is `opencode_history`. Resumed by 1.18.33: `opencode --session ID`.
+
+A session is the document that `opencode export` writes and `opencode import` reads. Where opencode has its database, the session's rows
+are added to it in one transaction; what is in it is not touched.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from helix_desktop.engine.facts import Text, ToolCall
+from helix_desktop.engine.legal_messages import with_plain_name
+from helix_desktop.errors import InvalidInput
+from helix_desktop.histories.foreign_sqlite import is_sqlite_file
+from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
+from helix_desktop.histories.session_export import arguments_object
+from helix_desktop.histories.session_writing import (
+    Line,
+    format_picture_url,
+    list_items_with_results,
+    plain_call_id,
+)
+
+SEEN_VERSION = "1.18.33"
+_PROVIDERS = {"claude": "anthropic", "gpt": "openai", "o3": "openai", "o4": "openai", "gemini": "google"}
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_TOKENS: Line = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+
+
+def create_opencode_id(kind: str, number: int = 0) -> str:
+    """An id as opencode makes them: those of messages and parts grow with their number, those of sessions fall with time."""
+    moment = (number or ~round(time.time() * 0x3E8000)) & ((1 << 48) - 1)
+    return f"{kind}_{moment:012x}{''.join(_DIGITS[byte % 62] for byte in os.urandom(14))}"
+
+
+def write_opencode_session(session: RecordedSession, name: str, begun: float) -> Iterator[Line]:
+    """The document under the id `name`, in one line."""
+    numbers = itertools.count(round(begun * 1000) * 0x1000)
+    messages: list[Line] = []
+    model: Line = {"providerID": "anthropic", "modelID": "claude-sonnet-4-5"}
+    last, asked = 0, ""
+    for item, results in list_items_with_results(session):
+        last = max(last + 1, round(item.time * 1000))
+        for info, parts in _opencode_messages(item, results, session.folder, last):
+            identity = {"id": create_opencode_id("msg", next(numbers)), "sessionID": name}
+            if info["role"] == "user":
+                asked = identity["id"]
+            else:
+                info["parentID"] = asked
+            about = {"sessionID": name, "messageID": identity["id"]}
+            named = [{**part, "id": create_opencode_id("prt", next(numbers)), **about} for part in parts]
+            messages.append({"info": {**info, **identity}, "parts": named})
+            if info.get("modelID"):
+                model = {"providerID": info["providerID"], "modelID": info["modelID"]}
+    for message in messages:
+        if message["info"]["role"] == "user":
+            message["info"]["model"] = model
+    spent = {"cost": 0, "tokens": _TOKENS, "time": {"created": round(begun * 1000), "updated": round(begun * 1000)}}
+    title = session.title or next((one.text for one in session.messages if one.role == "user"), "")[:80]
+    about = {"id": name, "slug": f"restored-{name[-8:].lower()}", "projectID": "global", "directory": session.folder}
+    yield {"info": {**about, "title": title, "version": SEEN_VERSION, **spent}, "messages": messages}
+
+
+def _opencode_messages(
+    item: RecordedMessage | RecordedCompaction, results: Mapping[str, RecordedMessage], folder: str, when: int
+) -> Iterator[tuple[Line, list[Line]]]:
+    """The messages for one item, each with its parts."""
+    user: Line = {"role": "user", "time": {"created": when}, "agent": "build"}
+    if isinstance(item, RecordedCompaction):
+        yield user, [{"type": "compaction", "auto": False}]
+        reply = _opencode_reply_info(RecordedMessage("assistant", ""), folder, when)
+        yield {**reply, "summary": True, "mode": "compaction", "agent": "compaction"}, [_text_part(item.text)]
+    elif item.role == "assistant":
+        calls = (part for part in item.parts if isinstance(part, ToolCall))
+        words = (_text_part(part.text) for part in item.parts if isinstance(part, Text) and part.text.strip())
+        tools = (_opencode_tool(call, results.get(call.id), when) for call in calls)
+        yield _opencode_reply_info(item, folder, when), [{"type": "step-start"}, *words, *tools]
+    else:
+        own = {"synthetic": True} if item.beside else {}
+        files = ({"type": "file", "mime": one.media_type, "filename": one.name or "picture", "url": format_picture_url(one)} for one in item.pictures)  # fmt: skip
+        yield user, [*([{**_text_part(item.text), **own}] if item.text else []), *files]
+
+
+def _text_part(text: str) -> Line:
+    return {"type": "text", "text": text}
+
+
+def _opencode_reply_info(message: RecordedMessage, folder: str, when: int) -> Line:
+    usage = message.usage
+    fresh = max(0, usage.input - usage.cache_read - usage.cache_write)
+    cache = {"read": usage.cache_read, "write": usage.cache_write}
+    tokens = {**_TOKENS, "input": fresh, "output": usage.output, "cache": cache}
+    provider = next((one for begins, one in _PROVIDERS.items() if message.model.startswith(begins)), "")
+    model = {"providerID": provider, "modelID": message.model if provider else ""}
+    about: Line = {"role": "assistant", "mode": "build", "agent": "build", "path": {"cwd": folder, "root": folder}}
+    ends = {"time": {"created": when, "completed": when}, "finish": "tool-calls" if message.calls else "stop"}
+    return {**about, "cost": usage.cost, "tokens": tokens, **model, **ends}
+
+
+def _opencode_tool(call: ToolCall, result: RecordedMessage | None, when: int) -> Line:
+    about: Line = {"type": "tool", "tool": with_plain_name(call).name, "callID": plain_call_id(call.id)}
+    state: Line = {"input": arguments_object(call.arguments), "time": {"start": when, "end": when}}
+    if result is None or not result.ok:
+        return {**about, "state": {**state, "status": "error", "error": result.text if result else "Interrupted"}}
+    files = [{"type": "file", "mime": one.media_type, "filename": one.name, "url": format_picture_url(one)} for one in result.pictures]  # fmt: skip
+    done = {"status": "completed", "output": result.text, "title": "", "metadata": {}, "attachments": files}
+    return {**about, "state": {**state, **done}}
+
+
+def insert_opencode_session(database: Path, content: bytes) -> None:
+    """Add the session to opencode's own database. InvalidInput where there is none, or one of another shape."""
+    document = json.loads(content)
+    remedy = (
+        "Nothing was changed. Start opencode once, or write a file with `--to FILE` and run `opencode import FILE`."
+    )
+    if database.is_symlink() or not is_sqlite_file(database):
+        raise InvalidInput(f"opencode has no database at {database}.", remedy=remedy)
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(database))}?mode=rw", uri=True, timeout=10.0)) as connection:
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA foreign_keys = ON")
+            with connection:
+                _insert_rows(connection, document)
+    except sqlite3.Error as error:
+        raise InvalidInput(f"opencode's database {database} did not take the session: {error}.", remedy=remedy) from error  # fmt: skip
+
+
+def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) -> None:
+    info = document["info"]
+    times = (info["time"]["created"], info["time"]["updated"])
+    query = "SELECT id FROM project WHERE worktree = ? UNION ALL SELECT id FROM project WHERE id = 'global'"
+    project = (connection.execute(query, [info["directory"]]).fetchone() or ["global"])[0]
+    row = (info["id"], project, info["slug"], info["directory"], info["title"], info["version"], *times)
+    connection.execute("INSERT INTO session (id, project_id, slug, directory, title, version, time_created, time_updated) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)  # fmt: skip
+    for message in document["messages"]:
+        name, when = message["info"]["id"], message["info"]["time"]["created"]
+        data = _without_ids(message["info"])
+        connection.execute("INSERT INTO message (id, session_id, time_created, time_updated, data) VALUES (?, ?, ?, ?, ?)", (name, info["id"], when, when, data))  # fmt: skip
+        for part in message["parts"]:
+            values = (part["id"], name, info["id"], when, when, _without_ids(part))
+            connection.execute("INSERT INTO part (id, message_id, session_id, time_created, time_updated, data) VALUES (?, ?, ?, ?, ?, ?)", values)  # fmt: skip
+
+
+def _without_ids(value: Line) -> str:
+    """As it stands in its column: the ids have columns of their own."""
+    return json.dumps({key: one for key, one in value.items() if key not in ("id", "sessionID", "messageID")})

@@ -1,0 +1,111 @@
+"""Writes sessions for pi, whose reader is `pi_history`. Resumed by 0.73.1: `pi --session ID`.
+
+Each message is an entry, in one chain. A compaction keeps nothing of what stood before it: it names itself as the first that is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.legal_messages import with_plain_name
+from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
+from helix_desktop.histories.session_export import arguments_object
+from helix_desktop.histories.session_writing import (
+    Line,
+    format_iso_time,
+    format_picture_data,
+    list_session_items,
+    plain_call_id,
+    sealed_fields,
+)
+
+SEEN_VERSION = "format 3"
+_SPEAKERS = {"anthropic": ("anthropic-messages", "anthropic"), "openai-responses": ("openai-responses", "openai")}
+
+
+def rename_pi_session(content: bytes, old: str, new: str) -> bytes:
+    """The same lines under another session id, which stands in the first one."""
+    head, separator, rest = content.partition(b"\n")
+    return re.sub(rb'("id"\s*:\s*")' + re.escape(old.encode()) + rb'"', rb"\g<1>" + new.encode() + b'"', head) + separator + rest  # fmt: skip
+
+
+def is_pi_compaction(value: Mapping[str, object]) -> bool:
+    return value.get("type") == "compaction"
+
+
+def name_pi_file(folder: str, name: str, begun: float) -> str:
+    """Where a session of that working folder stands below `sessions`."""
+    safe = re.sub(r"[/\\:]", "-", re.sub(r"^[/\\]", "", folder))
+    return f"--{safe}--/{re.sub('[:.]', '-', format_iso_time(begun))}_{name}.jsonl"
+
+
+def write_pi_session(session: RecordedSession, name: str, begun: float) -> Iterator[Mapping[str, Any]]:
+    """The lines of the session under the id `name`."""
+    yield {"type": "session", "version": 3, "id": name, "timestamp": format_iso_time(begun), "cwd": session.folder}
+    before, tools = None, dict[str, str]()
+    for number, item in enumerate(list_session_items(session)):
+        identity = f"{number:08x}"
+        about: Line = {"id": identity, "parentId": before, "timestamp": format_iso_time(item.time)}
+        if isinstance(item, RecordedCompaction):
+            yield {"type": "compaction", **about, "summary": item.text, "firstKeptEntryId": identity, "tokensBefore": 0}
+        elif item.beside:
+            words = {"customType": "note", "content": _pi_content(item), "display": True}
+            yield {"type": "custom_message", **about, **words}
+        else:
+            yield {"type": "message", **about, "message": _pi_message(item, tools)}
+        before = identity
+
+
+def _pi_message(message: RecordedMessage, tools: dict[str, str]) -> Line:
+    """`tools`: the names of the tools by call; filled by a reply, read by its results."""
+    time = round(message.time * 1000)
+    if message.role == "assistant":
+        tools |= {part.id: with_plain_name(part).name for part in message.parts if isinstance(part, ToolCall)}
+        return {**_pi_reply(message), "timestamp": time}
+    content = _pi_content(message)
+    if message.role == "tool":
+        answers = {"toolCallId": plain_call_id(message.answers), "toolName": tools.get(message.answers, "tool")}
+        return {"role": "toolResult", **answers, "content": content, "isError": not message.ok, "timestamp": time}
+    return {"role": "user", "content": content, "timestamp": time}
+
+
+def _pi_content(message: RecordedMessage) -> list[Line]:
+    words: list[Line] = [{"type": "text", "text": message.text}] if message.text else []
+    return [
+        *words,
+        *({"type": "image", "data": format_picture_data(one), "mimeType": one.media_type} for one in message.pictures),
+    ]
+
+
+def _pi_reply(message: RecordedMessage) -> Line:
+    content: list[Line] = []
+    sealed = ""
+    for part in message.parts:
+        if isinstance(part, Reasoning) and part.opaque:
+            sealed = part.provider.partition(" ")[0]
+            content.append(_pi_thinking(part))
+        elif isinstance(part, Text):
+            content.append({"type": "text", "text": part.text})
+        elif isinstance(part, ToolCall):
+            call = {"type": "toolCall", "id": plain_call_id(part.id), "name": with_plain_name(part).name}
+            content.append({**call, "arguments": arguments_object(part.arguments)})
+    api, provider = _SPEAKERS.get(sealed) or _SPEAKERS["openai-responses" if message.model.startswith("gpt") else "anthropic"]  # fmt: skip
+    usage = message.usage
+    counts = {"input": max(0, usage.input - usage.cache_read - usage.cache_write), "output": usage.output}
+    caches = {"cacheRead": usage.cache_read, "cacheWrite": usage.cache_write, "totalTokens": usage.input + usage.output}
+    prices = {**dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0), "total": usage.cost or 0}
+    reason = "toolUse" if message.calls else "stop"
+    about = {"api": api, "provider": provider, "model": message.model, "stopReason": reason}
+    return {"role": "assistant", "content": content, **about, "usage": {**counts, **caches, "cost": prices}}
+
+
+def _pi_thinking(part: Reasoning) -> Line:
+    if not part.provider.startswith("anthropic "):
+        return {"type": "thinking", "thinking": part.text, "thinkingSignature": part.opaque}
+    fields = sealed_fields(part)
+    if "data" in fields:
+        return {"type": "thinking", "thinking": "", "thinkingSignature": fields["data"], "redacted": True}
+    return {"type": "thinking", "thinking": fields["thinking"], "thinkingSignature": fields["signature"]}
