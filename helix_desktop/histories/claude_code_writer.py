@@ -41,16 +41,6 @@ def encode_project_folder(folder: str) -> str:
     return name if len(name) <= _LONGEST_NAME else ""
 
 
-def rename_claude_code_session(content: bytes, old: str, new: str) -> bytes:
-    """The same lines under another session id. Text in a message is not touched: a quotation mark in it is escaped."""
-    pattern = rb'("sessionId"\s*:\s*")' + re.escape(old.encode()) + rb'"'
-    return re.sub(pattern, lambda found: found[1] + new.encode() + b'"', content)
-
-
-def is_claude_code_compaction(value: Mapping[str, object]) -> bool:
-    return value.get("type") == "system" and value.get("subtype") == "compact_boundary"
-
-
 def write_claude_code_session(session: RecordedSession, name: str) -> Iterator[Mapping[str, Any]]:
     """The lines of the session under the id `name`."""
     before: str | None = None

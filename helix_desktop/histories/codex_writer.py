@@ -7,7 +7,6 @@ message and call is an item of the Responses API. A compaction is a `compacted` 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
@@ -24,16 +23,6 @@ from helix_desktop.histories.session_writing import (
 
 SEEN_VERSION = "0.169.0"
 Item = dict[str, Any]
-
-
-def rename_codex_session(content: bytes, old: str, new: str) -> bytes:
-    """The same lines under another session id. Text in a message is not touched: a quotation mark in it is escaped."""
-    pattern = rb'("(?:id|session_id|thread_id)"\s*:\s*")' + re.escape(old.encode()) + rb'"'
-    return re.sub(pattern, lambda found: found[1] + new.encode() + b'"', content)
-
-
-def is_codex_compaction(value: Mapping[str, object]) -> bool:
-    return value.get("type") == "compacted"
 
 
 def name_rollout_file(name: str, time: float) -> str:

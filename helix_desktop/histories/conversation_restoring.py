@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 import sys
 import time
@@ -59,43 +60,43 @@ Lines = Sequence[bytes]
 
 @dataclass(frozen=True, slots=True)
 class AgentFormat:
-    """What is needed to write for an agent. `providers`: whose sealed reasoning it can send back. `variable` names the folder of its
-    sessions, which is otherwise `usual` in the home folder. Without `rename_session` its own lines are not given back.
+    """What is needed to write for an agent. `provider`: whose sealed reasoning it can send back. `variable` names the folder of its
+    sessions, which is otherwise `usual` in the home folder. `id_fields` hold a session's id, `compaction` is a field of a compaction's
+    line and its value; without them its own lines are not given back.
     """
 
     kind: str
     seen_version: str
-    providers: frozenset[str]
+    provider: str
     write_session: Callable[[RecordedSession, str, float], Iterator[Mapping[str, Any]]]
     resume: str
     variable: str
     usual: str
-    rename_session: Callable[[bytes, str, str], bytes] | None = None
-    is_compaction: Callable[[Mapping[str, object]], bool] = lambda _: False
+    id_fields: str = ""
+    compaction: tuple[str, str] = ("", "")
 
 
 FORMATS = {
     "claude": AgentFormat(
-        claude_reader.KIND, claude_writer.SEEN_VERSION, frozenset({claude_reader.TAG}),
+        claude_reader.KIND, claude_writer.SEEN_VERSION, claude_reader.TAG,
         lambda session, name, _: claude_writer.write_claude_code_session(session, name),
-        "claude --resume {}", "CLAUDE_CONFIG_DIR", ".claude",
-        claude_writer.rename_claude_code_session, claude_writer.is_claude_code_compaction,
+        "claude --resume {}", "CLAUDE_CONFIG_DIR", ".claude", "sessionId", ("subtype", "compact_boundary"),
     ),
     "codex": AgentFormat(
-        codex_reader.KIND, codex_writer.SEEN_VERSION, frozenset({codex_reader.TAG}), codex_writer.write_codex_session,
-        "codex resume {}", "CODEX_HOME", ".codex", codex_writer.rename_codex_session, codex_writer.is_codex_compaction,
+        codex_reader.KIND, codex_writer.SEEN_VERSION, codex_reader.TAG, codex_writer.write_codex_session,
+        "codex resume {}", "CODEX_HOME", ".codex", "id|session_id|thread_id", ("type", "compacted"),
     ),
     "opencode": AgentFormat(
-        opencode_history.KIND, opencode_writer.SEEN_VERSION, frozenset(), opencode_writer.write_opencode_session,
+        opencode_history.KIND, opencode_writer.SEEN_VERSION, "", opencode_writer.write_opencode_session,
         "opencode --session {}", "XDG_DATA_HOME", ".local/share",
     ),
     "gemini": AgentFormat(
-        gemini_cli_history.KIND, gemini_cli_writer.SEEN_VERSION, frozenset(), gemini_cli_writer.write_gemini_session,
+        gemini_cli_history.KIND, gemini_cli_writer.SEEN_VERSION, "", gemini_cli_writer.write_gemini_session,
         "gemini --resume {}", "GEMINI_CLI_HOME", "",
     ),
     "pi": AgentFormat(
-        pi_history.KIND, pi_writer.SEEN_VERSION, frozenset({claude_reader.TAG, codex_reader.TAG}), pi_writer.write_pi_session,
-        "pi --session {}", "PI_CODING_AGENT_DIR", ".pi/agent", pi_writer.rename_pi_session, pi_writer.is_pi_compaction,
+        pi_history.KIND, pi_writer.SEEN_VERSION, "", pi_writer.write_pi_session,
+        "pi --session {}", "PI_CODING_AGENT_DIR", ".pi/agent", "id", ("type", "compaction"),
     ),
 }  # fmt: skip
 
@@ -146,7 +147,7 @@ def _restore_original_lines(
     """The lines the agent wrote, where its file is still there and says what the conversation says; else None."""
     origin, form = origin_of_conversation(facts), FORMATS[agent]
     path = Path(origin.path)
-    if form.rename_session is None or origin.kind != form.kind or "#" in origin.path or not path.is_absolute():
+    if not form.id_fields or origin.kind != form.kind or "#" in origin.path or not path.is_absolute():
         return None
     try:
         lines = read_beneath(path.parent, path.name, LARGEST_ORIGINAL).splitlines(keepends=True)
@@ -161,9 +162,15 @@ def _restore_original_lines(
     if cut is None:
         return None
     kept = list_compactions(facts)[: before_compaction - 1] if before_compaction else list_compactions(facts)
-    whole = form.rename_session(b"".join(cut), origin.session, name)
+    whole = _rename_session(b"".join(cut), form.id_fields, origin.session, name)
     version = found.version or origin.version
     return RestoredSession(agent, name, found.folder, whole, True, len(ours.messages), len(kept), version)
+
+
+def _rename_session(content: bytes, fields: str, old: str, new: str) -> bytes:
+    """The same lines under another session id. Text in a message is not touched: a quotation mark in it is escaped."""
+    pattern = rb'("(?:%b)"\s*:\s*")%b"' % (fields.encode(), re.escape(old.encode()))
+    return re.sub(pattern, lambda found: found[1] + new.encode() + b'"', content)
 
 
 def _comparable_messages(session: RecordedSession) -> Counter[tuple[object, ...]]:
@@ -183,7 +190,7 @@ def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Li
     for at, line in enumerate(kept):
         with suppress(ValueError, RecursionError):
             value = json.loads(line)
-            number -= isinstance(value, dict) and form.is_compaction(value)
+            number -= isinstance(value, dict) and value.get(form.compaction[0]) == form.compaction[1]
         if number == 0:
             return kept[:at]
     return None
@@ -192,7 +199,7 @@ def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Li
 def _write_anew(session: RecordedSession, agent: str, name: str) -> RestoredSession:
     form = FORMATS[agent]
     own = session.kind == form.kind
-    translation = MessageTranslation(form.kind, same_agent=own, providers=form.providers)
+    translation = MessageTranslation(form.kind, same_agent=own, provider=form.provider)
     translated = [translation.translate_message(message) for message in session.messages]
     places = [sum(one is not None for one in translated[: each.at]) for each in session.compactions]
     compactions = tuple(replace(one, at=at, keep=at) for one, at in zip(session.compactions, places, strict=True))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -70,8 +69,8 @@ def write_gemini_session(session: RecordedSession, name: str, begun: float) -> I
     """The lines of the session under the id `name`."""
     when = {"startTime": format_iso_time(begun), "lastUpdated": format_iso_time(begun), "kind": "main"}
     yield {"sessionId": name, "projectHash": hashlib.sha256(session.folder.encode()).hexdigest(), **when}
-    for item, results in list_items_with_results(session):
-        about: Line = {"id": str(uuid.uuid4()), "timestamp": format_iso_time(item.time)}
+    for number, (item, results) in enumerate(list_items_with_results(session)):
+        about: Line = {"id": f"{name}-{number}", "timestamp": format_iso_time(item.time)}
         if isinstance(item, RecordedCompaction):
             yield {"$set": {"messages": [{**about, "type": "user", "content": [{"text": item.text}]}]}}
         elif item.role == "assistant":
@@ -94,10 +93,7 @@ def _gemini_pictures(message: RecordedMessage) -> Iterator[Line]:
 def _gemini_reply(message: RecordedMessage, results: Mapping[str, RecordedMessage]) -> Line:
     words: list[Line] = [{"text": part.text} for part in message.parts if isinstance(part, Text) and part.text]
     calls = [_gemini_call(part, results.get(part.id)) for part in message.parts if isinstance(part, ToolCall)]
-    usage = message.usage
-    counts = {"input": usage.input, "output": usage.output, "cached": usage.cache_read, "thoughts": 0, "tool": 0}
-    tokens = {**counts, "total": usage.input + usage.output}
-    return {"content": words, "thoughts": [], "tokens": tokens, "model": message.model, "toolCalls": calls}
+    return {"content": words, "thoughts": [], "model": message.model, "toolCalls": calls}
 
 
 def _gemini_call(call: ToolCall, result: RecordedMessage | None) -> Line:

@@ -46,24 +46,21 @@ def write_opencode_session(session: RecordedSession, name: str, begun: float) ->
     """The document under the id `name`, in one line."""
     numbers = itertools.count(round(begun * 1000) * 0x1000)
     messages: list[Line] = []
-    model: Line = {"providerID": "anthropic", "modelID": "claude-sonnet-4-5"}
     last, asked = 0, ""
     for item, results in list_items_with_results(session):
         last = max(last + 1, round(item.time * 1000))
         for info, parts in _opencode_messages(item, results, session.folder, last):
             identity = {"id": create_opencode_id("msg", next(numbers)), "sessionID": name}
-            if info["role"] == "user":
-                asked = identity["id"]
-            else:
-                info["parentID"] = asked
+            asked = identity["id"] if info["role"] == "user" else asked
             about = {"sessionID": name, "messageID": identity["id"]}
             named = [{**part, "id": create_opencode_id("prt", next(numbers)), **about} for part in parts]
-            messages.append({"info": {**info, **identity}, "parts": named})
-            if info.get("modelID"):
-                model = {"providerID": info["providerID"], "modelID": info["modelID"]}
-    for message in messages:
-        if message["info"]["role"] == "user":
-            message["info"]["model"] = model
+            messages.append({"info": {**info, **identity, "parentID": asked}, "parts": named})
+    model = next(
+        (one["info"]["modelID"] for one in reversed(messages) if one["info"].get("modelID")), "claude-sonnet-4-5"
+    )
+    provider = next(one for begins, one in _PROVIDERS.items() if model.startswith(begins))
+    for info in (one["info"] for one in messages):
+        info |= {"providerID": provider, "modelID": info.get("modelID") or model, "model": {"providerID": provider, "modelID": model}}  # fmt: skip
     spent = {"cost": 0, "tokens": _TOKENS, "time": {"created": round(begun * 1000), "updated": round(begun * 1000)}}
     title = session.title or next((one.text for one in session.messages if one.role == "user"), "")[:80]
     about = {"id": name, "slug": f"restored-{name[-8:].lower()}", "projectID": "global", "directory": session.folder}
@@ -95,15 +92,10 @@ def _text_part(text: str) -> Line:
 
 
 def _opencode_reply_info(message: RecordedMessage, folder: str, when: int) -> Line:
-    usage = message.usage
-    fresh = max(0, usage.input - usage.cache_read - usage.cache_write)
-    cache = {"read": usage.cache_read, "write": usage.cache_write}
-    tokens = {**_TOKENS, "input": fresh, "output": usage.output, "cache": cache}
-    provider = next((one for begins, one in _PROVIDERS.items() if message.model.startswith(begins)), "")
-    model = {"providerID": provider, "modelID": message.model if provider else ""}
+    model = message.model if message.model.startswith(tuple(_PROVIDERS)) else ""
     about: Line = {"role": "assistant", "mode": "build", "agent": "build", "path": {"cwd": folder, "root": folder}}
     ends = {"time": {"created": when, "completed": when}, "finish": "tool-calls" if message.calls else "stop"}
-    return {**about, "cost": usage.cost, "tokens": tokens, **model, **ends}
+    return {**about, "cost": 0, "tokens": _TOKENS, "modelID": model, **ends}
 
 
 def _opencode_tool(call: ToolCall, result: RecordedMessage | None, when: int) -> Line:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.legal_messages import with_plain_name
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from helix_desktop.histories.session_export import arguments_object
@@ -19,21 +19,11 @@ from helix_desktop.histories.session_writing import (
     format_picture_data,
     list_session_items,
     plain_call_id,
-    sealed_fields,
 )
 
 SEEN_VERSION = "format 3"
-_SPEAKERS = {"anthropic": ("anthropic-messages", "anthropic"), "openai-responses": ("openai-responses", "openai")}
-
-
-def rename_pi_session(content: bytes, old: str, new: str) -> bytes:
-    """The same lines under another session id, which stands in the first one."""
-    head, separator, rest = content.partition(b"\n")
-    return re.sub(rb'("id"\s*:\s*")' + re.escape(old.encode()) + rb'"', rb"\g<1>" + new.encode() + b'"', head) + separator + rest  # fmt: skip
-
-
-def is_pi_compaction(value: Mapping[str, object]) -> bool:
-    return value.get("type") == "compaction"
+_COUNTS = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0)
+_NO_USAGE: Line = {**_COUNTS, "totalTokens": 0, "cost": {**_COUNTS, "total": 0}}
 
 
 def name_pi_file(folder: str, name: str, begun: float) -> str:
@@ -82,30 +72,11 @@ def _pi_content(message: RecordedMessage) -> list[Line]:
 
 def _pi_reply(message: RecordedMessage) -> Line:
     content: list[Line] = []
-    sealed = ""
     for part in message.parts:
-        if isinstance(part, Reasoning) and part.opaque:
-            sealed = part.provider.partition(" ")[0]
-            content.append(_pi_thinking(part))
-        elif isinstance(part, Text):
+        if isinstance(part, Text):
             content.append({"type": "text", "text": part.text})
         elif isinstance(part, ToolCall):
             call = {"type": "toolCall", "id": plain_call_id(part.id), "name": with_plain_name(part).name}
             content.append({**call, "arguments": arguments_object(part.arguments)})
-    api, provider = _SPEAKERS.get(sealed) or _SPEAKERS["openai-responses" if message.model.startswith("gpt") else "anthropic"]  # fmt: skip
-    usage = message.usage
-    counts = {"input": max(0, usage.input - usage.cache_read - usage.cache_write), "output": usage.output}
-    caches = {"cacheRead": usage.cache_read, "cacheWrite": usage.cache_write, "totalTokens": usage.input + usage.output}
-    prices = {**dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0), "total": usage.cost or 0}
-    reason = "toolUse" if message.calls else "stop"
-    about = {"api": api, "provider": provider, "model": message.model, "stopReason": reason}
-    return {"role": "assistant", "content": content, **about, "usage": {**counts, **caches, "cost": prices}}
-
-
-def _pi_thinking(part: Reasoning) -> Line:
-    if not part.provider.startswith("anthropic "):
-        return {"type": "thinking", "thinking": part.text, "thinkingSignature": part.opaque}
-    fields = sealed_fields(part)
-    if "data" in fields:
-        return {"type": "thinking", "thinking": "", "thinkingSignature": fields["data"], "redacted": True}
-    return {"type": "thinking", "thinking": fields["thinking"], "thinkingSignature": fields["signature"]}
+    about = {"api": "anthropic-messages", "provider": "anthropic", "model": message.model, "usage": _NO_USAGE}
+    return {"role": "assistant", "content": content, **about, "stopReason": "toolUse" if message.calls else "stop"}

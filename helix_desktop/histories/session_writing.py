@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from helix_desktop.engine.facts import Reasoning
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -59,9 +57,3 @@ def format_picture_data(picture: RecordedPicture) -> str:
 
 def format_picture_url(picture: RecordedPicture) -> str:
     return f"data:{picture.media_type};base64,{format_picture_data(picture)}"
-
-
-def sealed_fields(part: Reasoning) -> Line:
-    """What the provider needs back of its reasoning."""
-    found: Line = json.loads(part.opaque)
-    return found

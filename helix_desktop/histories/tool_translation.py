@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
@@ -110,8 +110,8 @@ class MessageTranslation:
     first agent itself had put in, are not in it. `as_text`: how many calls stand as text.
     """
 
-    def __init__(self, target: str, *, same_agent: bool, providers: Collection[str]) -> None:
-        self._target, self._same_agent, self._providers = target, same_agent, providers
+    def __init__(self, target: str, *, same_agent: bool, provider: str) -> None:
+        self._target, self._same_agent, self._provider = target, same_agent, provider
         # The names of tools whose calls became text, by call id, so that their results become text too.
         self._texts: dict[str, str] = {}
         self.left_out_reasoning = self.left_out_context = self.as_text = 0
@@ -139,7 +139,7 @@ class MessageTranslation:
         is_text = any(call is None for call in translated.values())
         parts: list[ReplyPart] = []
         for part in message.parts:
-            if isinstance(part, Reasoning) and not (part.opaque and part.provider in self._providers):
+            if isinstance(part, Reasoning) and not (part.opaque and part.provider == self._provider):
                 self.left_out_reasoning += 1
             elif isinstance(part, ToolCall) and is_text:
                 self._texts[part.id], self.as_text = part.name, self.as_text + 1
