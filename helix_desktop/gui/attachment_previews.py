@@ -28,9 +28,7 @@ def open_picture_dialog(
     """In a window of its own."""
     if bench is not None:
         work = _read_stored_image(bench, stored, LARGEST_WIDTH_PIXELS)
-        doing.run_in_background(
-            work, name="open a picture", then=lambda image: PictureDialog(image, name, parent).open(), owner=parent
-        )
+        doing.run_in_background(work, then=lambda image: PictureDialog(image, name, parent).open(), owner=parent)
 
 
 def show_attachment_preview(
@@ -42,11 +40,11 @@ def show_attachment_preview(
     if attachment.stored.media_type.startswith("image/"):
         work = _read_stored_image(bench, attachment.stored, THUMBNAIL_WIDTH_PIXELS)
         then = partial(_show_thumbnail, held, attachment)
-        doing.run_in_background(work, name="a small picture", then=then, owner=held, failed=lambda _error: None)
+        doing.run_in_background(work, then=then, owner=held, failed=lambda _error: None)
     else:
         going = bench.tokens_sent_of_attachment(attachment)
         then_tokens = partial(held.show_attachment_tokens, attachment)
-        doing.run_in_background(going, name="tokens that go", then=then_tokens, owner=held, failed=lambda _error: None)
+        doing.run_in_background(going, then=then_tokens, owner=held, failed=lambda _error: None)
 
 
 def _show_thumbnail(held: AttachmentChips, attachment: Attachment, image: QImage) -> None:

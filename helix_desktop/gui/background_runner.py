@@ -47,19 +47,20 @@ class BackgroundRunner(QObject):
         self,
         work: Coroutine[Any, Any, T],
         *,
-        name: str,
         then: Callable[[T], object] | None = None,
         owner: QObject | None = None,
         failed: Callable[[HelixError], None] | None = None,
     ) -> CancellableWork:
-        """Runs `work`, then calls `then` with its result unless `owner` was deleted meanwhile.
+        """Runs `work`, in a task of its name, then calls `then` with its result unless `owner` was deleted meanwhile.
         Nothing is started while the window closes.
 
         `failed` takes an error to where it belongs; without it, or once `owner` is gone, the error
         is shown as a notice.
         """
         try:
-            return self._spawn(self._run_and_report(work, then, owner, failed), name=name)
+            return self._spawn(
+                self._run_and_report(work, then, owner, failed), name=getattr(work, "__qualname__", "work")
+            )
         except StoppedByUser:
             work.close()
             return _RefusedWork()

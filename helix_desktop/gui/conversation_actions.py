@@ -72,9 +72,7 @@ class ConversationActions:
             async def set_title_of_session() -> None:
                 await (await bench.open_session(row.id)).set_title(title)
 
-            self._doing.run_in_background(
-                set_title_of_session(), name="rename a conversation", then=lambda _done: self._on_list_changed()
-            )
+            self._doing.run_in_background(set_title_of_session(), then=lambda _done: self._on_list_changed())
 
         ask_text(self._window, tr("Rename conversation"), tr("Title"), row.title, save_new_title)
 
@@ -82,9 +80,7 @@ class ConversationActions:
         async def set_session_pinned() -> None:
             await (await bench.open_session(row.id)).set_pinned(pinned=not row.pinned)
 
-        self._doing.run_in_background(
-            set_session_pinned(), name="pin a conversation", then=lambda _done: self._on_list_changed()
-        )
+        self._doing.run_in_background(set_session_pinned(), then=lambda _done: self._on_list_changed())
 
     def toggle_conversation_archived(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
         async def set_session_archived(archived: bool) -> None:  # noqa: FBT001 - a step of this very function
@@ -92,9 +88,7 @@ class ConversationActions:
 
         def undo_archiving() -> None:
             self._doing.run_in_background(
-                set_session_archived(row.archived),
-                name="take back an archiving",
-                then=lambda _done: self._on_list_changed(),
+                set_session_archived(row.archived), then=lambda _done: self._on_list_changed()
             )
 
         def notice_archived(_done: None) -> None:
@@ -102,9 +96,7 @@ class ConversationActions:
             words = tr("“{title}” was unarchived.") if row.archived else tr("“{title}” was archived.")
             self._notices.show_notice(words.format(title=row.title or tr("New conversation")), act=undo_archiving)
 
-        self._doing.run_in_background(
-            set_session_archived(not row.archived), name="archive a conversation", then=notice_archived
-        )
+        self._doing.run_in_background(set_session_archived(not row.archived), then=notice_archived)
 
     def trash_conversation(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
         def notice_trashed(_done: None) -> None:
@@ -112,13 +104,11 @@ class ConversationActions:
             words = tr("“{title}” was moved to the trash.", title=row.title or tr("New conversation"))
             self._notices.show_notice(words, act=lambda: self.restore_conversation(bench, row))
 
-        self._doing.run_in_background(
-            self._set_session_trashed(bench, row, trashed=True), name="trash a conversation", then=notice_trashed
-        )
+        self._doing.run_in_background(self._set_session_trashed(bench, row, trashed=True), then=notice_trashed)
 
     def restore_conversation(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
         work = self._set_session_trashed(bench, row, trashed=False)
-        self._doing.run_in_background(work, name="restore a conversation", then=lambda _done: self._on_list_changed())
+        self._doing.run_in_background(work, then=lambda _done: self._on_list_changed())
 
     def ask_to_empty_trash(self, bench: WorkbenchPort) -> None:
         """Every conversation in the trash, for good; asked first."""
@@ -136,9 +126,7 @@ class ConversationActions:
             self._notices.show_notice(tr("{what}, {size} freed.", what=words, size=format_byte_size(gone.bytes)))
 
         def delete_trash_now() -> None:
-            self._doing.run_in_background(
-                bench.empty_conversation_trash(), name="empty the trash", then=notice_trash_emptied
-            )
+            self._doing.run_in_background(bench.empty_conversation_trash(), then=notice_trash_emptied)
 
         ask_to_confirm(self._window, tr("Empty trash"), text, tr("Delete permanently"), delete_trash_now)
 
@@ -150,9 +138,7 @@ class ConversationActions:
             self._on_session_opened(bench, session)
 
         title = _unique_fork_title(row.title, [each.title for each in bench.list_conversations()])
-        self._doing.run_in_background(
-            bench.fork_conversation(row.id, at, title=title), name="fork a conversation", then=open_new_fork
-        )
+        self._doing.run_in_background(bench.fork_conversation(row.id, at, title=title), then=open_new_fork)
 
     def ask_where_to_export(self, bench: WorkbenchPort, row: ConversationListRow, form: str) -> None:
         """Asks where to; the file is written in a thread."""
@@ -170,11 +156,7 @@ class ConversationActions:
                     )
                 self._notices.show_notice("\n".join(words))
 
-            self._doing.run_in_background(
-                self._write_conversation_file(bench, row, form, file),
-                name="export a conversation",
-                then=notice_exported,
-            )
+            self._doing.run_in_background(self._write_conversation_file(bench, row, form, file), then=notice_exported)
 
         name = file_name_from_title(row.title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
         ask_new_file(self._window, tr("Export conversation"), name, export_to_chosen_file)
@@ -185,7 +167,6 @@ class ConversationActions:
         def write_as_before(compaction: int) -> None:
             self._doing.run_in_background(
                 self._write_session_for_agent(bench, row, agent, compaction),
-                name="write a session",
                 then=lambda lines: show_text_box(self._window, tr("The session was written"), "\n\n".join(lines)),
             )
 
@@ -196,7 +177,7 @@ class ConversationActions:
             text = tr("A new session is written where the agent looks for its sessions. No file that is there is changed, and the agent's login is not read.")  # fmt: skip
             ask_which_way(self._window, tr("Continue in another agent"), text, "", ways)
 
-        self._doing.run_in_background(_count_compactions(bench, row), name="count compactions", then=offer_ways)
+        self._doing.run_in_background(_count_compactions(bench, row), then=offer_ways)
 
     async def _write_session_for_agent(
         self, bench: WorkbenchPort, row: ConversationListRow, agent: str, compaction: int

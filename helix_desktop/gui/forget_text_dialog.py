@@ -139,7 +139,7 @@ class ForgetTextDialog(QDialog):
         self.close_button.setText(tr("Close"))
         work = self._bench.forget_content(text=text, report=self._show_forget_progress)
         self._work = self._doing.run_in_background(
-            work, name="forget a text", then=report_forgotten, owner=self._owner, failed=report_forgetting_error
+            work, then=report_forgotten, owner=self._owner, failed=report_forgetting_error
         )
         self.stop_button.setVisible(not self.bar.isHidden())
 

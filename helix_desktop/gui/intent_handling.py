@@ -90,15 +90,15 @@ def _handle_conversation_intent(window: MainWindow, want: chat_intents.ChatInten
         case chat_intents.EditMessage(seq):
             _edit_user_message(window, session, seq)
         case chat_intents.RegenerateAnswer(seq):
-            run(session.ask_again(seq), name="regenerate", then=lambda _done: window.pages.follow_conversation_end())
+            run(session.ask_again(seq), then=lambda _done: window.pages.follow_conversation_end())
         case chat_intents.ChooseAnswer(end):
-            run(session.switch_to_answer(end), name="choose another answer")
+            run(session.switch_to_answer(end))
         case chat_intents.PinPart(ref):
-            run(session.pin_part(ref), name="pin")
+            run(session.pin_part(ref))
         case chat_intents.FoldAgain(kind):
-            run(session.start_fold(kind), name="fold again")
+            run(session.start_fold(kind))
         case chat_intents.UnpinPart(ref):
-            run(session.unpin_part(ref), name="unpin")
+            run(session.unpin_part(ref))
         case _:
             _handle_asking_intent(window, session, want)
 
@@ -132,7 +132,7 @@ def _ask_and_rewind(window: MainWindow, session: SessionPort, seq: int) -> None:
 
     def rewind_session(*, restore: bool) -> None:
         window.background_runner.run_in_background(
-            session.rewind_to(seq, restore_files=restore), name="rewind", then=show_rewind_result, owner=window
+            session.rewind_to(seq, restore_files=restore), then=show_rewind_result, owner=window
         )
 
     def show_rewind_result(lines: Sequence[str]) -> None:

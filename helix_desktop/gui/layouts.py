@@ -1,8 +1,46 @@
-"""Empties layouts."""
+"""Builds rows and columns of widgets, and empties layouts."""
 
 from __future__ import annotations
 
-from PySide6.QtWidgets import QLayout
+from collections.abc import Sequence
+from typing import TypeVar
+
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
+
+Box = TypeVar("Box", bound=QBoxLayout)
+# What stands in a row or a column: a part of it, a part with its stretch, or a stretch alone.
+BoxItem = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
+Margins = int | tuple[int, int, int, int]
+
+
+def build_row(
+    *items: BoxItem, owner: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
+) -> QHBoxLayout:
+    """A row of `items`, as the layout of `owner` or to be added to another one."""
+    return _fill_box(QHBoxLayout(owner) if owner is not None else QHBoxLayout(), items, margins, spacing)
+
+
+def build_column(
+    *items: BoxItem, owner: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
+) -> QVBoxLayout:
+    return _fill_box(QVBoxLayout(owner) if owner is not None else QVBoxLayout(), items, margins, spacing)
+
+
+def _fill_box(box: Box, items: Sequence[BoxItem], margins: Margins | None, spacing: int | None) -> Box:
+    if margins is not None:
+        box.setContentsMargins(*(margins if isinstance(margins, tuple) else (margins,) * 4))
+    if spacing is not None:
+        box.setSpacing(spacing)
+    for item in items:
+        if isinstance(item, int):
+            box.addStretch(item)
+            continue
+        part, stretch = item if isinstance(item, tuple) else (item, 0)
+        if isinstance(part, QLayout):
+            box.addLayout(part, stretch)
+        else:
+            box.addWidget(part, stretch)
+    return box
 
 
 def clear_layout(layout: QLayout) -> None:

@@ -221,9 +221,7 @@ class MainWindow(WindowFrame):
                 then()
 
         work = asyncio.to_thread(self.workbenches.list_workspaces)
-        self.background_runner.run_in_background(
-            work, name="list the workspaces", then=show_listed_workspaces, owner=self
-        )
+        self.background_runner.run_in_background(work, then=show_listed_workspaces, owner=self)
 
     def _sort_workspaces(self, rows: Sequence[WorkspaceRowPort]) -> Sequence[WorkspaceRowPort]:
         """New workspaces come last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
@@ -269,11 +267,7 @@ class MainWindow(WindowFrame):
 
         work = self.workbenches.open_workspace(workspace)
         self.background_runner.run_in_background(
-            work,
-            name=f"open workspace {workspace}",
-            then=show_opened_workspace,
-            owner=self,
-            failed=self._report_not_opened,
+            work, then=show_opened_workspace, owner=self, failed=self._report_not_opened
         )
 
     def create_workspace_for_folder(self, folder: Path) -> None:
@@ -291,7 +285,7 @@ class MainWindow(WindowFrame):
 
         work = self._open_or_create_workspace(folder)
         self.background_runner.run_in_background(
-            work, name="create a workspace", then=show_created_workspace, owner=self, failed=self._report_not_opened
+            work, then=show_created_workspace, owner=self, failed=self._report_not_opened
         )
 
     def _report_not_opened(self, error: HelixError) -> None:
@@ -380,9 +374,7 @@ class MainWindow(WindowFrame):
                 self.go_to_workspace(workspace)
             self.notices.show_error_notice(error)
 
-        self.background_runner.run_in_background(
-            work, name="open a workspace anew", then=show_reopened, owner=self, failed=reopen_unchanged
-        )
+        self.background_runner.run_in_background(work, then=show_reopened, owner=self, failed=reopen_unchanged)
 
     def on_workspace_trashed(self, workspace: str) -> None:
         """It was moved to the trash: show another one, or the welcome page."""
@@ -524,7 +516,7 @@ class MainWindow(WindowFrame):
 
         work = self._open_and_prepare_session(bench, conversation)
         self.background_runner.run_in_background(
-            work, name="open a conversation", then=show_opened_conversation, owner=self, failed=report_not_opened
+            work, then=show_opened_conversation, owner=self, failed=report_not_opened
         )
 
     async def _open_and_prepare_session(self, bench: WorkbenchPort, conversation: str) -> SessionPort:
@@ -690,12 +682,10 @@ class MainWindow(WindowFrame):
         if bench is None or not self.current_model or self.awaited_conversation:
             return
         if self.current_session is not None:
-            self.background_runner.run_in_background(
-                bench.predict_next_request(self.current_session.id), name="price the next message", owner=self
-            )
+            self.background_runner.run_in_background(bench.predict_next_request(self.current_session.id), owner=self)
         else:
             self.background_runner.run_in_background(
-                bench.preview_new_conversation(), name="price a first message", then=show_first_price, owner=self
+                bench.preview_new_conversation(), then=show_first_price, owner=self
             )
 
     def enable_possible_actions(self) -> None:

@@ -68,7 +68,7 @@ def _begin_conversation_with(window: MainWindow, bench: WorkbenchPort, parts: tu
     def create_and_send() -> None:
         begun = partial(_send_first_message, window, bench, parts, waits)
         window.background_runner.run_in_background(
-            bench.start_conversation(), name="begin a conversation", then=begun, failed=give_first_message_back
+            bench.start_conversation(), then=begun, failed=give_first_message_back
         )
 
     def ask_about_price(unbegun: SessionPort) -> None:
@@ -78,10 +78,7 @@ def _begin_conversation_with(window: MainWindow, bench: WorkbenchPort, parts: tu
 
     if window.settings[ASK_ABOVE]:
         window.background_runner.run_in_background(
-            bench.preview_new_conversation(),
-            name="price a first message",
-            then=ask_about_price,
-            failed=give_first_message_back,
+            bench.preview_new_conversation(), then=ask_about_price, failed=give_first_message_back
         )
     else:
         create_and_send()
@@ -130,9 +127,7 @@ def edit_and_resend_message(
 
     def send_again() -> None:
         work, follow = session.edit_and_resend(seq, parts), window.pages.follow_conversation_end
-        window.background_runner.run_in_background(
-            work, name="edit and resend", then=lambda _done: follow(), owner=window, failed=not_sent
-        )
+        window.background_runner.run_in_background(work, then=lambda _done: follow(), owner=window, failed=not_sent)
 
     ask_if_expensive(window, session.estimate_cost_with(parts, instead_of=seq), send_again, lambda: not_sent(None))
 
@@ -161,10 +156,7 @@ def _discard_empty_conversation(
         give_command_back()
     else:
         window.background_runner.run_in_background(
-            session.set_trashed(),
-            name="drop an empty conversation",
-            then=lambda _done: give_command_back(),
-            owner=window,
+            session.set_trashed(), then=lambda _done: give_command_back(), owner=window
         )
 
 
@@ -186,7 +178,7 @@ def _expand_and_send(
         _send_after_price_question(window, session, whole, not_sent)
 
     window.background_runner.run_in_background(
-        bench.expand_command_message(session, parts), name="fill in a command", then=send_expanded, failed=not_sent
+        bench.expand_command_message(session, parts), then=send_expanded, failed=not_sent
     )
 
 
@@ -217,11 +209,7 @@ def _send_after_price_question(
 
     def fold_and_say() -> None:
         window.background_runner.run_in_background(
-            session.start_fold(FoldKind.MARKER),
-            name="fold first",
-            then=lambda _done: say(),
-            owner=window,
-            failed=not_sent,
+            session.start_fold(FoldKind.MARKER), then=lambda _done: say(), owner=window, failed=not_sent
         )
 
     saves = session.saving_of_markers()
@@ -272,7 +260,7 @@ def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int]
     """Put an entry, or lines of it, into the next message."""
     if window.current_session is not None:
         work = window.current_session.recall_as_attachment(digest, lines=lines)
-        window.background_runner.run_in_background(work, name="recall", then=window.attachment_receiver(), owner=window)
+        window.background_runner.run_in_background(work, then=window.attachment_receiver(), owner=window)
     elif window.current_workbench is not None:
         window.notices.show_notice(tr("Open a conversation first. The entry is added to its next message."))
 
@@ -297,9 +285,7 @@ def search_everywhere(window: MainWindow, words: str) -> None:
 
     for bench in opened:
         work = bench.workspace.index.search_index(words)
-        window.background_runner.run_in_background(
-            work, name="search everything", then=partial(show_hits_of_workspace, bench), owner=window
-        )
+        window.background_runner.run_in_background(work, then=partial(show_hits_of_workspace, bench), owner=window)
     _search_next_closed_workspace(window, words, closed, show_more_finds)
 
 
@@ -331,7 +317,6 @@ def _search_next_closed_workspace(
 
     window.background_runner.run_in_background(
         window.workbenches.search_closed_workspace(row.id, words),
-        name="search a closed workspace",
         then=show_closed_result,
         owner=window,
         failed=lambda error: search_following(
@@ -351,10 +336,7 @@ def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
     elif window.current_workbench is not None:
         work = search_suggestions.offer_mentions(window.current_workbench, typed)
         window.background_runner.run_in_background(
-            work,
-            name="look for mentions",
-            then=lambda found: composer.show_completion_offers(typed, found),
-            owner=window,
+            work, then=lambda found: composer.show_completion_offers(typed, found), owner=window
         )
 
 
@@ -364,8 +346,6 @@ def use_taken_offer(window: MainWindow, offered: CompletionOffer) -> None:
         recall_into_draft(window, offered.value)
     elif isinstance(offered.value, search_suggestions.OfferedResource) and window.current_workbench is not None:
         work = window.current_workbench.attach_server_resource(offered.value.server, offered.value.uri)
-        window.background_runner.run_in_background(
-            work, name="attach a resource", then=window.attachment_receiver(), owner=window
-        )
+        window.background_runner.run_in_background(work, then=window.attachment_receiver(), owner=window)
     else:
         search_suggestions.run_offered_command(offered)

@@ -63,23 +63,20 @@ class ModelActions(QObject):
                 self.open_connect_dialog()
 
         self._window.background_runner.run_in_background(
-            self._setup.list_known_models(), name="list the models", then=choose_or_connect, owner=self._window
+            self._setup.list_known_models(), then=choose_or_connect, owner=self._window
         )
 
     def _list_known_models(self) -> None:
         """What is known at once; then every provider is asked again."""
         self._window.background_runner.run_in_background(
-            self._setup.list_known_models(),
-            name="list the models",
-            then=self._show_and_refresh_models,
-            owner=self.chooser,
+            self._setup.list_known_models(), then=self._show_and_refresh_models, owner=self.chooser
         )
 
     def _show_and_refresh_models(self, models: Sequence[ModelChoice]) -> None:
         self.chooser.show_known_models(models)
         refreshed = self.chooser.show_refreshed_models
         self._window.background_runner.run_in_background(
-            self._setup.refresh_model_lists(), name="refresh the models", then=refreshed, owner=self.chooser
+            self._setup.refresh_model_lists(), then=refreshed, owner=self.chooser
         )
 
     def use_chosen_model(self, model: str) -> None:
@@ -95,7 +92,7 @@ class ModelActions(QObject):
                 then()
 
         window.background_runner.run_in_background(
-            self._save_chosen_model(bench, model), name="choose a model", then=show_chosen_model, owner=window
+            self._save_chosen_model(bench, model), then=show_chosen_model, owner=window
         )
 
     async def _save_chosen_model(self, bench: WorkbenchPort, model: str) -> None:
@@ -151,5 +148,5 @@ class ModelActions(QObject):
             else self._setup.correct_model_values(model.name, values or {})
         )
         window.background_runner.run_in_background(
-            work, name="correct a model", then=notice_correction, owner=window, failed=report_correction_error
+            work, then=notice_correction, owner=window, failed=report_correction_error
         )

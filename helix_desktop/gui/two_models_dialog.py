@@ -168,7 +168,7 @@ class TwoModelsDialog(QDialog):
         self._text.textChanged.connect(self._enable_ask_button)
         self._enable_ask_button()
         window.background_runner.run_in_background(
-            setup.list_known_models(), name="list the models", then=self._preselect_second_model, owner=self
+            setup.list_known_models(), then=self._preselect_second_model, owner=self
         )
 
     def _lay_out_two_models(self) -> None:
@@ -234,9 +234,7 @@ class TwoModelsDialog(QDialog):
             column.model: f"{title} · {column.model.partition('/')[2] or column.model}" for column in self.columns
         }
         work, begun = self._create_both_conversations(models), partial(self._show_both_conversations, parts)
-        self._window.background_runner.run_in_background(
-            work, name="ask two models", then=begun, owner=self, failed=self._show_why_not_begun
-        )
+        self._window.background_runner.run_in_background(work, then=begun, owner=self, failed=self._show_why_not_begun)
 
     async def _create_both_conversations(self, models: dict[str, str]) -> Sequence[SessionPort]:
         sessions = await self._bench.start_model_comparison(self._parent_conversation, models)

@@ -106,9 +106,7 @@ class WindowServices(QObject):
                 window.notices.show_notice(words, button=tr("Choose a folder…"), act=choose, stays=60_000)
 
         work = asyncio.to_thread(_missing_folders, tuple(bench.allowed_folders))
-        window.background_runner.run_in_background(
-            work, name="look for the folders", then=show_missing_folder, owner=window
-        )
+        window.background_runner.run_in_background(work, then=show_missing_folder, owner=window)
 
     def _show_opening_notes(self) -> None:
         """Tells the user what was repaired while opening, and ask before settings of an imported workspace take effect."""
@@ -151,7 +149,7 @@ class WindowServices(QObject):
         if bench is not None:
             work = asyncio.to_thread(lambda: bench.project.read_project_folders().items_to_ask_about())
             then = partial(self._announce_project_files, bench)
-            window.background_runner.run_in_background(work, name="look for rules files", then=then, owner=window)
+            window.background_runner.run_in_background(work, then=then, owner=window)
 
     def _announce_project_files(self, bench: WorkbenchPort, files: Sequence[ProjectItemPort]) -> None:
         new = [file for file in files if (file.settings_key, file.text) not in self._announced_files]
@@ -170,10 +168,7 @@ class WindowServices(QObject):
             used = tr("From the next step on, the agent will use: {names}", names=names)
             tell = self._window.notices.show_notice
             self._window.background_runner.run_in_background(
-                bench.project.trust_items(*seen),
-                name="trust what a folder brings",
-                then=lambda _done: tell(used),
-                owner=self._window,
+                bench.project.trust_items(*seen), then=lambda _done: tell(used), owner=self._window
             )
 
         TrustDialog(self._window.theme, files, trust_reviewed_files, self._window).open()
@@ -234,10 +229,7 @@ class WindowServices(QObject):
         window = self._window
         if window.shown_page_name == "welcome":
             window.background_runner.run_in_background(
-                self._history_importer().find_history_groups(),
-                name="find conversations",
-                then=self._show_found_on_welcome,
-                owner=window,
+                self._history_importer().find_history_groups(), then=self._show_found_on_welcome, owner=window
             )
 
     def _show_found_on_welcome(self, groups: Sequence[HistoryGroup]) -> None:
@@ -326,7 +318,7 @@ class WindowServices(QObject):
             self._tour = WindowTour(window, self._on_tour_ended)
 
         work = self._installation.open_tour_workbench(window.workbenches, self._tour_folder)
-        window.background_runner.run_in_background(work, name="begin the tour", then=begin_tour_in, owner=window)
+        window.background_runner.run_in_background(work, then=begin_tour_in, owner=window)
 
     def _on_tour_ended(self) -> None:
         self._tour = None

@@ -215,7 +215,7 @@ def _choose_policy_or_mode(window: MainWindow, what: str, name: str) -> None:
     def save_choice() -> None:
         work = {"policy": bench.choose_context_policy, "mode": bench.choose_permission_mode}[what](name)
         window.background_runner.run_in_background(
-            work, name=f"choose a {what}", then=lambda _done: window.show_workspace_choices(), owner=window
+            work, then=lambda _done: window.show_workspace_choices(), owner=window
         )
 
     if (what, name) == ("mode", ALLOW_ALL) and bench.permission_mode != ALLOW_ALL:
@@ -381,22 +381,18 @@ def _wire_conversation(window: MainWindow) -> None:
         *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),
     ):
         on(name, partial(_act_on_conversation, window, name))
-    work = partial(_run_on_session, window.showing, partial(window.background_runner.run_in_background, owner=window))
-    on("regenerate", lambda: work("regenerate", lambda session: session.ask_again()))
+
+    def run_on_session(act: Callable[[SessionPort], Coroutine[Any, Any, object]]) -> None:
+        if window.current_session is not None:
+            window.background_runner.run_in_background(act(window.current_session), owner=window)
+
+    def start_fold(kind: FoldKind) -> None:
+        run_on_session(lambda session: session.start_fold(kind))
+
+    on("regenerate", lambda: run_on_session(lambda session: session.ask_again()))
     for name, kind in FOLD_KIND_BY_ACTION.items():
-        on(name, partial(work, "fold now", partial(_start_fold_of_kind, kind)))
+        on(name, partial(start_fold, kind))
     window.enable_possible_actions()
-
-
-def _start_fold_of_kind(kind: FoldKind, session: SessionPort) -> Coroutine[Any, Any, object]:
-    return session.start_fold(kind)
-
-
-def _run_on_session(
-    showing: ShownState, do: Callable[..., object], name: str, act: Callable[[SessionPort], Coroutine[Any, Any, object]]
-) -> None:
-    if showing.session is not None:
-        do(act(showing.session), name=name)
 
 
 def _wire_view(window: MainWindow) -> None:

@@ -44,9 +44,7 @@ class WorkspaceActions:
 
         def save_workspace_name(name: str) -> None:
             window.background_runner.run_in_background(
-                window.workbenches.rename_workspace(row.id, name),
-                name="rename a workspace",
-                then=lambda _d: self._on_workspace_renamed(),
+                window.workbenches.rename_workspace(row.id, name), then=lambda _d: self._on_workspace_renamed()
             )
 
         ask_text(window, tr("Rename workspace"), tr("Name"), row.name, save_workspace_name)
@@ -56,9 +54,7 @@ class WorkspaceActions:
         at = WORKSPACE_COLOURS.index(row.workspace_colour) if row.workspace_colour in WORKSPACE_COLOURS else -1
         colour = WORKSPACE_COLOURS[(at + 1) % len(WORKSPACE_COLOURS)]
         work = self._window.workbenches.recolour_workspace(row.id, colour)
-        self._window.background_runner.run_in_background(
-            work, name="recolour a workspace", then=lambda _d: self._window.refresh_workspaces()
-        )
+        self._window.background_runner.run_in_background(work, then=lambda _d: self._window.refresh_workspaces())
 
     def open_workspace_settings(self, row: WorkspaceRowPort) -> None:
         self._window.go_to_workspace(row.id, lambda: self._window.settings_wanted.emit("workspace"))
@@ -68,9 +64,7 @@ class WorkspaceActions:
 
         def restore_from_trash() -> None:
             window.background_runner.run_in_background(
-                window.workbenches.restore_workspace(row.id),
-                name="restore a workspace",
-                then=lambda _d: window.refresh_workspaces(),
+                window.workbenches.restore_workspace(row.id), then=lambda _d: window.refresh_workspaces()
             )
 
         def notice_workspace_trashed(_done: None) -> None:
@@ -79,9 +73,7 @@ class WorkspaceActions:
             window.notices.show_notice(words, act=restore_from_trash)
 
         window.background_runner.run_in_background(
-            window.workbenches.trash_workspace(workspace=row.id),
-            name="trash a workspace",
-            then=notice_workspace_trashed,
+            window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed
         )
 
     def open_and_choose_folder(self, row: WorkspaceRowPort) -> None:

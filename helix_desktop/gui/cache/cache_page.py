@@ -144,7 +144,6 @@ class CachePage(QWidget):
     def _run_for_shown_workspace(
         self,
         work: Coroutine[Any, Any, T],
-        name: str,
         then: Callable[[T], object],
         failed: Callable[[HelixError], object] | None = None,
     ) -> None:
@@ -160,11 +159,7 @@ class CachePage(QWidget):
                 failed(error)
 
         self._doing.run_in_background(
-            work,
-            name=name,
-            then=pass_result_if_shown,
-            owner=self,
-            failed=pass_error_if_shown if failed is not None else None,
+            work, then=pass_result_if_shown, owner=self, failed=pass_error_if_shown if failed is not None else None
         )
 
     def _select_newest_entry(self, _: object = None) -> None:
@@ -214,9 +209,7 @@ class CachePage(QWidget):
     def open_entry_by_digest(self, digest: Digest) -> None:
         """Open one entry, and choose its row where that is at hand."""
         if self._catalogue is not None:
-            self._run_for_shown_workspace(
-                self._catalogue.index.find_entry_row(digest), "an entry", self._select_and_open_row
-            )
+            self._run_for_shown_workspace(self._catalogue.index.find_entry_row(digest), self._select_and_open_row)
 
     def focus_entry_search(self) -> None:
         self.bar.field.setFocus()
@@ -234,7 +227,6 @@ class CachePage(QWidget):
                 self._update_figures_later()
             self._run_for_shown_workspace(
                 self._catalogue.cache.resolve_prefix(text.lower()),
-                "find a hash",
                 self.open_entry_by_digest,
                 self._search_unknown_hash_as_text,
             )
@@ -246,7 +238,7 @@ class CachePage(QWidget):
             return
         self._figures_label.setText(tr("Searching for “{words}”…", words=text))
         looking = entry_tasks.search_entries_with_rows(self._catalogue, text, tool=self.bar.filter.tool)
-        self._run_for_shown_workspace(looking, "search entries", lambda hits: self._show_search_hits(text, hits))
+        self._run_for_shown_workspace(looking, lambda hits: self._show_search_hits(text, hits))
 
     def _show_search_hits(self, text: str, found: Sequence[EntrySearchHit]) -> None:
         if text != self._query:
@@ -280,7 +272,7 @@ class CachePage(QWidget):
     def _show_all_entries(self) -> None:
         if self._leave_search_hits() and self.viewer.row is not None and self._catalogue is not None:
             finding = self._catalogue.index.find_entry_row(self.viewer.row.stored.digest)
-            self._run_for_shown_workspace(finding, "the entry that is shown", self._select_shown_entry)
+            self._run_for_shown_workspace(finding, self._select_shown_entry)
         self._update_figures_later()
 
     def _select_shown_entry(self, row: EntryRow | None) -> None:
@@ -339,10 +331,8 @@ class CachePage(QWidget):
 
     def _fetch_cache_figures(self) -> None:
         if self._catalogue is not None:
-            self._run_for_shown_workspace(
-                self._catalogue.index.stats(), "figures of the cache", self._show_cache_figures
-            )
-            self._run_for_shown_workspace(self._catalogue.index.tools(), "tools of the cache", self.bar.set_tools)
+            self._run_for_shown_workspace(self._catalogue.index.stats(), self._show_cache_figures)
+            self._run_for_shown_workspace(self._catalogue.index.tools(), self.bar.set_tools)
 
     def _show_cache_figures(self, stats: CatalogueFigures) -> None:
         if self.model.shows_search_hits:
@@ -387,7 +377,7 @@ class CachePage(QWidget):
         ranges = list(self.table.selected)
         order = (self.model.entry_filter, self.model.sort_by, self.model.descending)
         copying = entry_tasks.fetch_hashes_of_rows(self._catalogue, ranges, order, self._show_copy_progress)
-        self._doing.run_in_background(copying, name="copy hashes", then=self._put_hashes_on_clipboard, owner=self)
+        self._doing.run_in_background(copying, then=self._put_hashes_on_clipboard, owner=self)
 
     def _show_copy_progress(self, done: int, total: int) -> None:
         self._figures_label.setText(
@@ -410,9 +400,7 @@ class CachePage(QWidget):
 
     def _save_entry_as(self, catalogue: CachePort, stored: Stored, path: Path) -> None:
         saving = entry_tasks.save_entry_to_file(catalogue, stored, path, self._show_save_progress)
-        self._doing.run_in_background(
-            saving, name="save an entry", then=lambda _: self._on_entry_saved(path), owner=self
-        )
+        self._doing.run_in_background(saving, then=lambda _: self._on_entry_saved(path), owner=self)
 
     def _show_save_progress(self, done: int, total: int) -> None:
         self._figures_label.setText(
@@ -437,9 +425,7 @@ class CachePage(QWidget):
                 digest, translate_sentences(str(error)), good=None if not isinstance(error, CacheCorrupt) else False
             )
 
-        self._run_for_shown_workspace(
-            self._catalogue.cache.verify_entry(digest), "verify an entry", show_entry_intact, show_entry_damaged
-        )
+        self._run_for_shown_workspace(self._catalogue.cache.verify_entry(digest), show_entry_intact, show_entry_damaged)
 
     def _show_verification(self, digest: Digest, words: str, *, good: bool | None) -> None:
         """Shows the result of a verification. For a large entry it arrives late, when another entry may be shown."""
@@ -457,9 +443,7 @@ class CachePage(QWidget):
         row = self.viewer.row
         if row is not None and self._catalogue is not None:
             pinning = self._catalogue.cache.pin_entry(row.stored.digest, pinned=pinned)
-            self._run_for_shown_workspace(
-                pinning, "pin an entry", lambda _: self._reload_changed_entry(row.stored.digest)
-            )
+            self._run_for_shown_workspace(pinning, lambda _: self._reload_changed_entry(row.stored.digest))
 
     def _reload_changed_entry(self, digest: Digest) -> None:
         self.model.recount_and_reload()
@@ -476,7 +460,6 @@ class CachePage(QWidget):
         def forget_shown_entry() -> None:
             self._run_for_shown_workspace(
                 catalogue.content_forgetter(entries=[row.stored.digest]),
-                "forget an entry",
                 lambda _: self.clear_and_reload_entries(),
             )
 
@@ -503,7 +486,7 @@ class CachePage(QWidget):
         def show_comparison(texts: tuple[str, str]) -> None:
             TextComparisonDialog(self._theme, titles, texts, self).open()
 
-        self._run_for_shown_workspace(reading, "compare entries", show_comparison)
+        self._run_for_shown_workspace(reading, show_comparison)
 
     def _show_entry_context_menu(self, place: QPoint) -> None:
         many = len(self.table.selected)

@@ -196,10 +196,7 @@ class EntriesModel(QAbstractTableModel):
 
         if self._catalogue is not None:
             self._doing.run_in_background(
-                self._catalogue.index.count_entries(self.entry_filter),
-                name="count entries",
-                then=pass_on_if_current,
-                owner=self,
+                self._catalogue.index.count_entries(self.entry_filter), then=pass_on_if_current, owner=self
             )
 
     def _apply_new_count(self, count: int) -> None:
@@ -245,7 +242,7 @@ class EntriesModel(QAbstractTableModel):
                 offset=page * ROWS_PER_PAGE,
                 limit=ROWS_PER_PAGE,
             )
-            self._doing.run_in_background(work, name="read entries", then=self._page_receiver(page), owner=self)
+            self._doing.run_in_background(work, then=self._page_receiver(page), owner=self)
 
     def _page_receiver(self, page: int) -> Callable[[Sequence[EntryRow]], None]:
         round_then = self._load_generation

@@ -238,9 +238,7 @@ class EntryContentView(QWidget):
                 self.reading_failed.emit(error)
 
         work = self._catalogue.cache.read_range(stored.digest, start, max(length, 0))
-        self._doing.run_in_background(
-            work, name="read an entry", then=show_if_current, owner=self, failed=show_read_error
-        )
+        self._doing.run_in_background(work, then=show_if_current, owner=self, failed=show_read_error)
 
     def _show_read_page(self) -> None:
         if self._stored is None:
@@ -310,7 +308,7 @@ class EntryContentView(QWidget):
                 self._stack.setCurrentWidget(self._picture)
 
         work = asyncio.to_thread(decode_scaled_image, self._content)
-        self._doing.run_in_background(work, name="decode a picture", then=show_decoded_image, owner=self)
+        self._doing.run_in_background(work, then=show_decoded_image, owner=self)
 
 
 def _replace_view_model(view: QAbstractItemView, model: QAbstractItemModel) -> None:

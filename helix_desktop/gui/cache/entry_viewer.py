@@ -156,9 +156,7 @@ class EntryViewer(QWidget):
             self._show_removed_content(row)
         else:
             self.content_view.show_entry_content(catalogue, row.stored, row.about)
-        self._doing.run_in_background(
-            catalogue.index.uses(digest), name="uses of an entry", then=self._uses_receiver(digest), owner=self
-        )
+        self._doing.run_in_background(catalogue.index.uses(digest), then=self._uses_receiver(digest), owner=self)
 
     def set_compare_enabled(self, *, two: bool) -> None:
         self._compare.setEnabled(two)

@@ -190,10 +190,8 @@ class ChangesPage(QWidget):
         if changes is None:
             self.body.show_sentence_only(tr("No workspace is open."))
             return
-        self._run_for_page(
-            self._gather_changes_rows(changes, conversation), name="list the changes", then=self._show_gathered_changes
-        )
-        self._run_for_page(changes.git_repository.has_repository(), name="look for git", then=self._name_commit_button)
+        self._run_for_page(self._gather_changes_rows(changes, conversation), then=self._show_gathered_changes)
+        self._run_for_page(changes.git_repository.has_repository(), then=self._name_commit_button)
 
     def _name_commit_button(self, has_git: bool) -> None:  # noqa: FBT001 - the result of a task
         """In a folder without git the way to a commit begins with a repository."""
@@ -207,7 +205,7 @@ class ChangesPage(QWidget):
             self.notice_wanted.emit(tr("This folder has a git repository now. Choose what its first commit contains."))
             self._show_commit_dialog()
 
-        self._run_for_page(changes.git_repository.set_up_repository(), name="set up git", then=show_commit_dialog)
+        self._run_for_page(changes.git_repository.set_up_repository(), then=show_commit_dialog)
 
     async def _gather_changes_rows(
         self, changes: FileChangesPort, conversation: str
@@ -310,14 +308,12 @@ class ChangesPage(QWidget):
 
         def cover_chosen_folders(leave_out: Sequence[str], all_of_it: bool) -> None:  # noqa: FBT001 -- as the dialog says it
             rules = [*changes.exclusion_rules(), *leave_out] if leave_out else None
-            self._run_for_page(changes.change_coverage(all_of_it=all_of_it, leave_out=rules), name="cover a folder")
+            self._run_for_page(changes.change_coverage(all_of_it=all_of_it, leave_out=rules))
 
         dialog = CheckpointCoverageDialog(self._theme, self)
         dialog.coverage_chosen.connect(cover_chosen_folders)
         dialog.open()
-        self._doing.run_in_background(
-            changes.largest_subfolders(), name="count the folders", then=dialog.show_folder_sizes, owner=dialog
-        )
+        self._doing.run_in_background(changes.largest_subfolders(), then=dialog.show_folder_sizes, owner=dialog)
 
     def _open_changed_file(self, entry: ChangesListRow) -> None:
         file, changes = entry.file, self._changes
@@ -332,9 +328,7 @@ class ChangesPage(QWidget):
                 self.body.show_sentence_only(translate_sentences(str(error)))
 
         work = self._load_changed_file(changes, file)
-        self._doing.run_in_background(
-            work, name="show a change", then=self._show_if_still_chosen, owner=self, failed=show_file_error
-        )
+        self._doing.run_in_background(work, then=self._show_if_still_chosen, owner=self, failed=show_file_error)
 
     async def _load_changed_file(self, changes: FileChangesPort, file: FileChange) -> LoadedFileChange:
         contents = await changes.contents_of_both_versions(file)
@@ -385,12 +379,12 @@ class ChangesPage(QWidget):
     def _keep_change(self, hunk: str) -> None:
         if self._changes is not None and self._shown is not None and self._conversation:
             work = self._changes.keep_hunk(self._conversation, self._shown.path_of_change, hunk)
-            self._run_for_page(work, name="keep a change")
+            self._run_for_page(work)
 
     def _undo_hunk(self, hunk: str) -> None:
         if self._changes is not None and self._shown is not None:
             work = self._changes.undo_hunks(self._shown, [hunk], conversation=self._conversation)
-            self._run_for_page(work, name="take back a hunk", then=self._report_undone_hunk)
+            self._run_for_page(work, then=self._report_undone_hunk)
 
     def _ask_what_to_undo(self) -> None:
         """What can be undone of the turn of the file that is shown, or of the last one."""
@@ -401,7 +395,7 @@ class ChangesPage(QWidget):
             self._undo_since_turn(began)
             return
         menu = partial(self._show_undo_menu, turn)
-        self._run_for_page(self._undoable_steps(changes, turn), name="list what can be undone", then=menu)
+        self._run_for_page(self._undoable_steps(changes, turn), then=menu)
 
     async def _undoable_steps(self, changes: FileChangesPort, turn: TurnOfChanges) -> Sequence[ChangeSource]:
         """The last steps of a turn that are not undone already; none where the turn has one alone."""
@@ -444,9 +438,7 @@ class ChangesPage(QWidget):
             work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
             sources = (source for each in self._turns if each.seq >= turn.seq for source in each.sources)
             undoes = undone_facts(sources, self._conversation)
-            self._run_for_page(
-                work, name="list what is undone", then=lambda files: self._plan_and_confirm_undo(files, undoes, title)
-            )
+            self._run_for_page(work, then=lambda files: self._plan_and_confirm_undo(files, undoes, title))
 
     def _turn_of_selected_row(self) -> TurnOfChanges | None:
         entry = self.files.current_changes_row
@@ -462,9 +454,7 @@ class ChangesPage(QWidget):
         def confirm_undo_of_found(left: tuple[Sequence[FileChange], bool]) -> None:
             self._plan_and_confirm_undo(left[0], (), title.removesuffix("…"), redo=left[1])
 
-        self._run_for_page(
-            self._changes_left_to_undo(self._changes, sources), name="list what is undone", then=confirm_undo_of_found
-        )
+        self._run_for_page(self._changes_left_to_undo(self._changes, sources), then=confirm_undo_of_found)
 
     async def _changes_left_to_undo(
         self, changes: FileChangesPort, sources: Sequence[ChangeSource]
@@ -489,21 +479,20 @@ class ChangesPage(QWidget):
             dialog.accepted.connect(lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes))
             dialog.open()
 
-        self._run_for_page(changes.plan_undo(files), name="plan taking back", then=show_undo_dialog)
+        self._run_for_page(changes.plan_undo(files), then=show_undo_dialog)
 
     def _undo_confirmed(self, files: Sequence[FileChange], choices: dict[str, str], undoes: Sequence[int]) -> None:
         if self._changes is not None:
             work = self._changes.undo_file_changes(
                 files, conversation=self._conversation, choices=choices, undoes=undoes
             )
-            self._run_for_page(work, name="take back changes", then=self._report_undone)
+            self._run_for_page(work, then=self._report_undone)
 
     def _compare_three_versions(self, planned: PlannedUndo, *, redo: bool) -> None:
         if self._changes is not None:
             place = planned.path.partition("/")[2]
             self._run_for_page(
                 self._changes.three_versions_of_file(planned),
-                name="compare three versions",
                 then=lambda versions: ThreeVersionsDialog(self._theme, place, versions, self, redo=redo).open(),
             )
 
@@ -556,7 +545,6 @@ class ChangesPage(QWidget):
         def request_commit_message() -> None:
             self._doing.run_in_background(
                 self._propose_commit_message(changes, dialog.checked_files),
-                name="propose a message",
                 then=dialog.show_proposal,
                 owner=dialog,
                 failed=lambda error: self._report_no_proposal(dialog, error),
@@ -566,7 +554,7 @@ class ChangesPage(QWidget):
             work = changes.git_repository.commit_files(
                 [file.path_of_change for file in dialog.checked_files], dialog.message.toPlainText()
             )
-            self._run_for_page(work, name="commit", then=show_answer)
+            self._run_for_page(work, then=show_answer)
 
         def show_answer(answer: str) -> None:
             unused.pop(place, None)
@@ -583,8 +571,8 @@ class ChangesPage(QWidget):
         dialog.proposal_failed()
         self.notice_wanted.emit(str(error))
 
-    def _run_for_page(self, work: Coroutine[Any, Any, Any], *, name: str, then: Any = None) -> None:
-        self._doing.run_in_background(work, name=name, then=then, owner=self)
+    def _run_for_page(self, work: Coroutine[Any, Any, Any], *, then: Any = None) -> None:
+        self._doing.run_in_background(work, then=then, owner=self)
 
 
 def _build_hunks_and_sheet(before: bytes, after: bytes, *, columns: bool) -> tuple[Sequence[Hunk], DifferenceSheet]:

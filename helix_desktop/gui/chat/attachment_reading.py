@@ -62,7 +62,7 @@ class AttachmentReader:
         if bench is None:
             reading.close()
         else:
-            self._doing.run_in_background(_store_attachment(bench, reading), name="attach", then=self._attacher())
+            self._doing.run_in_background(_store_attachment(bench, reading), then=self._attacher())
 
 
 async def _store_attachment(bench: WorkbenchPort, reading: Reading) -> Attachment:

@@ -102,9 +102,7 @@ class ConnectAgentsDialog(QDialog):
     def refresh_connections(self) -> None:
         """Refreshes now and from now on every second."""
         self._timer.start()
-        self._doing.run_in_background(
-            self._agents.list_agent_connections(), name="look at the gateway", then=self._show_connections, owner=self
-        )
+        self._doing.run_in_background(self._agents.list_agent_connections(), then=self._show_connections, owner=self)
 
     def _show_connections(self, found: AgentConnections) -> None:
         for row in found.agents:
@@ -152,12 +150,11 @@ class ConnectAgentsDialog(QDialog):
 
     def _switch_gateway(self) -> None:
         on = self._shown is None or not self._shown.address
-        self._run_and_refresh(self._agents.switch_gateway(on=on), "switch the gateway")
+        self._run_and_refresh(self._agents.switch_gateway(on=on))
 
     def _ask_connection_change(self, row: ConnectedAgentRow) -> None:
         self._doing.run_in_background(
             self._agents.describe_configuration_change(row.name),
-            name="what connecting changes",
             then=lambda text: self._confirm_connection_change(row, text),
             failed=self._show_gateway_error,
             owner=self,
@@ -171,13 +168,13 @@ class ConnectAgentsDialog(QDialog):
             title.format(agent=row.title),
             difference,
             yes,
-            lambda: self._run_and_refresh(self._agents.change_agent_configuration(row.name), "connect"),
+            lambda: self._run_and_refresh(self._agents.change_agent_configuration(row.name)),
         )
 
-    def _run_and_refresh(self, work: Coroutine[Any, Any, None], name: str) -> None:
+    def _run_and_refresh(self, work: Coroutine[Any, Any, None]) -> None:
         self._words.hide()
         self._doing.run_in_background(
-            work, name=name, then=lambda _: self.refresh_connections(), failed=self._show_gateway_error, owner=self
+            work, then=lambda _: self.refresh_connections(), failed=self._show_gateway_error, owner=self
         )
 
     def _show_gateway_error(self, error: HelixError) -> None:

@@ -75,11 +75,7 @@ class ConnectPanel(QWidget):
         self._search_label.show()
         work = self._setup.find_local_providers()
         self._doing.run_in_background(
-            work,
-            name="look for model servers",
-            then=self._show_local_servers,
-            owner=self,
-            failed=self._show_server_search_error,
+            work, then=self._show_local_servers, owner=self, failed=self._show_server_search_error
         )
 
     def _add_panel_heading(self, text: str) -> None:
@@ -171,9 +167,7 @@ class ConnectPanel(QWidget):
             self._add_provider(provider, key, tested.best)
 
         work = self._setup.test_provider(provider, key)
-        self._doing.run_in_background(
-            work, name="test a key", then=add_tested_provider, owner=self, failed=self._show_connect_error
-        )
+        self._doing.run_in_background(work, then=add_tested_provider, owner=self, failed=self._show_connect_error)
 
     def _provider_from_form(self) -> ProviderChoice:
         provider = self._chosen_provider()
@@ -194,9 +188,7 @@ class ConnectPanel(QWidget):
                 self.added.emit(provider.title)
 
         work = self._setup.add_provider_with_key(provider, key, self._key_place)
-        self._doing.run_in_background(
-            work, name="set up a provider", then=report_added_provider, owner=self, failed=self._show_connect_error
-        )
+        self._doing.run_in_background(work, then=report_added_provider, owner=self, failed=self._show_connect_error)
 
     def _show_connect_error(self, error: HelixError) -> None:
         self._test.setEnabled(True)

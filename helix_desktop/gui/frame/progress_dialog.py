@@ -76,7 +76,5 @@ class ProgressDialog(QDialog):
             self.accept()
             failed(error)
 
-        running = doing.run_in_background(
-            work, name=self.windowTitle(), then=close_with_result, owner=self, failed=close_with_error
-        )
+        running = doing.run_in_background(work, then=close_with_result, owner=self, failed=close_with_error)
         self.rejected.connect(running.cancel)

@@ -50,7 +50,7 @@ class WorkspaceTrashDialog(QDialog):
 
     def _fetch_trashed_workspaces(self) -> None:
         work = asyncio.to_thread(self._desk.list_workspaces, trashed=True)
-        self._doing.run_in_background(work, name="list the trash", then=self._show_trashed_workspaces, owner=self)
+        self._doing.run_in_background(work, then=self._show_trashed_workspaces, owner=self)
 
     def _show_trashed_workspaces(self, rows: Sequence[WorkspaceRowPort]) -> None:
         clear_layout(self._rows)
@@ -112,6 +112,4 @@ class WorkspaceTrashDialog(QDialog):
             self._status_label.setText(translate_sentences(str(error)))
             self._status_label.show()
 
-        self._doing.run_in_background(
-            work, name="the trash of workspaces", then=then, owner=self, failed=show_trash_error
-        )
+        self._doing.run_in_background(work, then=then, owner=self, failed=show_trash_error)

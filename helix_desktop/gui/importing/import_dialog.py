@@ -119,9 +119,7 @@ class ImportConversationsDialog(QDialog):
         """Finds the conversations; with `at_once`, imports all of them immediately."""
         self._import_when_found = at_once
         self._message_label.setText(tr("Loading…"))
-        self._doing.run_in_background(
-            self._histories.find_history_groups(), name="find conversations", then=self._show_found_groups, owner=self
-        )
+        self._doing.run_in_background(self._histories.find_history_groups(), then=self._show_found_groups, owner=self)
 
     def _show_found_groups(self, groups: Sequence[HistoryGroup]) -> None:
         clear_layout(self._rows)
@@ -187,13 +185,7 @@ class ImportConversationsDialog(QDialog):
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
         work = self._histories.import_history_groups(self._checked_groups(), self._show_import_progress)
-        self._doing.run_in_background(
-            work,
-            name="bring in conversations",
-            then=self._show_import_result,
-            owner=self,
-            failed=self._show_import_error,
-        )
+        self._doing.run_in_background(work, then=self._show_import_result, owner=self, failed=self._show_import_error)
 
     def _show_import_progress(self, done: int, total: int) -> None:
         self._bar.setValue(min(1000, done * 1000 // max(1, total)))
@@ -269,9 +261,7 @@ class ImportConversationsDialog(QDialog):
 
     def _undo_import(self) -> None:
         self._undo.setEnabled(False)
-        self._doing.run_in_background(
-            self._histories.undo_last_import(), name="undo an import", then=self._on_import_undone, owner=self
-        )
+        self._doing.run_in_background(self._histories.undo_last_import(), then=self._on_import_undone, owner=self)
 
     def _on_import_undone(self, stayed: Sequence[str]) -> None:
         self._undo.hide()
@@ -297,9 +287,7 @@ class ImportConversationsDialog(QDialog):
 
     def _forget_found_keys(self) -> None:
         self._keys.setEnabled(False)
-        self._doing.run_in_background(
-            self._histories.forget_found_keys(), name="forget keys", then=self._on_keys_forgotten, owner=self
-        )
+        self._doing.run_in_background(self._histories.forget_found_keys(), then=self._on_keys_forgotten, owner=self)
 
     def _on_keys_forgotten(self, number: int) -> None:
         self._keys.hide()

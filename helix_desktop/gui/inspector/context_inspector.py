@@ -308,7 +308,7 @@ class ContextInspector(QWidget):
         elif act.key == _FOLD:
             self.ask_to_fold_now()
         elif act.key[0] == "include" and self._session is not None and isinstance(act.key[1], PartRef | Span):
-            self._doing.run_in_background(self._session.include_part(act.key[1]), name="include a part", owner=self)
+            self._doing.run_in_background(self._session.include_part(act.key[1]), owner=self)
         elif act.key[0] == "block":
             self.build_block_menu(int(str(act.key[1]))).popup(
                 QCursor.pos() if self.underMouse() else self._middle_of_view()
@@ -356,7 +356,7 @@ class ContextInspector(QWidget):
         menu.addSeparator()
 
     def _build_menu_action(self, make: Callable[[], object]) -> Callable[[], object]:
-        return lambda: self._doing.run_in_background(make(), name="a change of the context", owner=self)  # type: ignore[arg-type]
+        return lambda: self._doing.run_in_background(make(), owner=self)  # type: ignore[arg-type]
 
     def ask_to_fold_now(self) -> None:
         if self._session is not None:
@@ -381,12 +381,7 @@ class ContextInspector(QWidget):
             if self._session is session:
                 RequestDialog(self._theme, title, *found, self).open()
 
-        self._doing.run_in_background(
-            self._fetch_request_forms(session, step),
-            name="the request of a step",
-            then=show_dialog_if_current,
-            owner=self,
-        )
+        self._doing.run_in_background(self._fetch_request_forms(session, step), then=show_dialog_if_current, owner=self)
 
     async def _fetch_request_forms(self, session: SessionPort, step: int | None) -> tuple[str, dict[str, list[str]]]:
         """Fetches a request to show: a sentence on its length and whether it is what was sent, and

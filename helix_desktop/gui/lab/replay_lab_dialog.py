@@ -166,8 +166,7 @@ class ReplayLabDialog(QDialog):
         self._bar.show()
         self._show_replay_status(tr("Replaying…"))
         self._working = self._doing.run_in_background(
-            self._play(self._bench, wanted, self._show_replay_progress),
-            name="replay", then=self._show_replay_results, owner=self, failed=self._show_replay_error,
+            self._play(self._bench, wanted, self._show_replay_progress), then=self._show_replay_results, owner=self, failed=self._show_replay_error
         )  # fmt: skip
 
     def _build_replay_selection(self) -> ReplaySelection:
@@ -222,9 +221,7 @@ class ReplayLabDialog(QDialog):
             self._on_policy_adopted(policy)
 
         work = self._bench.choose_context_policy(policy)
-        self._doing.run_in_background(
-            work, name="take a policy over", then=report_adopted_policy, owner=self, failed=self._show_replay_error
-        )
+        self._doing.run_in_background(work, then=report_adopted_policy, owner=self, failed=self._show_replay_error)
 
     def _save_replay_page(self, page: str) -> None:
         def report_saved_page(file: Path) -> None:
@@ -233,7 +230,6 @@ class ReplayLabDialog(QDialog):
         def write_page_file(file: Path) -> None:
             self._doing.run_in_background(
                 save_text_file(file, lambda: page),
-                name="save a replay",
                 then=lambda _done: report_saved_page(file),
                 owner=self,
                 failed=self._show_replay_error,

@@ -32,9 +32,7 @@ class AboutPage(SettingsPage):
         self._copy = self.add_page_button(tr("Copy results"))
         self._copy.clicked.connect(self._copy_findings)
         self._text = ""
-        doing.run_in_background(
-            program.examine_installation(), name="examine the installation", then=self._show_findings, owner=self
-        )
+        doing.run_in_background(program.examine_installation(), then=self._show_findings, owner=self)
 
     def _show_findings(self, findings: Sequence[InstallationFinding]) -> None:
         lines = []

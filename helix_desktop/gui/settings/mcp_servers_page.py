@@ -117,9 +117,7 @@ class McpServersPage(SettingsPage):
             self._status_label.setText("")
             self._error_label.setText(translate_sentences(str(error)))
 
-        self._doing.run_in_background(
-            work, name="change the MCP servers", then=show_server_change, owner=self, failed=show_server_error
-        )
+        self._doing.run_in_background(work, then=show_server_change, owner=self, failed=show_server_error)
 
     def _ask_add_server(self) -> None:
         """Shows exactly what will be started or contacted before it is added."""

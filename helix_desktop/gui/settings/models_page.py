@@ -93,9 +93,7 @@ class ModelsPage(SettingsPage):
 
     def _choose_role_model(self, role: str, name: str) -> None:
         work = self._bench.choose_model_for_role(name, role)
-        self._doing.run_in_background(
-            work, name="choose a model", then=lambda _done: self._rebuild_models_page(), owner=self
-        )
+        self._doing.run_in_background(work, then=lambda _done: self._rebuild_models_page(), owner=self)
 
     def _build_thinking_row(self, current: str) -> QWidget:
         sentence = tr(
@@ -124,4 +122,4 @@ class ModelsPage(SettingsPage):
 
     def _change_model_setting(self, name: str, value: Value | None) -> None:
         work = self._bench.change_settings({name: value})
-        self._doing.run_in_background(work, name="change how the model answers", owner=self)
+        self._doing.run_in_background(work, owner=self)

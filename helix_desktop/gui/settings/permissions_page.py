@@ -104,16 +104,16 @@ class PermissionsPage(SettingsPage):
     def _set_home_opening(self, name: str, value: Value) -> None:
         self._opened = [*(each for each in self._opened if each != name), *([name] if value else [])]
         work = self._bench.change_settings({"permissions.openings": self._opened})
-        self._doing.run_in_background(work, name="open or close something to commands", owner=self)
+        self._doing.run_in_background(work, owner=self)
 
     def _save_path_lines(self, name: str, text: str) -> None:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         work = self._bench.change_settings({f"permissions.{name}": lines})
-        self._doing.run_in_background(work, name="change what agents see", owner=self)
+        self._doing.run_in_background(work, owner=self)
 
     def _choose_permission_mode(self, mode: str) -> None:
         def apply_permission_mode() -> None:
-            self._doing.run_in_background(self._bench.choose_permission_mode(mode), name="choose a mode", owner=self)
+            self._doing.run_in_background(self._bench.choose_permission_mode(mode), owner=self)
 
         if mode == ALLOW_ALL:
             ask_allow_all(self, apply_permission_mode).rejected.connect(self._show_permission_mode)
@@ -187,6 +187,4 @@ class PermissionsPage(SettingsPage):
 
     def _save_permission_rules(self, rules: list[Mapping[str, Any]]) -> None:
         work = self._bench.change_settings({"permissions.rules": [dict(rule) for rule in rules]})
-        self._doing.run_in_background(
-            work, name="change the rules", then=lambda _done: self._show_permission_rules(), owner=self
-        )
+        self._doing.run_in_background(work, then=lambda _done: self._show_permission_rules(), owner=self)

@@ -42,9 +42,7 @@ class ProvidersPage(SettingsPage):
         self.refresh_providers()
 
     def refresh_providers(self) -> None:
-        self._doing.run_in_background(
-            self._setup.list_configured_providers(), name="list the providers", then=self._show_providers, owner=self
-        )
+        self._doing.run_in_background(self._setup.list_configured_providers(), then=self._show_providers, owner=self)
 
     def _on_first_model_chosen(self, model: str) -> None:
         self.refresh_providers()
@@ -93,7 +91,6 @@ class ProvidersPage(SettingsPage):
         beside.setText(tr("Contacting…"))
         self._doing.run_in_background(
             self._setup.test_provider(provider, ""),
-            name="test a provider",
             then=lambda tested: beside.setText(format_count(len(tested.models), "{n} model", "{n} models")),
             owner=beside,
             failed=lambda error: beside.setText(translate_sentences(error.what)),
@@ -103,11 +100,7 @@ class ProvidersPage(SettingsPage):
         def save_edited_provider(address: str, key: str, keep: str) -> None:
             work = self._setup.add_provider_with_key(replace(provider, address=address), key, keep)
             self._doing.run_in_background(
-                work,
-                name="change a provider",
-                then=close_provider_dialog,
-                owner=dialog,
-                failed=dialog.show_provider_error,
+                work, then=close_provider_dialog, owner=dialog, failed=dialog.show_provider_error
             )
 
         def close_provider_dialog(_done: None) -> None:
@@ -124,6 +117,4 @@ class ProvidersPage(SettingsPage):
 
     def _remove_provider(self, provider: ProviderChoice) -> None:
         work = self._setup.remove_provider_and_key(provider.name)
-        self._doing.run_in_background(
-            work, name="remove a provider", then=lambda _done: self.refresh_providers(), owner=self
-        )
+        self._doing.run_in_background(work, then=lambda _done: self.refresh_providers(), owner=self)

@@ -48,10 +48,7 @@ class RulesAndSkillsPage(SettingsPage):
 
     def refresh_project_items(self) -> None:
         self._doing.run_in_background(
-            self._bench.project.reread_project_folders(),
-            name="look at what the folder brings",
-            then=self._show_project_items,
-            owner=self,
+            self._bench.project.reread_project_folders(), then=self._show_project_items, owner=self
         )
 
     def _show_project_items(self, brought: ProjectItemsPort) -> None:
@@ -127,7 +124,6 @@ class RulesAndSkillsPage(SettingsPage):
     def _change_items(self, work: object) -> None:
         self._doing.run_in_background(
             work,  # type: ignore[arg-type]
-            name="change what is used",
             then=lambda _done: self.refresh_project_items(),
             owner=self,
         )

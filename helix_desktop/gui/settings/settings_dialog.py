@@ -76,9 +76,7 @@ class SettingsDialog(QDialog):
         row.setSpacing(0)
         row.addWidget(side)
         row.addWidget(self._stack, 1)
-        window.background_runner.run_in_background(
-            setup.list_known_models(), name="list the models", then=self._on_models_listed, owner=self
-        )
+        window.background_runner.run_in_background(setup.list_known_models(), then=self._on_models_listed, owner=self)
 
     def show_settings_page(self, page: str) -> None:
         """Shows a page by name. "workspace" means the workspace's first page, an empty name the first page of all."""

@@ -77,7 +77,7 @@ class StoragePage(SettingsPage):
 
     def refresh_storage(self) -> None:
         work = self._program.measure_workspace_storage(self._bench)
-        self._doing.run_in_background(work, name="count what is kept", then=self._show_storage, owner=self)
+        self._doing.run_in_background(work, then=self._show_storage, owner=self)
 
     def _show_storage(self, kept: WorkspaceStorage) -> None:
         entries = format_count(kept.entries, "{n} entry", "{n} entries")
@@ -100,11 +100,7 @@ class StoragePage(SettingsPage):
         """Shows what would be removed before anything is."""
         work = self._program.estimate_space_to_free(self._bench)
         self._doing.run_in_background(
-            work,
-            name="what would go",
-            then=self._ask_to_free_space,
-            owner=self,
-            failed=lambda e: self._show_storage_status(str(e)),
+            work, then=self._ask_to_free_space, owner=self, failed=lambda e: self._show_storage_status(str(e))
         )
 
     def _ask_to_free_space(self, going: SpaceToFree) -> None:
@@ -160,7 +156,6 @@ class StoragePage(SettingsPage):
         self._show_storage_status(tr("Working…"))
         running = self._doing.run_in_background(
             work,
-            name=text,
             then=show_maintenance_result,
             owner=self,
             failed=lambda error: show_maintenance_result(translate_sentences(str(error))),
@@ -177,4 +172,4 @@ class StoragePage(SettingsPage):
 
     def _set_cache_limit(self, value: Value) -> None:
         work = self._bench.change_settings({"limits.cache_bytes": int(value) * MEGABYTE})
-        self._doing.run_in_background(work, name="set the limit", then=lambda _done: self.refresh_storage(), owner=self)
+        self._doing.run_in_background(work, then=lambda _done: self.refresh_storage(), owner=self)

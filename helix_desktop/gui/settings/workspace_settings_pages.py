@@ -78,7 +78,7 @@ class InstructionsPage(SettingsPage):
 
     def _save_instructions(self, text: Value) -> None:
         work = self._bench.change_settings({"instructions": str(text).strip() or None})
-        self._doing.run_in_background(work, name="write the instructions", owner=self)
+        self._doing.run_in_background(work, owner=self)
 
 
 class PolicyPage(SettingsPage):
@@ -144,7 +144,7 @@ class PolicyPage(SettingsPage):
     def _save_policy(self, preset: str, values: Mapping[str, Any], *, again: bool = False) -> None:
         work = self._bench.choose_context_policy(preset, values)
         self._doing.run_in_background(
-            work, name="set the policy", then=lambda _done: self._rebuild_policy_page() if again else None, owner=self
+            work, then=lambda _done: self._rebuild_policy_page() if again else None, owner=self
         )
 
 
@@ -209,10 +209,7 @@ class CheckpointsPage(SettingsPage):
             )
         self._disk_use_label = self.add_sentence("")
         doing.run_in_background(
-            bench.file_changes.measure_checkpoints(),
-            name="ask what checkpoints take",
-            then=self._show_checkpoint_disk_use,
-            owner=self,
+            bench.file_changes.measure_checkpoints(), then=self._show_checkpoint_disk_use, owner=self
         )
 
     def _show_checkpoint_disk_use(self, room: tuple[int, int]) -> None:
@@ -225,7 +222,7 @@ class CheckpointsPage(SettingsPage):
         elif name == "most_bytes":
             changed = int(value) * MEGABYTE
         work = self._bench.change_settings({f"changes.{name}": changed})
-        self._doing.run_in_background(work, name="change what checkpoints cover", owner=self)
+        self._doing.run_in_background(work, owner=self)
 
 
 class TurnLimitsPage(SettingsPage):
@@ -243,7 +240,7 @@ class TurnLimitsPage(SettingsPage):
 
     def _set_turn_limit(self, name: str, value: Value) -> None:
         work = self._bench.change_settings({f"limits.{name}": value})
-        self._doing.run_in_background(work, name="set a limit", owner=self)
+        self._doing.run_in_background(work, owner=self)
 
 
 def describe_threshold_value(value: Any) -> str:

@@ -46,9 +46,7 @@ class PastMomentLoader:
             if number == self._asked:
                 then(moment)
 
-        self._doing.run_in_background(
-            conversation.moment_at(seq), name="a moment of the past", then=deliver_moment, owner=self._owner
-        )
+        self._doing.run_in_background(conversation.moment_at(seq), then=deliver_moment, owner=self._owner)
 
 
 def format_view_as_text(view: View, facts: Sequence[Recorded]) -> str:

@@ -66,7 +66,7 @@ class JoinWorkspaceDialog(SharingFormDialog):
     def _join_workspace(self) -> None:
         folder = Path(self.folder.text().strip()).expanduser()
         work = self._desk.join_workspace(self.address.text().strip(), self.key.text(), self._name_for(folder), folder)
-        self._run_sharing_work(work, "join a workspace", tr("Connecting…"), self._close_and_open_joined)
+        self._run_sharing_work(work, tr("Connecting…"), self._close_and_open_joined)
 
     def _close_and_open_joined(self, bench: WorkbenchPort) -> None:
         self.accept()

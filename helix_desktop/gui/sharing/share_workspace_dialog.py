@@ -42,9 +42,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         self.address.returnPressed.connect(self.test.click)
         self._show_sharing_state()
         self.address.setFocus()
-        doing.run_in_background(
-            self._sharing.measure_shared_amount(), name="how much is shared", then=self._show_upload_amount, owner=self
-        )
+        doing.run_in_background(self._sharing.measure_shared_amount(), then=self._show_upload_amount, owner=self)
 
     def _build_sharing_explanation(self) -> QLabel:
         text = tr(
@@ -104,16 +102,14 @@ class ShareWorkspaceDialog(SharingFormDialog):
         address = self.address.text().strip()
         self._run_sharing_work(
             self._sharing.test_store_address(address),
-            "test a shared store",
             tr("Testing…"),
-            lambda about: self._show_sharing_status(_describe_tested_store(about)),
+            lambda about: self._show_sharing_status(tr("Connected to {store}.", store=about)),
         )
 
     def _share_workspace(self) -> None:
         address = self.address.text().strip()
         self._run_sharing_work(
             self._sharing.start_sharing_at(address),
-            "share a workspace",
             tr("Connecting…"),
             lambda _done: self._show_sharing_status(""),
         )
@@ -123,7 +119,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
             QGuiApplication.clipboard().setText(key)
             self._show_sharing_status(tr("The key is on the clipboard."))
 
-        self._run_sharing_work(self._sharing.key_for_joining(), "copy the key", "", put_key_on_clipboard)
+        self._run_sharing_work(self._sharing.key_for_joining(), "", put_key_on_clipboard)
 
     def _copy_store_address(self) -> None:
         QGuiApplication.clipboard().setText(self.line.text())
@@ -138,11 +134,6 @@ class ShareWorkspaceDialog(SharingFormDialog):
     def _stop_sharing(self) -> None:
         self._run_sharing_work(
             self._sharing.stop_sharing(),
-            "stop sharing",
             "",
             lambda left: self._show_sharing_status(translate_sentences(left)),
         )
-
-
-def _describe_tested_store(about: str) -> str:
-    return tr("Connected to {store}.", store=about)

@@ -99,6 +99,4 @@ class SharingController(QObject):
             self._chat.composer.text.setFocus()
 
         work = bench.sharing.take_over_conversation(session.id)
-        self._doing.run_in_background(
-            work, name="continue here", then=focus_composer, failed=show_take_over_error, owner=self
-        )
+        self._doing.run_in_background(work, then=focus_composer, failed=show_take_over_error, owner=self)

@@ -78,9 +78,7 @@ class SharingFormDialog(QDialog):
             layout.activate()
             self.resize(self.width(), max(self.height(), layout.totalHeightForWidth(self.width())))
 
-    def _run_sharing_work(
-        self, work: Coroutine[Any, Any, Any], name: str, meanwhile: str, then: Callable[[Any], object]
-    ) -> None:
+    def _run_sharing_work(self, work: Coroutine[Any, Any, Any], meanwhile: str, then: Callable[[Any], object]) -> None:
         focused = self.focusWidget()  # Qt moves the focus away from a button that is disabled
 
         def enable_and_restore_focus() -> None:
@@ -98,7 +96,7 @@ class SharingFormDialog(QDialog):
 
         self._show_sharing_status(meanwhile)
         self._update_enabled_buttons(idle=False)
-        self._doing.run_in_background(work, name=name, then=pass_on_result, failed=show_sharing_error, owner=self)
+        self._doing.run_in_background(work, then=pass_on_result, failed=show_sharing_error, owner=self)
 
 
 def stack_widgets(*widgets: QWidget, spacing: int = 12) -> QWidget:

@@ -46,4 +46,4 @@ class FoldNowDialog(QDialog):
     def accept(self) -> None:
         folding = self._session.start_fold(FoldKind(self.kind.currentData()), wish=self.wish.text().strip())
         super().accept()
-        self._doing.run_in_background(folding, name="fold now", owner=self.parentWidget())
+        self._doing.run_in_background(folding, owner=self.parentWidget())

@@ -298,9 +298,7 @@ class TimelinePage(QWidget):
             if other:
                 self._fetch_other_timelines()
 
-        self._doing.run_in_background(
-            run_in_conversation(), name=name, then=refresh_other_timelines, owner=self, failed=failed
-        )
+        self._doing.run_in_background(run_in_conversation(), then=refresh_other_timelines, owner=self, failed=failed)
 
     def ask_to_fold(self) -> None:
         """Ask what to keep, then fold."""
@@ -329,7 +327,7 @@ class TimelinePage(QWidget):
         )
 
         def save_timeline_to(file: Path) -> None:
-            self._doing.run_in_background(save_text_file(file, lambda: text), name="export", owner=self)
+            self._doing.run_in_background(save_text_file(file, lambda: text), owner=self)
 
         ask_new_file(self, tr("Export timeline"), "story.md", save_timeline_to)
 
@@ -376,10 +374,7 @@ class TimelinePage(QWidget):
 
         if session is not None and bench is not None:
             self._doing.run_in_background(
-                _fetch_timelines_except(bench, session.id),
-                name="folds of the workspace",
-                then=show_other_timelines,
-                owner=self,
+                _fetch_timelines_except(bench, session.id), then=show_other_timelines, owner=self
             )
 
 

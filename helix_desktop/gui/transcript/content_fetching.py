@@ -99,7 +99,7 @@ class FetchedTranscriptContent(QObject):
             if self._undrawn:
                 self._draw_missing_formulas()
 
-        self._doing.run_in_background(draw_formulas(wanted), name="draw formulas", then=keep_drawn_formulas, owner=self)
+        self._doing.run_in_background(draw_formulas(wanted), then=keep_drawn_formulas, owner=self)
 
     def get_subagent_items(self, conversation: str) -> TranscriptItems | None:
         found = self._kept.get(conversation)
@@ -139,7 +139,6 @@ class FetchedTranscriptContent(QObject):
 
         self._doing.run_in_background(
             work,  # type: ignore[arg-type]
-            name="content of the chat",
             then=keep_fetched,
             owner=self,
             failed=note_fetch_failure,
