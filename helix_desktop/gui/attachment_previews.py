@@ -25,7 +25,6 @@ LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = 16_000, 96  # pixels of the width
 def open_picture_dialog(
     bench: WorkbenchPort | None, doing: BackgroundRunner, stored: Stored, name: str, parent: QWidget
 ) -> None:
-    """In a window of its own."""
     if bench is not None:
         work = _read_stored_image(bench, stored, LARGEST_WIDTH_PIXELS)
         doing.run_in_background(work, then=lambda image: PictureDialog(image, name, parent).open(), owner=parent)
@@ -34,7 +33,6 @@ def open_picture_dialog(
 def show_attachment_preview(
     bench: WorkbenchPort | None, doing: BackgroundRunner, held: AttachmentChips, attachment: Attachment
 ) -> None:
-    """What the chip of an attachment shows beside its name."""
     if bench is None:
         return
     if attachment.stored.media_type.startswith("image/"):

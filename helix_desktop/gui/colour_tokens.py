@@ -176,7 +176,6 @@ def colour_token_of_policy(name: str) -> str:
 
 
 def colour_token_names() -> tuple[str, ...]:
-    """Every token, in the table's order."""
     return tuple(each.name for each in fields(ColourTokens))
 
 

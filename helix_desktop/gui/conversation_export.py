@@ -129,7 +129,6 @@ def _text_of_user_message(fact: UserSaid) -> str:
 
 
 def _fence_longer_than(text: str) -> str:
-    """A fence longer than any in the text."""
     longest = max(
         (len(line) - len(line.lstrip("`")) for line in text.splitlines() if line.startswith("```")), default=2
     )

@@ -73,7 +73,6 @@ def _build_window_place(kind: str, parts: dict[str, str]) -> WindowPlace:
 
 
 def format_deep_link(place: WindowPlace) -> str:
-    """The address of a place."""
     if place.kind == "settings":
         return f"{SCHEME}://settings"
     path = f"{SCHEME}://workspace/{place.workspace}"

@@ -157,7 +157,6 @@ def _translate_known_sentence(text: str, depth: int) -> str | None:
 
 
 def _localize_figure(value: str) -> str:
-    """A number, an amount or a percentage as the language writes it."""
     figure = _FIGURE.fullmatch(value)
     if figure is None or not (figure[2] or figure[3] or "," in value):
         return value

@@ -58,7 +58,6 @@ class EventBridge(QObject):
         self._timer.timeout.connect(self.emit_waiting_events)
 
     def listen_to_session(self, subscribe: Subscribe) -> None:
-        """Listens to this session instead of the previous one."""
         self.stop_listening_to_session()
         self._unsubscribe = subscribe(self.queue_event)
 
@@ -70,13 +69,11 @@ class EventBridge(QObject):
         self.emit_waiting_events()
 
     def queue_event(self, event: Event) -> None:
-        """Keep an event for the next batch."""
         self._waiting.add_event(event)
         if not self._timer.isActive():
             self._timer.start()
 
     def emit_waiting_events(self) -> None:
-        """Hand on what waits, now."""
         self._timer.stop()
         if not self._waiting:
             return

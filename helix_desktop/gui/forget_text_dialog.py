@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import shiboken6
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import QObject
 from PySide6.QtWidgets import (
     QCheckBox,
-    QDialog,
     QHBoxLayout,
     QLineEdit,
     QProgressBar,
@@ -21,8 +20,9 @@ from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_ports import WorkbenchPort
 
@@ -48,7 +48,7 @@ def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -
     dialog.open()
 
 
-class ForgetTextDialog(QDialog):
+class ForgetTextDialog(TransientDialog):
     """`forget_in_window` is called with the text once it is forgotten; the work goes on while `owner` lives, also without the dialog."""
 
     def __init__(
@@ -59,12 +59,10 @@ class ForgetTextDialog(QDialog):
         owner: QObject,
         parent: QWidget,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(tr("Forget text"), parent)
         self._bench, self._doing, self._gone, self._owner = bench, doing, gone, owner
         self.closed_early: Callable[[str], object] = lambda _words: None
         self._closed = False
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(tr("Forget text"))
         self.text = QLineEdit(self)
         self.text.setEchoMode(QLineEdit.EchoMode.Password)
         self.text.setAccessibleName(tr("Text to forget"))
@@ -86,9 +84,7 @@ class ForgetTextDialog(QDialog):
             column.addWidget(label)
         column.setContentsMargins(MARGIN, 16, MARGIN, 14)
         column.setSpacing(10)
-        row = QHBoxLayout()
-        row.addWidget(self.text, 1)
-        row.addWidget(self.show_text_checkbox)
+        row = build_row((self.text, 1), self.show_text_checkbox)
         column.addLayout(row)
         self.message_label.hide()
         self.bar.setTextVisible(False)

@@ -56,7 +56,6 @@ def _open_own_window(
     | chat_intents.OpenKeySettings
     | chat_intents.OpenModelChooser,
 ) -> None:
-    """What opens a window or a list of its own."""
     match want:
         case chat_intents.OpenLink(address):
             open_in_browser(address)

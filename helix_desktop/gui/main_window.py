@@ -129,7 +129,6 @@ class MainWindow(WindowFrame):
 
     @property
     def current_workbench(self) -> WorkbenchPort | None:
-        """The workspace in front."""
         return self.showing.bench
 
     @property
@@ -174,7 +173,6 @@ class MainWindow(WindowFrame):
         return self._desk
 
     def begin_with_workspaces(self, desk: WorkbenchesPort) -> None:
-        """The stores can be opened now."""
         self._desk = desk
         self.welcome.enable_first_steps(ready=True)
         waiting, self._startup_queue = self._startup_queue, []
@@ -210,8 +208,6 @@ class MainWindow(WindowFrame):
         return self._workspace_rows
 
     def refresh_workspaces(self, then: Callable[[], object] | None = None) -> None:
-        """List them again, in a thread, and show them in the rail."""
-
         def show_listed_workspaces(rows: Sequence[WorkspaceRowPort]) -> None:
             rows = self._workspace_rows = self._sort_workspaces(rows)
             self.rail.show_workspace_buttons(rows, self.current_workbench.id if self.current_workbench else "")
@@ -237,7 +233,6 @@ class MainWindow(WindowFrame):
         self._workspace_rows = self._sort_workspaces(self._workspace_rows)
 
     def ask_for_workspace(self) -> None:
-        """Ask for a workspace by its name; where there is none, for a folder."""
         others = [
             row
             for row in self.listed_workspaces()
@@ -295,7 +290,6 @@ class MainWindow(WindowFrame):
             self.switch_to_page("welcome")
 
     async def _open_or_create_workspace(self, folder: Path) -> WorkbenchPort:
-        """Opens the folder's workspace if it has one, else create it."""
         known = next((row for row in self.listed_workspaces() if row.main_folder == folder), None)
         if known is not None:
             return await self.workbenches.open_workspace(known.id)
@@ -342,7 +336,6 @@ class MainWindow(WindowFrame):
             self.go_to_conversation(awaited)
 
     def stop_following_workspace(self, workspace: str) -> None:
-        """It closes: stop listening to it."""
         watched = self._activity_by_workspace.pop(workspace, None)
         if watched is not None:
             watched.stop_watching_workspace()
@@ -402,7 +395,6 @@ class MainWindow(WindowFrame):
             self.enable_possible_actions()
 
     def show_workspace_choices(self) -> None:
-        """Policy, model and permission mode, as the workspace has them."""
         bench = self.current_workbench
         if bench is None:
             return
@@ -445,7 +437,6 @@ class MainWindow(WindowFrame):
             self._on_state_changed(watched, conversation, ConversationActivity.FAILED)
 
     def _on_settings_changed(self, bench: WorkbenchPort) -> None:
-        """The settings were changed, in the window or elsewhere."""
         if self.current_workbench is bench:
             self.show_workspace_choices()
             self.sidebar.show_workspace_title(bench.name, next(iter(bench.allowed_folders), None))
@@ -459,7 +450,6 @@ class MainWindow(WindowFrame):
     # --- conversations -------------------------------------------------------------------------------------------
 
     def title_of_conversation(self, workspace: str, conversation: str) -> str:
-        """What a conversation of any open workspace is called."""
         row = (
             self._activity_by_workspace[workspace].bench.conversation_row(conversation)
             if workspace in self._activity_by_workspace
@@ -474,7 +464,6 @@ class MainWindow(WindowFrame):
 
     @property
     def current_activity(self) -> WorkspaceActivity:
-        """Of the workspace that is shown."""
         return self._activity_by_workspace[self.showing.bench.id if self.showing.bench else ""]
 
     def current_conversation_rows(self) -> Sequence[ConversationListRow]:
@@ -689,7 +678,6 @@ class MainWindow(WindowFrame):
             )
 
     def enable_possible_actions(self) -> None:
-        """Enable the actions that are possible now."""
         running = self.current_session.running if self.current_session else ConversationActivity.IDLE
         works, allow = running in WORKING_STATES, self.window_actions.set_actions_enabled
         allow(WORKSPACE_ACTIONS, when=self.current_workbench is not None)
@@ -723,7 +711,6 @@ class MainWindow(WindowFrame):
         ]
 
     def go_to_place(self, place: WindowPlace) -> None:
-        """Go to a place in this or another workspace."""
         if place.kind == "settings":
             self.settings_wanted.emit("")
         else:
@@ -741,7 +728,6 @@ class MainWindow(WindowFrame):
                 self.go_to_conversation(place.conversation, lambda: self.pages.show_linked_place(place))
 
     def save_window_state(self) -> None:
-        """Write down what is remembered."""
         self.save_window_layout()
         self.pages.save_page_layouts()
         self.memory.write_memory_file()

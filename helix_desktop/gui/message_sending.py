@@ -257,7 +257,6 @@ def message_returner(
 
 
 def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int] | None = None) -> None:
-    """Put an entry, or lines of it, into the next message."""
     if window.current_session is not None:
         work = window.current_session.recall_as_attachment(digest, lines=lines)
         window.background_runner.run_in_background(work, then=window.attachment_receiver(), owner=window)
@@ -326,7 +325,6 @@ def _search_next_closed_workspace(
 
 
 def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
-    """Answer what is typed behind `@` or `/`."""
     composer = window.chat.composer
     if typed.trigger == "/":
         named = window.current_workbench.list_slash_commands() if window.current_workbench is not None else ()

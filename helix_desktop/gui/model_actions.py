@@ -40,7 +40,6 @@ class ModelActions(QObject):
             self.chooser.open_below(self._window.top.model, self._window.current_model)
 
     def open_two_models_dialog(self) -> None:
-        """One question to two models, beside each other."""
         from helix_desktop.gui.two_models_dialog import TwoModelsDialog
 
         window, bench = self._window, self._window.current_workbench

@@ -37,7 +37,6 @@ def ask_to_confirm(parent: QWidget, title: str, text: str, yes: str, then: Calla
 
 
 def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
-    """The one permission mode under which nothing is asked any more."""
     text = tr(
         "Commands, edits and tools will run without asking, in every conversation of this workspace. "
         "Rules that deny something still apply."

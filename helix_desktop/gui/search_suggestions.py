@@ -158,6 +158,5 @@ def _offer_cache_entry(hit: SearchHit) -> CompletionOffer:
 
 
 def run_offered_command(offer: CompletionOffer) -> None:
-    """Do what a command of `/` stands for."""
     if isinstance(offer.value, QAction):
         offer.value.trigger()

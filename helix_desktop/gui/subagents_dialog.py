@@ -8,20 +8,19 @@ from collections.abc import Callable
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtWidgets import (
-    QDialog,
     QHBoxLayout,
     QHeaderView,
     QLabel,
     QTreeWidget,
     QTreeWidgetItem,
-    QVBoxLayout,
     QWidget,
 )
 
 from helix_desktop.engine.list_rows import SubagentRow
 from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_duration
-from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_push_button
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_ports import WorkbenchPort
@@ -30,18 +29,16 @@ from helix_desktop.gui.window_ports import WorkbenchPort
 UPDATE_INTERVAL_MS, PARTS = 200, 4
 
 
-class SubagentsDialog(QDialog):
+class SubagentsDialog(TransientDialog):
     """`go_to_conversation` is called with an agent's conversation."""
 
     def __init__(
         self, bench: WorkbenchPort, conversation: str, open_conversation: Callable[[str], object], parent: QWidget
     ) -> None:
-        super().__init__(parent)
+        super().__init__(tr("Agents"), parent)
         self._bench, self._conversation, self._open_conversation = bench, conversation, open_conversation
         self._items: dict[str, QTreeWidgetItem] = {}
         self._turn = 0
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(tr("Agents"))
         self.resize(860, 420)
         self._summary_label = QLabel(self)
         self._summary_label.setProperty("look", "muted")
@@ -53,11 +50,7 @@ class SubagentsDialog(QDialog):
         self._tree.header().setStretchLastSection(False)
         self._tree.header().setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
         self._tree.itemDoubleClicked.connect(lambda item, _column: self._open_agent_of_item(item))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 16, 20, 16)
-        for widget in (self._summary_label, self._tree):
-            column.addWidget(widget)
-        column.addLayout(self._build_button_row())
+        build_column(self._summary_label, self._tree, self._build_button_row(), owner=self, margins=(20, 16, 20, 16))
         timer = QTimer(self)
         timer.timeout.connect(lambda: self.update_agent_rows(PARTS))
         timer.start(UPDATE_INTERVAL_MS)

@@ -11,7 +11,6 @@ from helix_desktop.gui.translation import tr
 
 
 async def save_text_file(file: Path, make: Callable[[], str]) -> None:
-    """Write what `make` gives."""
     try:
         await asyncio.to_thread(lambda: file.write_text(make(), "utf-8", "replace"))
     except OSError as error:

@@ -169,7 +169,6 @@ class Theme(QObject):
         self.changed.emit()
 
     def _style_inputs(self) -> tuple[object, ...]:
-        """All that the style sheet depends on."""
         return self._wants_dark(), self._zoom, self._sans, self._mono
 
     def build_palette(self) -> QPalette:

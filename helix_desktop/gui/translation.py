@@ -71,7 +71,6 @@ def catalogue_file(name: str) -> Path:
 
 
 def sentences_file(name: str) -> Path:
-    """The templates of what is said below the window."""
     return resources.resources_folder() / "translations" / f"{name}.said.json"
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QCloseEvent
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPlainTextEdit, QWidget
 
 from helix_desktop.engine import token_budget
 from helix_desktop.engine.facts import Attachment, Text, UserPart
@@ -25,10 +25,12 @@ from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.event_bridge import EventBridge
 from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.frame.window_pages import OpenWorkspaceContents
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.message_sending import ask_if_expensive
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
@@ -51,11 +53,9 @@ class ModelAnswerColumn(QWidget):
         self.model = ""
         self.session: SessionPort | None = None
         self._bench = bench
-        self.button = QPushButton(self)
-        self.button.setAutoDefault(False)
+        self.button = build_push_button("", self)
         self.button.clicked.connect(self.model_wanted)
-        self.continue_button = QPushButton(tr("Continue with this answer"), self)
-        self.continue_button.setAutoDefault(False)
+        self.continue_button = build_push_button(tr("Continue with this answer"), self)
         self.continue_button.setEnabled(False)
         self.continue_button.clicked.connect(self.continue_wanted)
         self._state_label = QLabel(self)
@@ -66,16 +66,8 @@ class ModelAnswerColumn(QWidget):
         self._approvals.answered.connect(lambda number, answer: self.session and self.session.answer(number, answer))
         self._bridge = EventBridge(self)
         self._bridge.events_arrived.connect(self._on_answer_events)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        head = QHBoxLayout()
-        head.addWidget(self.button)
-        head.addWidget(self._state_label, 1)
-        column.addLayout(head)
-        column.addWidget(self._pane, 1)
-        column.addWidget(self._approvals)
-        column.addWidget(self.continue_button)
+        head = build_row(self.button, (self._state_label, 1))
+        build_column(head, (self._pane, 1), self._approvals, self.continue_button, owner=self, margins=0, spacing=8)
         self.show_model_name("")
 
     def show_model_name(self, name: str) -> None:
@@ -151,13 +143,8 @@ class TwoModelsDialog(QDialog):
         self._text.setAccessibleName(tr("Question for both models"))
         self._text.setTabChangesFocus(True)
         self._text.setFixedHeight(self._text.fontMetrics().lineSpacing() * LINES + 18)
-        self._ask = QPushButton(tr("Ask both"), self)
-        self._ask.setProperty("look", "primary")
-        self._ask.setAutoDefault(False)
-        self._ask.clicked.connect(self.ask_both_models)
-        self._explanation_label = QLabel(self._explanation(), self)
-        self._explanation_label.setProperty("look", "small")
-        self._explanation_label.setWordWrap(True)
+        self._ask = build_push_button(tr("Ask both"), self, self.ask_both_models, "primary")
+        self._explanation_label = build_plain_label(self._explanation(), "small", self)
         self.columns = [ModelAnswerColumn(window, bench, self) for _ in range(2)]
         self._lay_out_two_models()
         for column in self.columns:
@@ -172,19 +159,12 @@ class TwoModelsDialog(QDialog):
         )
 
     def _lay_out_two_models(self) -> None:
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(20, 16, 20, 16)
-        whole.setSpacing(10)
-        whole.addWidget(self._text)
-        line = QHBoxLayout()
-        line.addWidget(self._explanation_label, 1)
-        line.addWidget(self._ask)
-        whole.addLayout(line)
+        line = build_row((self._explanation_label, 1), self._ask)
         both = QHBoxLayout()
         both.setSpacing(16)
         for column in self.columns:
             both.addWidget(column, 1)
-        whole.addLayout(both, 1)
+        build_column(self._text, line, (both, 1), owner=self, margins=(20, 16, 20, 16), spacing=10)
 
     def _explanation(self) -> str:
         words = tr("Each model gets its own request and its own conversation. Both may use tools in this folder.")
@@ -244,7 +224,6 @@ class TwoModelsDialog(QDialog):
         return sessions
 
     def _send_to_both(self, parts: tuple[UserPart, ...]) -> None:
-        """To both, at the price of both."""
         sessions = [column.session for column in self.columns if column.session is not None]
 
         def send_to_each() -> None:

@@ -26,7 +26,6 @@ class UnfinishedOutput:
         self._batches_by_conversation: dict[str, dict[str, EventBatch]] = {}
 
     def unfinished_events_of(self, conversation: str) -> tuple[Event, ...]:
-        """All of it once more, as events."""
         return tuple(
             event
             for batch in self._batches_by_conversation.get(conversation, {}).values()
@@ -56,7 +55,6 @@ class UnfinishedOutput:
                 kept.add_event(each)
 
     def _drop_recorded_stream(self, event: FactAppended) -> None:
-        """Drops a stream once its fact is recorded."""
         streams, fact = self._batches_by_conversation.get(event.recorded.conversation, {}), event.recorded.fact
         if isinstance(fact, ModelReplied | TurnEnded | Rewound):
             streams.pop(_REPLY, None)

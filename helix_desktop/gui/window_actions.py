@@ -165,7 +165,6 @@ class ActionRegistry(QObject):
         action.setEnabled(True)
 
     def set_actions_enabled(self, names: Iterable[str], *, when: bool) -> None:
-        """Enables or disable several actions."""
         for name in names:
             self._actions[name].setEnabled(when)
 
@@ -174,7 +173,6 @@ class ActionRegistry(QObject):
         return self._actions[name].shortcut().toString(QKeySequence.SequenceFormat.NativeText)
 
     def actions_by_menu(self) -> dict[str, list[QAction]]:
-        """The actions by menu."""
         menus: dict[str, list[QAction]] = {}
         for each in self:
             menus.setdefault(each.group, []).append(self._actions[each.id])
@@ -190,7 +188,6 @@ class ActionRegistry(QObject):
         return self._declared[robbed].title if robbed else ""
 
     def reset_shortcuts(self) -> None:
-        """All shortcuts as they were declared."""
         for each in self:
             self._actions[each.id].setShortcut(QKeySequence(each.shortcut))
         self._save_shortcuts()

@@ -336,7 +336,6 @@ def _wire_pages(window: MainWindow) -> None:
 
 
 def _wire_page(window: MainWindow, name: str, page: Any) -> None:
-    """A page that is made only now."""
     if name == "cache":
         page.storage_settings_wanted.connect(lambda: window.settings_wanted.emit("storage"))
         page.bar.show_find_shortcut(_shortcut_hint(window, "find"))

@@ -162,7 +162,6 @@ class WorkspaceActions:
         ).open()
 
     def act_on_current_workspace(self, act: Callable[[WorkspaceRowPort], object]) -> None:
-        """Do something with the workspace in front."""
         bench = self._window.current_workbench
         row = next((row for row in self._window.listed_workspaces() if bench is not None and row.id == bench.id), None)
         if row is not None:

@@ -91,7 +91,6 @@ class WorkspaceActivity(QObject):
 
     @property
     def most_urgent_state(self) -> ConversationActivity:
-        """The most urgent state among the workspace's conversations."""
         news = {state for name, state in self._states.items() if name not in self._seen_failures}
         return next((state for state in _STATES_BY_URGENCY if state in news), ConversationActivity.IDLE)
 

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from inspect import getcoroutinelocals, iscoroutine
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ now = Now()
 
 
 class Held:
-    """A spawn that keeps what it is given until the test says which of it is done: `let("open")` by a word of its name."""
+    """A spawn that keeps what it is given until the test says which of it is done: `let("open")` by a word of its name or its texts."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[str, Coroutine[Any, Any, Any]]] = []
@@ -113,7 +114,10 @@ class Held:
         return True
 
     def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> Held:
-        self._waiting.append((name, work))
+        inner = getcoroutinelocals(work).get("work")
+        given = getcoroutinelocals(inner).values() if iscoroutine(inner) else ()
+        texts = [each if isinstance(each, str) else getattr(each, "__name__", "") for each in given]
+        self._waiting.append((" ".join(filter(None, [name, *texts])), work))
         return self
 
     def let(self, word: str = "", *, newest: bool = False) -> None:

@@ -52,8 +52,8 @@ def shown(window: MainWindow) -> tuple[str, str]:
 def test_the_workspace_asked_for_last_is_shown(window: MainWindow, held: Held) -> None:
     window.go_to_workspace("parser")
     window.go_to_workspace("infra")
-    held.let("open workspace infra")
-    held.let("open workspace parser")
+    held.let("open_workspace infra")
+    held.let("open_workspace parser")
     assert shown(window)[0] == "infra"
 
 
@@ -62,7 +62,7 @@ def test_the_link_a_program_was_started_with_is_followed(window: MainWindow, des
     window.stop_following_workspace("storage-engine")
     window.begin_with_workspaces(desk)
     window.go_to_place(WindowPlace("workspace", "parser"))
-    held.let("list the workspaces")
+    held.let("list_workspaces")
     held.let()
     held.let()
     assert shown(window)[0] == "parser"
@@ -84,29 +84,29 @@ def test_after_a_folder_that_could_not_be_opened_another_workspace_still_comes_t
 def test_a_workspace_in_front_stays_when_it_was_chosen_again_meanwhile(window: MainWindow, held: Held) -> None:
     window.go_to_workspace("parser")
     window.go_to_workspace("storage-engine")
-    held.let("open workspace parser")
+    held.let("open_workspace parser")
     assert shown(window)[0] == "storage-engine"
 
 
 def test_the_conversation_asked_for_last_is_shown(window: MainWindow, held: Held) -> None:
     window.go_to_conversation("flaky")
     window.go_to_conversation("review")
-    held.let("open a conversation", newest=True)
-    held.let("open a conversation")
+    held.let("_open_and_prepare_session", newest=True)
+    held.let("_open_and_prepare_session")
     assert shown(window)[1] == "review"
 
 
 def test_a_new_conversation_is_not_covered_by_one_that_was_slow_to_open(window: MainWindow, held: Held) -> None:
     window.go_to_conversation("flaky")
     window.window_actions["new"].trigger()
-    held.let("open a conversation")
+    held.let("_open_and_prepare_session")
     assert shown(window) == ("storage-engine", "")
 
 
 def test_a_fork_of_a_workspace_that_was_left_is_not_shown_in_another(window: MainWindow, held: Held) -> None:
     window.window_actions["fork"].trigger()
     window.go_to_workspace("parser")
-    held.let("open workspace")
+    held.let("open_workspace")
     held.let("fork")
     assert shown(window) == ("parser", "")
 
@@ -115,8 +115,8 @@ def test_a_first_message_is_said_where_it_was_written(window: MainWindow, desk: 
     window.window_actions["new"].trigger()
     write(window, "Hello")
     window.go_to_workspace("parser")
-    held.let("open workspace")
-    held.let("begin a conversation")
+    held.let("open_workspace")
+    held.let("start_conversation")
     assert shown(window) == ("parser", "")
     facts = desk.benches["storage-engine"].sessions["new-1"].state.facts
     assert UserSaid((Text("Hello"),)) in [recorded.fact for recorded in facts]
@@ -177,7 +177,7 @@ def test_what_is_attached_comes_to_the_message_it_was_meant_for(window: MainWind
     window.attaching.attach_long_text("a long paste")
     message_sending.recall_into_draft(window, next(iter(story.CONTENT)))
     window.go_to_workspace("parser")
-    held.let("open workspace")
+    held.let("open_workspace")
     held.let("attach")
     held.let("recall")
     assert not window.chat.composer.attachments.listed_attachments

@@ -12,12 +12,8 @@ from PySide6.QtCore import QByteArray, QMimeData, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QShowEvent
 from PySide6.QtWidgets import (
     QFrame,
-    QHBoxLayout,
     QLabel,
-    QMenu,
-    QPushButton,
     QSplitter,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -33,8 +29,10 @@ from helix_desktop.gui.cache.entry_viewer import EntryViewer
 from helix_desktop.gui.cache.filter_bar import EntryFilterBar
 from helix_desktop.gui.cache_port import CachePort
 from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_which_way
 from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
@@ -70,8 +68,7 @@ class CachePage(QWidget):
         self._figures_label.setWordWrap(True)
         set_widget_look(self._figures_label, "small")
         theme.keep_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
-        self._over_limit_button = QPushButton(self)
-        set_widget_look(self._over_limit_button, "link")
+        self._over_limit_button = build_push_button("", self, look="link")
         self._over_limit_button.setToolTip(tr("Actions"))
         self._over_limit_button.clicked.connect(self.storage_settings_wanted)
         self._over_limit_button.hide()
@@ -84,19 +81,11 @@ class CachePage(QWidget):
         self._split.setChildrenCollapsible(False)
         theme.keep_scaled(self, self.table.setMinimumHeight, 120)
         theme.keep_scaled(self, self.viewer.setMinimumHeight, 140)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.bar)
         rule = QFrame(self)
         set_widget_look(rule, "rule")
-        column.addWidget(rule)
-        line = QHBoxLayout()
+        line = build_row((self._figures_label, 1), self._over_limit_button)
         theme.keep_scaled(self, line.setContentsMargins, 0, 0, 20, 0)
-        line.addWidget(self._figures_label, 1)
-        line.addWidget(self._over_limit_button)
-        column.addLayout(line)
-        column.addWidget(self._split, 1)
+        build_column(self.bar, rule, line, (self._split, 1), owner=self, margins=0, spacing=0)
         self._figures_timer = QTimer(self, interval=_AFTER, singleShot=True)
         self._figures_timer.timeout.connect(self._fetch_cache_figures)
         self._refresh_timer = QTimer(self, interval=_LIVE, singleShot=True)
@@ -127,7 +116,6 @@ class CachePage(QWidget):
         self.viewer.compare_wanted.connect(self.compare_selected_entries)
 
     def show_bytes_over_limit(self, beyond: int) -> None:
-        """The cache takes so many bytes more than the user's limit."""
         self._over_limit_button.setText(tr("{size} over the limit", size=format_byte_size(beyond)))
         self._over_limit_button.setVisible(beyond > 0)
 
@@ -391,7 +379,6 @@ class CachePage(QWidget):
         self._figures_label.setText(format_count(text.count(b"\n") + 1, "{n} hash copied", "{n} hashes copied"))
 
     def ask_where_to_save_entry(self) -> None:
-        """Write the entry to a file of the user's choice."""
         row = self.viewer.row
         if row is None or self._catalogue is None:
             return
@@ -411,7 +398,6 @@ class CachePage(QWidget):
         self._figures_label.setText(tr("Saved as {name}", name=str(path)))
 
     def verify_shown_entry(self) -> None:
-        """Compare all bytes of the entry with its hash."""
         row = self.viewer.row
         if row is None or self._catalogue is None:
             return
@@ -475,7 +461,6 @@ class CachePage(QWidget):
         self._update_figures_later()
 
     def compare_selected_entries(self) -> None:
-        """The two chosen entries as a difference."""
         rows = [self.model.entry_row_at(number) for number in list(self.table.selected.iterate_rows())[:2]]
         if self._catalogue is None or len(rows) != 2 or rows[0] is None or rows[1] is None:
             return
@@ -492,8 +477,7 @@ class CachePage(QWidget):
         many = len(self.table.selected)
         if not many:
             return
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = build_popup_menu(self)
         menu.addAction(format_count(many, "Copy the hash", "Copy {n} hashes"), self.copy_selected_hashes)
         if many == 2:
             menu.addAction(tr("Compare selected"), self.compare_selected_entries)

@@ -97,7 +97,6 @@ class EntriesModel(QAbstractTableModel):
         self._reload_from_start()
 
     def set_entry_filter(self, chosen: EntryFilter) -> None:
-        """Through another filter."""
         if chosen != self.entry_filter:
             self.entry_filter = chosen
             self._reload_from_start()
@@ -263,7 +262,6 @@ class EntriesModel(QAbstractTableModel):
 
 
 def cell_text(row: EntryRow, column: EntryColumn, now: float) -> str:
-    """A cell."""
     return _CELLS[column](row, now)
 
 

@@ -17,13 +17,11 @@ from PySide6.QtGui import QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
-    QHBoxLayout,
     QLabel,
     QPushButton,
     QStackedWidget,
     QTableView,
     QTreeView,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -43,6 +41,7 @@ from helix_desktop.gui.cache.content_shapes import (
 from helix_desktop.gui.cache.json_tree_model import JsonTreeModel
 from helix_desktop.gui.cache_port import CachePort
 from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.list_row_model import NOWHERE, Index
 from helix_desktop.gui.shared.plain_widgets import build_plain_label
@@ -144,16 +143,10 @@ class EntryContentView(QWidget):
         self._grid.setFrameShape(QFrame.Shape.NoFrame)
         self._grid.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self._grid.setAccessibleName(tr("Table"))
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        column.addWidget(self._stack, 1)
-        column.addWidget(self._build_page_bar())
+        build_column((self._stack, 1), self._build_page_bar(), owner=self, margins=0, spacing=6)
 
     def _build_page_bar(self) -> QWidget:
         self._bar = QWidget(self)
-        row = QHBoxLayout(self._bar)
-        row.setContentsMargins(0, 0, 0, 0)
         self._previous_button = QPushButton(tr("Previous page"), self._bar)
         self._next_button = QPushButton(tr("Next page"), self._bar)
         self._page_label = QLabel(self._bar)
@@ -161,33 +154,27 @@ class EntryContentView(QWidget):
         for button, by in ((self._previous_button, -1), (self._next_button, 1)):
             set_widget_look(button, "pill")
             button.clicked.connect(lambda _=False, by=by: self.turn_page_by(by))
-        row.addWidget(self._previous_button)
-        row.addWidget(self._next_button)
-        row.addWidget(self._page_label, 1)
+        build_row(self._previous_button, self._next_button, (self._page_label, 1), owner=self._bar, margins=0)
         self._bar.hide()
         return self._bar
 
     def show_entry_content(self, catalogue: CachePort, stored: Stored, about: EntryOrigin) -> None:
-        """Show an entry from its beginning."""
         self._catalogue, self._stored, self._about = catalogue, stored, about
         self._page, self._first_lines = 0, {0: 1}
         self._read_current_page()
 
     def show_sentence(self, words: str) -> None:
-        """A sentence in place of content."""
         self._stored = None
         self._bar.hide()
         self._sentence_label.setText(words)
         self._stack.setCurrentWidget(self._sentence_label)
 
     def turn_page_by(self, by: int) -> None:
-        """To another page."""
         if self._stored is not None:
             self._page = min(max(self._page + by, 0), self._page_count - 1)
             self._read_current_page()
 
     def change_shape(self, shape: ContentShape) -> None:
-        """Show the same in another shape."""
         if self._stored is not None and shape is not self.shape:
             self.shape = shape
             self._show_in_current_shape()
@@ -312,7 +299,6 @@ class EntryContentView(QWidget):
 
 
 def _replace_view_model(view: QAbstractItemView, model: QAbstractItemModel) -> None:
-    """Sets another model and delete the previous one."""
     before = view.model()
     view.setModel(model)
     if before is not None:

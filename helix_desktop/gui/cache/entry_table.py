@@ -21,7 +21,6 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
     QHeaderView,
-    QMenu,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableView,
@@ -36,6 +35,7 @@ from helix_desktop.gui.cache.entries_model import (
     cell_text,
     column_title,
 )
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu
 from helix_desktop.gui.shared.row_ranges import RowRanges
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
@@ -370,8 +370,7 @@ class EntryTable(QTableView):
 
     def _show_column_menu(self, place: QPoint) -> None:
         header = self.horizontalHeader()
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = build_popup_menu(self)
         for column in EntryColumn:
             action = menu.addAction(column_title(column))
             action.setCheckable(True)

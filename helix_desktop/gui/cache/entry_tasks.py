@@ -76,7 +76,6 @@ async def save_entry_to_file(catalogue: CachePort, stored: Stored, path: Path, r
 
 
 async def read_two_entry_texts(catalogue: CachePort, one: Stored, two: Stored) -> tuple[str, str]:
-    """Two entries as text, to compare them."""
     if one.size + two.size > LARGEST_COMPARED_BYTES:
         raise InvalidInput(tr("These entries total more than 4 MB, which is too much to compare here."))
     contents = [await catalogue.cache.read_range(stored.digest, 0, stored.size) for stored in (one, two)]
@@ -86,7 +85,6 @@ async def read_two_entry_texts(catalogue: CachePort, one: Stored, two: Stored) -
 
 
 def suggest_entry_file_name(row: EntryRow) -> str:
-    """A name to save an entry under."""
     name = re.sub(r"[^\w.\- ]+", "_", row.about.source.rpartition("/")[2])[:80].strip(" .")
     if name and "." in name:
         return name
@@ -98,7 +96,6 @@ def entry_name_with_hash(row: EntryRow) -> str:
 
 
 def describe_forgetting(row: EntryRow, uses: int) -> str:
-    """What forgetting means, said before it is done."""
     return "\n\n".join(
         [
             tr("{name}, {size}", name=entry_name_with_hash(row), size=format_byte_size(row.stored.size)),

@@ -7,7 +7,7 @@ from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication, QImage, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMenu, QPushButton, QToolButton, QWidget
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import EntryRow, EntryUse
@@ -16,6 +16,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.content_shapes import ContentShape
 from helix_desktop.gui.cache.entry_content_view import EntryContentView
 from helix_desktop.gui.cache_port import CachePort
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.chip_labels import ChipLabel, DigestLabel
 from helix_desktop.gui.shared.figure_formats import format_date_and_time
 from helix_desktop.gui.theme import Theme, set_widget_look
@@ -75,18 +76,22 @@ class EntryViewer(QWidget):
         return self._recall
 
     def _lay_out_entry_viewer(self, theme: Theme) -> None:
-        head = QHBoxLayout()
+        head = build_row(
+            self._hash,
+            self._checked_chip,
+            self._uses_button,
+            self._shape_button,
+            1,
+            self._copy,
+            self._save,
+            self._show,
+            self._recall,
+            self._more,
+        )
         theme.keep_scaled(self, head.setSpacing, 10)
-        for widget in (self._hash, self._checked_chip, self._uses_button, self._shape_button):
-            head.addWidget(widget)
-        head.addStretch(1)
-        for button in (self._copy, self._save, self._show, self._recall, self._more):
-            head.addWidget(button)
-        column = QVBoxLayout(self)
+        column = build_column(head, (self.content_view, 1), owner=self)
         theme.keep_scaled(self, column.setContentsMargins, 20, 14, 20, 14)
         theme.keep_scaled(self, column.setSpacing, 10)
-        column.addLayout(head)
-        column.addWidget(self.content_view, 1)
         theme.keep_scaled(self, self.setMinimumWidth, 300)
         theme.changed.connect(self._fit_to_width)
 
@@ -130,7 +135,6 @@ class EntryViewer(QWidget):
         return menu
 
     def show_no_entry(self) -> None:
-        """No entry."""
         self.row, self.uses = None, ()
         self._enable_entry_buttons(there=False)
         self._hash.setText("")
@@ -175,7 +179,6 @@ class EntryViewer(QWidget):
             clipboard.setText(found)
 
     def show_last_use_in_chat(self) -> None:
-        """To the place that used it last."""
         if self.uses:
             last = max(self.uses, key=lambda use: use.time)
             self.intent_wanted.emit(ShowInChat(last.conversation, last.seq))
@@ -257,7 +260,6 @@ class EntryViewer(QWidget):
 
 
 def _cleared_menu_of(button: QToolButton) -> QMenu:
-    """The button's menu, empty."""
     menu = button.menu()
     if menu is None:
         menu = QMenu(button)

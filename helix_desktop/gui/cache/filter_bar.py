@@ -11,6 +11,7 @@ from PySide6.QtGui import QActionGroup, QKeyEvent, Qt
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.entry_catalogue import EntryFilter
+from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
 
@@ -60,12 +61,10 @@ class EntryFilterBar(QWidget):
         theme.keep_scaled(self, self.setMinimumWidth, 300)
 
     def show_find_shortcut(self, shortcut: str) -> None:
-        """Shows which shortcut moves the keyboard to this field."""
         self._hint.setText(shortcut)
         self._place_shortcut_hint()
 
     def reset_filters(self) -> None:
-        """Clears all filters, as for another workspace."""
         self.filter = EntryFilter()
         self.field.clear()
         self.set_tools(())
@@ -131,9 +130,7 @@ class EntryFilterBar(QWidget):
         self.searched.emit(self.field.text().strip())
 
     def _build_filter_button(self) -> QPushButton:
-        pill = QPushButton(self)
-        set_widget_look(pill, "pill")
-        return pill
+        return build_push_button("", self, look="pill")
 
     def _fill_filter_menu(
         self,
@@ -208,7 +205,6 @@ def _set_button_words(pill: QPushButton, words: str) -> None:
 
 
 def _replace_button_menu(pill: QPushButton, menu: QMenu) -> None:
-    """Another menu; the one before is not kept."""
     before = pill.menu()
     pill.setMenu(menu)
     if before is not None:

@@ -29,7 +29,6 @@ class JsonNode:
         return len(self.value) if isinstance(self.value, dict | list) else 0
 
     def build_next_children(self) -> list[JsonNode]:
-        """The next piece of the children."""
         start = len(self.children)
         if isinstance(self.value, dict):
             keys = list(self.value)[start : start + CHILDREN_AT_ONCE]
@@ -108,7 +107,6 @@ class JsonTreeModel(QAbstractItemModel):
 
 
 def format_json_preview(value: object) -> str:
-    """A value on one line."""
     if isinstance(value, dict):
         return "{ " + format_count(len(value), "{n} key", "{n} keys") + " }"
     if isinstance(value, list):

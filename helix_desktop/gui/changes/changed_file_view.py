@@ -9,10 +9,8 @@ from PySide6.QtGui import QImage, QPixmap, QResizeEvent
 from PySide6.QtWidgets import (
     QBoxLayout,
     QGridLayout,
-    QHBoxLayout,
     QLabel,
     QStackedWidget,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -20,6 +18,7 @@ from helix_desktop.engine.changes.diff_hunks import Hunk, binary
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
 from helix_desktop.gui.chat.attachment_chips import FlowLayout
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.chip_labels import ChipLabel
 from helix_desktop.gui.shared.difference_rows import DifferenceSheet
 from helix_desktop.gui.shared.elided_label import ElidedLabel
@@ -57,11 +56,7 @@ class ChangedFileView(QWidget):
         self._open.clicked.connect(self.editor_wanted)
         self._keep.clicked.connect(self.keep_wanted)
         self._undo_button.clicked.connect(self.undo_wanted)
-        what = QHBoxLayout()
-        what.setSpacing(8)
-        for widget in (self._name, self._origin_chip, self._hash):
-            what.addWidget(widget)
-        what.addStretch(1)
+        what = build_row(self._name, self._origin_chip, self._hash, 1, spacing=8)
         self._acts = QWidget(self)
         acts = FlowLayout(self._acts, gap=8)
         for button in (self._open, self._keep, self._undo_button):
@@ -78,8 +73,7 @@ class ChangedFileView(QWidget):
         beside = QGridLayout(both)
         beside.setRowStretch(1, 1)
         for at, (label, words) in enumerate(zip(self._pictures, (tr("Before"), tr("After")), strict=True)):
-            title = QLabel(words, both)
-            set_widget_look(title, "heading")
+            title = build_plain_label(words, "heading", both, wraps=False)
             label.setAccessibleName(words)
             for row, each in enumerate((title, label)):
                 each.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -87,11 +81,8 @@ class ChangedFileView(QWidget):
         self._stack = QStackedWidget(self)
         for page in (self.view, self._sentence_label, both):
             self._stack.addWidget(page)
-        column = QVBoxLayout(self)
+        column = build_column(self._head, (self._stack, 1), owner=self, spacing=10)
         theme.keep_scaled(self, column.setContentsMargins, 20, 12, 20, 12)
-        column.setSpacing(10)
-        column.addLayout(self._head)
-        column.addWidget(self._stack, 1)
         self.show_sentence_only("")
 
     def resizeEvent(self, event: QResizeEvent) -> None:

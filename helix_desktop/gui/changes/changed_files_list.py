@@ -59,7 +59,6 @@ class ChangedFilesModel(ListRowModel[ChangesListRow]):
 
 
 def describe_changes_row(entry: ChangesListRow) -> str:
-    """A row in words."""
     if entry.file is not None:
         sorts = {"added": tr("added"), "deleted": tr("deleted"), "changed": tr("changed")}
         return f"{printable_path(entry.file.place)}, {sorts[entry.file.change_word]}, +{entry.file.added} −{entry.file.removed}"

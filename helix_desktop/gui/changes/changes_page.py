@@ -9,7 +9,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QSizePolicy, QSplitter, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, binary, find_hunks
 from helix_desktop.engine.changes.turn_changes import (
@@ -34,11 +34,12 @@ from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChang
 from helix_desktop.gui.changes_port import FileChangesPort, FirstCheckpointProgress, UndoResultPort
 from helix_desktop.gui.deep_links import open_in_desktop_program
 from helix_desktop.gui.engine_sentences import join_sentences, translate_sentences
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_text
 from helix_desktop.gui.shared.difference_rows import DifferenceSheet, build_difference_sheet, build_hunk_rows
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 
@@ -109,15 +110,19 @@ class ChangesPage(QWidget):
         for each in (bar, self.body):
             set_widget_look(each, "page")
             each.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        row = QHBoxLayout(bar)
-        theme.keep_scaled(self, row.setContentsMargins, 20, 10, 20, 10)
         theme.keep_scaled(self, bar.setFixedHeight, 53)
-        row.setSpacing(8)
-        for widget in (self.scope, self.columns, self._note, self.cover_button):
-            row.addWidget(widget)
-        row.addStretch(1)
-        for button in (self.undo_button, self.commit_button):
-            row.addWidget(button)
+        row = build_row(
+            self.scope,
+            self.columns,
+            self._note,
+            self.cover_button,
+            1,
+            self.undo_button,
+            self.commit_button,
+            owner=bar,
+            spacing=8,
+        )
+        theme.keep_scaled(self, row.setContentsMargins, 20, 10, 20, 10)
         for button in (self.scope, self.columns, self.cover_button, self.undo_button, self.commit_button):
             button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         rule = QFrame(self)
@@ -131,12 +136,7 @@ class ChangesPage(QWidget):
         split.setCollapsible(0, False)
         theme.keep_scaled(self, self.files.setMinimumWidth, LEAST)
         self._split: QSplitter | None = split
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(bar)
-        column.addWidget(rule)
-        column.addWidget(split, 1)
+        build_column(bar, rule, (split, 1), owner=self, margins=0, spacing=0)
 
     def show_changes_of(self, changes: FileChangesPort | None, conversation: str) -> None:
         """The changes of a conversation; empty: of one that has not begun."""
@@ -155,7 +155,6 @@ class ChangesPage(QWidget):
             self.reload_changes()
 
     def refresh_after_events(self, events: Sequence[Event]) -> None:
-        """What happened in the conversation that is shown."""
         facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
         if any(isinstance(fact, FilesChanged | ChangeKept) for fact in facts):
             self._is_up_to_date = False
@@ -184,7 +183,6 @@ class ChangesPage(QWidget):
             self.files.setCurrentIndex(self.files.files.index(next(named, rows[0])))
 
     def reload_changes(self) -> None:
-        """Ask again for what there is."""
         self._is_up_to_date = True
         changes, conversation = self._changes, self._conversation
         if changes is None:
@@ -341,8 +339,7 @@ class ChangesPage(QWidget):
             self.body.show_changed_file(*looked)
 
     def _show_scope_menu(self) -> None:
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = build_popup_menu(self)
         menu.addAction(tr("Each turn")).triggered.connect(lambda: self.show_scope("turns"))
         menu.addAction(tr("The whole conversation")).triggered.connect(lambda: self.show_scope("conversation"))
         since = menu.addMenu(tr("Since a checkpoint"))
@@ -406,8 +403,7 @@ class ChangesPage(QWidget):
     def _show_undo_menu(self, turn: TurnOfChanges, steps: Sequence[ChangeSource]) -> None:
         """Turns that were undone again; each of the steps; the turn; all since it began."""
         later = [each for each in self._turns if each.seq >= turn.seq and each not in self._undone]
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = build_popup_menu(self)
         for each in reversed(self._undone[-MOST_STEPS:]):
             redo = tr("Redo turn {number}…", number=each.turn_numbers)
             menu.addAction(redo).triggered.connect(

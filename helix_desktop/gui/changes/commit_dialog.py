@@ -6,31 +6,27 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import (
-    QDialog,
     QDialogButtonBox,
-    QLabel,
     QListWidget,
     QListWidgetItem,
     QPlainTextEdit,
-    QPushButton,
     QVBoxLayout,
     QWidget,
 )
 
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
 
-class CommitDialog(QDialog):
+class CommitDialog(TransientDialog):
     """`proposal_wanted`: a message is wanted for the chosen files."""
 
     proposal_wanted = Signal()
 
     def __init__(self, theme: Theme, files: Sequence[FileChange], parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(tr("Commit"))
+        super().__init__(tr("Commit"), parent)
         self.resize(theme.zoomed_pixels(560), theme.zoomed_pixels(440))
         self._files = list(files)
         self.list = QListWidget(self)
@@ -42,14 +38,12 @@ class CommitDialog(QDialog):
         self.message = QPlainTextEdit(self)
         self.message.setPlaceholderText(tr("Commit message"))
         self.message.setAccessibleName(tr("Commit message"))
-        self.propose = QPushButton(tr("Propose a message"), self)
-        self.propose.setAutoDefault(False)
-        self.propose.clicked.connect(self._request_proposal)
-        note = QLabel(
-            tr("These files are committed as they are now. Everything else you have staged stays staged."), self
+        self.propose = build_push_button(tr("Propose a message"), self, self._request_proposal)
+        note = build_plain_label(
+            tr("These files are committed as they are now. Everything else you have staged stays staged."),
+            "small",
+            self,
         )
-        note.setWordWrap(True)
-        set_widget_look(note, "small")
         buttons = QDialogButtonBox(self)
         self.commit_button = buttons.addButton(tr("Commit"), QDialogButtonBox.ButtonRole.AcceptRole)
         set_widget_look(self.commit_button, "primary")

@@ -6,35 +6,32 @@ from collections.abc import Sequence
 from glob import escape
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialogButtonBox, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 
-class CheckpointCoverageDialog(QDialog):
+class CheckpointCoverageDialog(TransientDialog):
     """`coverage_chosen`: the rules of the folders left out, and whether the rest is covered whatever its size."""
 
     coverage_chosen = Signal(list, bool)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(tr("Choose what checkpoints cover"))
+        super().__init__(tr("Choose what checkpoints cover"), parent)
         self.resize(theme.zoomed_pixels(560), theme.zoomed_pixels(440))
-        why = QLabel(
+        why = build_plain_label(
             tr(
                 "This folder is larger than the limits, so some of its files are not covered: what commands change in them can't be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
             ),
-            self,
+            parent=self,
         )
-        why.setWordWrap(True)
         self.list = QListWidget(self)
         self.list.setAccessibleName(tr("The largest folders"))
-        self.state = QLabel(tr("Counting files…"), self)
-        set_widget_look(self.state, "small")
+        self.state = build_plain_label(tr("Counting files…"), "small", self, wraps=False)
         buttons = QDialogButtonBox(self)
         self.cover_button = buttons.addButton(tr("Cover the checked folders"), QDialogButtonBox.ButtonRole.AcceptRole)
         set_widget_look(self.cover_button, "primary")
@@ -63,7 +60,6 @@ class CheckpointCoverageDialog(QDialog):
 
     @property
     def rules_for_unchecked(self) -> list[str]:
-        """Rules for the folders that are not checked."""
         items = [self.list.item(row) for row in range(self.list.count())]
         return [
             f"{escape(item.data(Qt.ItemDataRole.UserRole)[0])}/"

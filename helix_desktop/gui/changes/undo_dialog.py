@@ -7,14 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QComboBox,
-    QDialog,
     QDialogButtonBox,
     QGridLayout,
     QHBoxLayout,
-    QLabel,
     QScrollArea,
     QVBoxLayout,
     QWidget,
@@ -22,8 +19,9 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine.changes.diff_hunks import binary
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
+from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
@@ -32,7 +30,7 @@ SHOWN_FILE_NAMES = 12  # The most file names that are listed.
 Compare = Callable[[PlannedUndo], object]
 
 
-class UndoChangesDialog(QDialog):
+class UndoChangesDialog(TransientDialog):
     """`choices_by_path` after it was accepted: by path, what is to become of what somebody else has changed."""
 
     def __init__(
@@ -46,9 +44,7 @@ class UndoChangesDialog(QDialog):
         *,
         redo: bool = False,
     ) -> None:
-        super().__init__(parent)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(title)
+        super().__init__(title, parent)
         self._redo = redo
         self._places = {file.path_of_change: file.place for file in files}
         self._boxes: dict[str, QComboBox] = {}
@@ -59,9 +55,9 @@ class UndoChangesDialog(QDialog):
             column.addWidget(build_plain_label(words, parent=self))
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts, compare), 1)
-        note = QLabel(tr("Git's HEAD and index are not changed. You can undo this restore on this page."), self)
-        note.setWordWrap(True)
-        set_widget_look(note, "small")
+        note = build_plain_label(
+            tr("Git's HEAD and index are not changed. You can undo this restore on this page."), "small", self
+        )
         column.addWidget(note)
         column.addStretch(0 if conflicts else 1)
         buttons = QDialogButtonBox(self)
@@ -130,7 +126,7 @@ def _shorten_name_list(places: Sequence[str]) -> str:
     return ", ".join(places[:SHOWN_FILE_NAMES]) + ("…" if len(places) > SHOWN_FILE_NAMES else "")
 
 
-class ThreeVersionsDialog(QDialog):
+class ThreeVersionsDialog(TransientDialog):
     """Before the agent, after it, and now, beside each other."""
 
     def __init__(
@@ -142,9 +138,7 @@ class ThreeVersionsDialog(QDialog):
         *,
         redo: bool = False,
     ) -> None:
-        super().__init__(parent)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(printable_path(place))
+        super().__init__(printable_path(place), parent)
         self.resize(theme.zoomed_pixels(1200), theme.zoomed_pixels(640))
         row = QHBoxLayout(self)
         self.views: list[TextLineView] = []
@@ -153,16 +147,13 @@ class ThreeVersionsDialog(QDialog):
         )
         titles = (*first, tr("Now"))
         for title, content in zip(titles, versions, strict=True):
-            side = QVBoxLayout()
-            label = QLabel(title, self)
-            set_widget_look(label, "heading")
+            label = build_plain_label(title, "heading", self, wraps=False)
             view = TextLineView(theme, self)
             view.setAccessibleName(title)
             shown = format_byte_size(len(content)) if binary(content) else content.decode("utf-8", "replace")
             view.show_text_lines(shown.split("\n"))
             self.views.append(view)
-            side.addWidget(label)
-            side.addWidget(view, 1)
+            side = build_column(label, (view, 1))
             row.addLayout(side)
         for view in self.views:
             for other in self.views:

@@ -13,6 +13,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored, Text, UserPart
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
@@ -180,11 +181,9 @@ class AttachmentChips(QWidget):
 
     @property
     def attached_token_count(self) -> int:
-        """How many tokens of the attachments are sent with the message."""
         return sum(self._going.get(each.stored.digest, each.tokens) for each in self._held)
 
     def show_attachment_tokens(self, attachment: Attachment, tokens: int) -> None:
-        """How many of its tokens go with the message."""
         self._going[attachment.stored.digest] = tokens
         if tokens != attachment.tokens:
             self._rebuild_chips()
@@ -207,8 +206,7 @@ class AttachmentChips(QWidget):
                 self.unknown.emit(attachment)
 
     def _build_thumbnail_button(self, attachment: Attachment, picture: QPixmap) -> QPushButton:
-        button = QPushButton(self)
-        button.setProperty("look", "chip")
+        button = build_push_button("", self, look="chip")
         button.setIcon(QIcon(picture))
         button.setIconSize(QSize(self._theme.zoomed_pixels(48), self._theme.zoomed_pixels(32)))
         button.setCursor(Qt.CursorShape.PointingHandCursor)
@@ -229,8 +227,9 @@ class AttachmentChips(QWidget):
         name = attachment.name  # Of a path, the end matters most; of a command, the beginning.
         name = name if len(name) <= NAME else f"{name[: NAME // 2 - 1]}…{name[-NAME // 2 :]}"
         figures = self._describe_size_and_tokens(attachment)
-        chip = QPushButton(" · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕", self)
-        chip.setProperty("look", "chip")
+        chip = build_push_button(
+            " · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕", self, look="chip"
+        )
         chip.setCursor(Qt.CursorShape.PointingHandCursor)
         chip.setToolTip(safe_tooltip(tr("Remove {name} from the message", name=attachment.name)))
         chip.setAccessibleName(tr("Attachment {name}. Press to remove.", name=attachment.name))

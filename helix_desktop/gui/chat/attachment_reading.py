@@ -52,7 +52,6 @@ class AttachmentReader:
             )
 
     def attach_long_text(self, text: str) -> None:
-        """A paste too long for the composer."""
         self._read_in_background(
             _read_picture_or_file(tr("pasted.txt"), lambda _name: (text.encode("utf-8", "replace"), "text/plain"))
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.theme import Theme
 
 COLUMN = 720
@@ -16,10 +17,6 @@ def build_centred_column(owner: QWidget, theme: Theme) -> QWidget:
     owner.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
     middle = QWidget(owner)
     middle.setProperty("look", "plain")
-    whole = QHBoxLayout(owner)
-    whole.setContentsMargins(16, 0, 16, 0)
-    whole.addStretch(1)
-    whole.addWidget(middle, 100)
-    whole.addStretch(1)
+    build_row(1, (middle, 100), 1, owner=owner, margins=(16, 0, 16, 0))
     theme.keep_scaled(middle, middle.setMaximumWidth, COLUMN)
     return middle

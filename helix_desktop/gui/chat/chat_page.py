@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent, QTextCursor
-from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from helix_desktop.engine.facts import Text
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -15,6 +15,7 @@ from helix_desktop.gui.chat.foreign_writer_line import ForeignWriterLine
 from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
 from helix_desktop.gui.chat.rewrite_cost_line import RewriteCostLine
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelpLine
+from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.window_memory import WindowMemory
@@ -45,21 +46,23 @@ class ChatPage(QWidget):
         self.composer = Composer(theme, memory, self)
         self.foreign = ForeignWriterLine(theme, self)
         self.approvals.left.connect(self.composer.text.setFocus)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.setSpacing(0)
         self.empty = EmptyConversationPanel(theme, self)
         self.empty.suggested.connect(self._fill_in_suggestion)
         self.empty.demo_prompt_chosen.connect(lambda words: self.composer.sent.emit((Text(words),), False))
         self._above = QStackedWidget(self)
         self._above.addWidget(transcript)
         self._above.addWidget(self.empty)
-        whole.addWidget(self._above, 1)
-        whole.addWidget(self.approvals)
-        whole.addWidget(self.way_on)
-        whole.addWidget(self.rewrite_cost)
-        whole.addWidget(self.composer)
-        whole.addWidget(self.foreign)
+        build_column(
+            (self._above, 1),
+            self.approvals,
+            self.way_on,
+            self.rewrite_cost,
+            self.composer,
+            self.foreign,
+            owner=self,
+            margins=0,
+            spacing=0,
+        )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._fit_transcript_to_question()

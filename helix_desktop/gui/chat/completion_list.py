@@ -84,7 +84,6 @@ class CompletionList(QListWidget):
         self.show()
 
     def move_choice(self, steps: int) -> None:
-        """Moves the choice, wrapping around at both ends."""
         self.setCurrentRow((self.currentRow() + steps) % self.count())
 
     def choose_current_offer(self) -> None:

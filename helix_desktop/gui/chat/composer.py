@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import Attachment, Text, UserPart
@@ -21,8 +21,9 @@ from helix_desktop.gui.chat.composer_text import ComposerTextEdit
 from helix_desktop.gui.chat.message_drafts import DraftPlace, EditedMessage, MessageDrafts
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageList, message_as_one_line
 from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill, format_token_count
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars
-from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_memory import WindowMemory
@@ -116,20 +117,10 @@ class Composer(QWidget):
         return button
 
     def _lay_out_composer(self) -> None:
-        self._row = QHBoxLayout()
-        self._row.addWidget(self._attach)
-        self._row.addWidget(self._mode)
-        self._row.addStretch(1)
-        self._row.addWidget(self._price)
-        self._row.addWidget(self.context_button)
-        self._row.addWidget(self._fold)
-        self._row.addWidget(self._stop)
-        self._row.addWidget(self._send)
-        meter = QHBoxLayout(self.context_button)
-        meter.setContentsMargins(6, 0, 6, 0)
-        meter.setSpacing(12)
-        meter.addWidget(self.meter, 1)
-        meter.addWidget(self._figures)
+        self._row = build_row(
+            self._attach, self._mode, 1, self._price, self.context_button, self._fold, self._stop, self._send
+        )
+        build_row((self.meter, 1), self._figures, owner=self.context_button, margins=(6, 0, 6, 0), spacing=12)
         self._inside = QVBoxLayout(self._box)
         self._inside.addWidget(self._editing, 0, Qt.AlignmentFlag.AlignLeft)
         self._inside.addWidget(self.attachments)
@@ -137,14 +128,8 @@ class Composer(QWidget):
         self._inside.addLayout(self._row)
         self._column = QWidget(self)
         self._column.setProperty("look", "plain")
-        column = QVBoxLayout(self._column)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addWidget(self.waiting)
-        column.addWidget(self._box)
-        self._whole = QHBoxLayout(self)
-        self._whole.addStretch(1)
-        self._whole.addWidget(self._column, 100)
-        self._whole.addStretch(1)
+        build_column(self.waiting, self._box, owner=self._column, margins=0)
+        self._whole = build_row(1, (self._column, 100), 1, owner=self)
         self._restyle_composer()
 
     def _connect_composer_signals(self) -> None:
@@ -209,7 +194,6 @@ class Composer(QWidget):
         self._update_meter_with_attachments()
 
     def _update_meter_with_attachments(self) -> None:
-        """Updates the meter, counting the attachments of the message being written."""
         parts, window, cost, factor, is_estimate = self._measured
         attached = round(self.attachments.attached_token_count * factor) if window else 0
         more = {ContextKind.CONVERSATION: attached}
@@ -231,7 +215,6 @@ class Composer(QWidget):
         self._update_next_message_cost()
 
     def _update_next_message_cost(self) -> None:
-        """Updates the cost while the provider's cache expires."""
         price, now = self._next, self.now()
         words = (
             [tr("Next message: about {price}", price=_format_rough_dollars(price.cost_when_sent(now)))] if price else []
@@ -281,7 +264,6 @@ class Composer(QWidget):
         self.waiting.show_message_lines([message_as_one_line(parts) for parts in messages])
 
     def send_composed_message(self, *, steer: bool) -> None:
-        """Hand the message over and empty the composer."""
         parts = self.message_parts()
         if not parts:
             return
@@ -353,7 +335,6 @@ class Composer(QWidget):
 
     @property
     def draft_place(self) -> DraftPlace:
-        """The workspace and conversation the text belongs to."""
         return self._place
 
     def add_to_draft(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
@@ -366,8 +347,7 @@ class Composer(QWidget):
         return False
 
     def open_mode_menu(self) -> None:
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = build_popup_menu(self)
         for name, words in self._modes:
             action = menu.addAction(words)
             action.setCheckable(True)

@@ -156,7 +156,6 @@ class ComposerTextEdit(QPlainTextEdit):
             super().insertFromMimeData(source)
 
     def replace_completion_request(self, asked: CompletionRequest, text: str) -> None:
-        """Put `text` in the place of what was typed for a completion."""
         cursor = self.textCursor()
         cursor.setPosition(asked.start)
         cursor.setPosition(asked.start + 1 + len(asked.typed_letters), QTextCursor.MoveMode.KeepAnchor)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
@@ -25,12 +26,8 @@ class EmptyConversationPanel(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         column = QVBoxLayout(self)
         column.addStretch(2)
-        self._title = QLabel(self)
-        self._title.setProperty("look", "large")
-        self._title.setTextFormat(Qt.TextFormat.PlainText)
-        words = QLabel(" ", self)
-        words.setProperty("look", "muted")
-        words.setWordWrap(True)
+        self._title = build_plain_label("", "large", self, wraps=False)
+        words = build_plain_label(" ", "muted", self)
         self._words = words
         theme.keep_scaled(self, self._fit_suggestions, WIDTH)
         words.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -39,10 +36,7 @@ class EmptyConversationPanel(QWidget):
         column.addSpacing(12)
         # Every translation contains a word that the script knows, such as "demo".
         scripted = tr("Show me what you can do")
-        self.first = QPushButton(scripted, self)
-        self.first.setAutoDefault(False)
-        self.first.setProperty("look", "primary")
-        self.first.clicked.connect(lambda: self.demo_prompt_chosen.emit(scripted))
+        self.first = build_push_button(scripted, self, lambda: self.demo_prompt_chosen.emit(scripted), "primary")
         column.addWidget(self.first, 0, Qt.AlignmentFlag.AlignHCenter)
         self._others: list[QPushButton] = []
         for suggestion in (
@@ -50,8 +44,7 @@ class EmptyConversationPanel(QWidget):
             tr("Find unfinished work"),
             tr("Run the tests"),
         ):
-            button = QPushButton(suggestion, self)
-            button.setAutoDefault(False)
+            button = build_push_button(suggestion, self)
             button.clicked.connect(lambda _checked=False, s=suggestion: self.suggested.emit(s))
             column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
             self._others.append(button)

@@ -34,7 +34,6 @@ class ExactDifferenceView(DifferenceView):
         return describe_exact_text(self._text, self._marks, end_seen=self.is_end_seen)
 
     def show_next_part(self) -> None:
-        """Show what comes next."""
         bar = self.verticalScrollBar()
         bar.setValue(bar.value() + bar.pageStep())
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.gui.chat.centred_column import build_centred_column
+from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
@@ -22,15 +24,11 @@ class ForeignWriterLine(QWidget):
         self._words = QLabel(self)
         self._words.setProperty("look", "muted")
         self._words.setWordWrap(True)
-        self.button = QPushButton(tr("Continue here"), self)
-        self.button.setAutoDefault(False)
+        self.button = build_push_button(tr("Continue here"), self, self._continue_or_take_over)
         self._machine = ""
-        self.button.clicked.connect(self._continue_or_take_over)
-        line = QHBoxLayout(build_centred_column(self, theme))
-        line.setContentsMargins(0, 12, 0, 20)
-        line.setSpacing(12)
-        line.addWidget(self._words, 1)
-        line.addWidget(self.button)
+        build_row(
+            (self._words, 1), self.button, owner=build_centred_column(self, theme), margins=(0, 12, 0, 20), spacing=12
+        )
         self.hide()
 
     def show_foreign_writer(self, agent: str, machine: str = "") -> None:

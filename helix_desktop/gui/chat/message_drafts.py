@@ -53,7 +53,6 @@ class MessageDrafts:
         self._memory.remember_value("edit", *place, value=value)
 
     def move_draft(self, before: DraftPlace, after: DraftPlace) -> None:
-        """Moves a new conversation's draft to the id it has been given."""
         self.save_draft(after, (*self.get_draft(after), *self.get_draft(before)))
         self.save_draft(before, ())
 

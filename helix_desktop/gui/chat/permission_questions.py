@@ -24,7 +24,6 @@ from PySide6.QtWidgets import (
     QLineEdit,
     QPlainTextEdit,
     QPushButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -35,6 +34,7 @@ from helix_desktop.gui.chat.attachment_chips import FlowLayout
 from helix_desktop.gui.chat.centred_column import build_centred_column
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.engine_sentences import translate_sentences, translate_title
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
@@ -56,7 +56,6 @@ _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
 
 def describe_scope(scope: str) -> str:
-    """The text of the button that allows something for a scope."""
     return {
         "once": tr("Allow once"),
         "conversation": tr("Allow in this conversation"),
@@ -72,7 +71,6 @@ def is_asked_by_server(question: PermissionQuestion) -> bool:
 
 
 def announce_question_text(question: PermissionQuestion) -> str:
-    """The question as a screen reader announces it."""
     title = question_title(question)
     words = title if is_asked_by_server(question) else tr("Permission needed: {what}", what=title)
     return f"{words} {describe_asking_agent(question)}".strip()
@@ -134,9 +132,7 @@ class PermissionQuestionCard(QWidget):
         self.setProperty("look", "ask")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(announce_question_text(question))
-        self._inside = QVBoxLayout(self)
-        self._inside.setContentsMargins(14, 11, 14, 11)
-        self._inside.setSpacing(8)
+        self._inside = build_column(owner=self, margins=(14, 11, 14, 11), spacing=8)
         self._build_question_label(question_title(question), "title")
         if who := describe_asking_agent(question):
             self._build_question_label(who, "small")
@@ -189,11 +185,9 @@ class PermissionQuestionCard(QWidget):
         self.answered.emit(PermissionAnswer(allowed=False, words=self._words.text().strip()))
 
     def cancel_question(self) -> None:
-        """Closes a server's question without an answer."""
         self.answered.emit(PermissionAnswer(allowed=False, scope="cancel"))
 
     def focus_first_control(self) -> None:
-        """Gives the keyboard focus to the control an answer starts with."""
         self._taken = time.monotonic()
         first = self._first if self._first.isEnabled() or self._preview is None else self._preview
         first.setFocus(Qt.FocusReason.OtherFocusReason)
@@ -229,10 +223,8 @@ class PermissionQuestionCard(QWidget):
         self._inside.addWidget(shown)
         self._length = self._build_question_label("", "faint")
         if difference is not None:
-            below = QHBoxLayout()
-            below.addWidget(self._length, 1)
             self._columns = self._build_columns_button(difference)
-            below.addWidget(self._columns)
+            below = build_row((self._length, 1), self._columns)
             self._inside.addLayout(below)
         return shown
 
@@ -263,9 +255,7 @@ class PermissionQuestionCard(QWidget):
 
     def _build_rule_chooser(self) -> QComboBox:
         """The exact rule that allowing for longer would make; the user may take a narrower one."""
-        row = QHBoxLayout()
-        label = QLabel(tr("Rule to add:"), self)
-        label.setProperty("look", "small")
+        label = build_plain_label(tr("Rule to add:"), "small", self, wraps=False)
         choice = QComboBox(self)
         choice.addItems([exact_text.mark_text(rule) for rule in self._question.rules])
         choice.setFont(self._theme.monospaced_font())
@@ -273,8 +263,7 @@ class PermissionQuestionCard(QWidget):
         choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
         choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         choice.setEnabled(len(self._question.rules) > 1)
-        row.addWidget(label)
-        row.addWidget(choice, 1)
+        row = build_row(label, (choice, 1))
         self._inside.addLayout(row)
         return choice
 
@@ -290,9 +279,7 @@ class PermissionQuestionCard(QWidget):
     def _build_server_buttons(self, keys: Mapping[str, str]) -> QHBoxLayout:
         """The buttons of a server's question: send the values or open the page, decline, or dismiss."""
         self._words.hide()
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        row.addStretch(1)
+        row = build_row(1, spacing=8)
         send = tr("Send to server") if self._form is not None else tr("Agree and open page")
         ways = (
             (tr("Cancel"), "", "", self.cancel_question),
@@ -392,9 +379,7 @@ class PermissionQuestionPanel(QWidget):
         self._card: PermissionQuestionCard | None = None
         self._more = QLabel(self)
         self._more.setProperty("look", "faint")
-        self._column = QVBoxLayout()
-        self._column.setContentsMargins(0, 8, 0, 8)
-        self._column.addWidget(self._more)
+        self._column = build_column(self._more, margins=(0, 8, 0, 8))
         build_centred_column(self, theme).setLayout(self._column)
         self.hide()
 

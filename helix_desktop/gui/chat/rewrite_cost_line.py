@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import CauseCost, RequestCost
@@ -12,8 +12,9 @@ from helix_desktop.engine.token_budget import PendingRewrite
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.centred_column import build_centred_column
 from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import SessionPort
@@ -32,13 +33,8 @@ class RewriteCostLine(QWidget):
         self._session: SessionPort | None = None
         self._is_warning = False  # of what is to come, not of what was
         self._words = build_plain_label("", "muted", self)
-        close = QPushButton(tr("Hide"), self)
-        close.setAutoDefault(False)
-        close.clicked.connect(self.hide)
-        line = QHBoxLayout(build_centred_column(self, theme))
-        line.setContentsMargins(0, 4, 0, 4)
-        line.addWidget(self._words, 1)
-        line.addWidget(close)
+        close = build_push_button(tr("Hide"), self, self.hide)
+        build_row((self._words, 1), close, owner=build_centred_column(self, theme), margins=(0, 4, 0, 4))
         self.hide()
 
     def warn_before_rewrite(self, rewrite: PendingRewrite | None) -> None:

@@ -9,10 +9,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
 from helix_desktop.errors import InvalidInput
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 
@@ -39,7 +40,6 @@ class SchemaForm(QWidget):
 
     @property
     def first_field(self) -> QWidget | None:
-        """The first control to fill in."""
         item = self._layout.itemAt(0, QFormLayout.ItemRole.FieldRole)
         return item.widget() if item is not None else None
 
@@ -66,9 +66,7 @@ class SchemaForm(QWidget):
             self._layout.addRow("", note)
 
     def _build_field_label(self, text: str) -> QLabel:
-        label = QLabel(make_safe_text(text[:500]), self)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        return label
+        return build_plain_label(make_safe_text(text[:500]), parent=self, wraps=False)
 
     def _build_schema_field(self, name: str, about: Mapping[str, Any]) -> tuple[QWidget, Callable[[], Any]]:
         kind, default = about.get("type"), about.get("default")
@@ -95,7 +93,6 @@ class SchemaForm(QWidget):
     def _build_multiple_choice(
         self, choices: list[tuple[Any, str]], chosen: list[Any]
     ) -> tuple[QWidget, Callable[[], Any]]:
-        """Any number of some choices."""
         group = QWidget(self)
         group.setProperty("look", "plain")
         column = QVBoxLayout(group)

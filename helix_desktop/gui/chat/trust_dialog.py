@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
-    QDialog,
     QDialogButtonBox,
-    QHBoxLayout,
     QLabel,
     QLineEdit,
     QListWidget,
@@ -20,14 +17,15 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine import exact_text
 from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.exact_text_view import ExactTextView
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_ports import ProjectItemPort
 
 
-class TrustDialog(QDialog):
+class TrustDialog(TransientDialog):
     """One item, or a list of them, each shown when it is chosen. `trust` is called with those whose end has been shown when
     the user agrees; closing it otherwise changes nothing.
     """
@@ -39,9 +37,9 @@ class TrustDialog(QDialog):
         trust: Callable[[Sequence[ProjectItemPort]], object],
         parent: QWidget,
     ) -> None:
-        super().__init__(parent)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(item_kind_names().get(items[0].kind, "") if len(items) == 1 else tr("New in this folder"))
+        super().__init__(
+            item_kind_names().get(items[0].kind, "") if len(items) == 1 else tr("New in this folder"), parent
+        )
         room = parent.window().size()
         self.resize(
             min(680 if len(items) == 1 else 920, max(480, room.width() - 40)), min(520, max(320, room.height() - 60))
@@ -63,18 +61,12 @@ class TrustDialog(QDialog):
         self._right = QVBoxLayout()
         for widget in (self._path, self._means, self._length):
             self._right.addWidget(widget)
-        across = QHBoxLayout()
-        across.setSpacing(16)
         left = QVBoxLayout()
         for one in (self.filter, self._list):
             one.setVisible(len(items) > 1)
             left.addWidget(one)
-        across.addLayout(left)
-        across.addLayout(self._right, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 20, 20, 20)
-        column.addLayout(across, 1)
-        column.addWidget(self._build_trust_buttons(trust))
+        across = build_row(left, (self._right, 1), spacing=16)
+        build_column((across, 1), self._build_trust_buttons(trust), owner=self, margins=(20, 20, 20, 20))
         for item in items:
             self._list.addItem(
                 f"{item_kind_names().get(item.kind, item.kind)}: {exact_text.mark_on_one_line(item.name)}"
@@ -139,7 +131,6 @@ class TrustDialog(QDialog):
 
 
 def item_kind_plurals() -> dict[str, str]:
-    """What several items of a kind are called."""
     return {
         "rules": tr("Rules for agents"),
         "skill": tr("Skills"),
@@ -150,7 +141,6 @@ def item_kind_plurals() -> dict[str, str]:
 
 
 def item_kind_names() -> dict[str, str]:
-    """What each kind of item is called."""
     return {
         "rules": tr("Rules for agents"),
         "skill": tr("Skill"),
@@ -161,7 +151,6 @@ def item_kind_names() -> dict[str, str]:
 
 
 def describe_untrusted_items(items: Sequence[ProjectItemPort]) -> str:
-    """One line that says there are items to review."""
     item = items[0]
     if len(items) > 1:
         return tr(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.chat.centred_column import build_centred_column
 from helix_desktop.gui.engine_sentences import join_sentences, translate_sentences
+from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.markdown_blocks import without_backticks
 from helix_desktop.gui.translation import tr
@@ -31,14 +33,9 @@ class TurnEndHelpLine(QWidget):
         self._page = ""
         # whether another agent or computer writes here; the turn is not this program's then
         self.elsewhere = False
-        self._settings = QPushButton(self)
-        self._settings.clicked.connect(lambda: self.settings_wanted.emit(self._page))
-        self._go = QPushButton(self)
-        self._go.clicked.connect(self.going_on)
-        line = QHBoxLayout(build_centred_column(self, theme))
-        line.setContentsMargins(0, 4, 0, 4)
-        line.setSpacing(8)
-        line.addWidget(self._words, 1)
+        self._settings = build_push_button("", self, lambda: self.settings_wanted.emit(self._page))
+        self._go = build_push_button("", self, self.going_on.emit)
+        line = build_row((self._words, 1), owner=build_centred_column(self, theme), margins=(0, 4, 0, 4), spacing=8)
         for button in (self._settings, self._go):
             button.setAutoDefault(False)
             line.addWidget(button)

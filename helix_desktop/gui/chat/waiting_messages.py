@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from helix_desktop.engine.facts import Text, UserPart
-from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.layouts import build_column, build_row, clear_layout
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
@@ -39,9 +40,7 @@ class WaitingMessageList(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._rows = QVBoxLayout(self)
-        self._rows.setContentsMargins(0, 0, 0, 0)
-        self._rows.setSpacing(4)
+        self._rows = build_column(owner=self, margins=0, spacing=4)
         self.setProperty("look", "plain")
         self.setAccessibleName(tr("Queued messages"))
         self.hide()
@@ -61,19 +60,13 @@ class WaitingMessageList(QWidget):
         row = QWidget(self)
         row.setProperty("look", "soft")
         row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        line = QHBoxLayout(row)
-        line.setContentsMargins(12, 4, 6, 4)
-        line.setSpacing(4)
-        waits = QLabel(tr("Queued"), row)
-        waits.setProperty("look", "faint")
+        waits = build_plain_label(tr("Queued"), "faint", row, wraps=False)
         short = " ".join(text[:400].split())
         words = OneLineLabel(short, row)
         words.setToolTip(safe_tooltip(text[:2_000]))
-        line.addWidget(waits)
-        line.addWidget(words, 1)
+        line = build_row(waits, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=4)
         for name, signal in ((tr("Edit"), self.editing), (tr("Remove"), self.discarding)):
-            button = QPushButton(name, row)
-            button.setProperty("look", "link")
+            button = build_push_button(name, row, look="link")
             button.setAccessibleName(f"{name}: {short[:80]}")
             button.clicked.connect(lambda _checked=False, s=signal: s.emit(index))
             line.addWidget(button)
@@ -82,5 +75,4 @@ class WaitingMessageList(QWidget):
 
 
 def message_as_one_line(parts: Sequence[UserPart]) -> str:
-    """A message as its line shows it."""
     return " ".join(part.text if isinstance(part, Text) else f"[{part.name}]" for part in parts)

@@ -15,11 +15,12 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
-from PySide6.QtWidgets import QLabel, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.frame.search_popup import SearchPopup
 from helix_desktop.gui.shared.list_row_model import Index, ListRowModel
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
@@ -133,8 +134,7 @@ class CommandPalette(SearchPopup):
         self._model = PaletteRows(self)
         self.set_rows_model(self._model, PaletteRowPainter(theme, self.list))
         self.list.setAccessibleName(tr("Found"))
-        self._nothing = QLabel(tr("Nothing found"), self.list)
-        self._nothing.setProperty("look", "muted")
+        self._nothing = build_plain_label(tr("Nothing found"), "muted", self.list, wraps=False)
         self._nothing.hide()
         self._timer = QTimer(self, interval=SEARCH_DELAY_MS, singleShot=True)
         self._timer.timeout.connect(self._request_workspace_search)
@@ -157,7 +157,6 @@ class CommandPalette(SearchPopup):
         self.closed.emit()
 
     def is_searching_for(self, words: str) -> bool:
-        """Whether these are still the words that are looked for."""
         return self.isVisible() and words == self.line.text().strip()
 
     def show_search_results(self, words: str, finds: Sequence[PaletteItem], *, more: bool = False) -> None:

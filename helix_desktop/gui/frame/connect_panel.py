@@ -11,13 +11,13 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QFormLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError, NoUsableKeyring
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.layouts import build_row, clear_layout
 from helix_desktop.gui.model_setup_port import (
     ModelChoice,
     ModelSetupPort,
@@ -100,9 +100,7 @@ class ConnectPanel(QWidget):
         self._key.setEchoMode(QLineEdit.EchoMode.Password)
         self._key.returnPressed.connect(self.test_key)
         self._test = build_push_button(tr("Connect"), self, self.test_key, "primary")
-        row = QHBoxLayout()
-        row.addWidget(self._key, 1)
-        row.addWidget(self._test)
+        row = build_row((self._key, 1), self._test)
         for name, widget in ((tr("Service"), self._provider), (tr("Address"), self._address), (tr("Key"), self._key)):
             widget.setAccessibleName(name)
         form.addRow(tr("Service"), self._provider)
@@ -213,13 +211,13 @@ class KeyPlaceButtons(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(build_push_button(tr("Use it for this session only"), self, lambda: self.chosen.emit("session")))
-        row.addWidget(
-            build_push_button(tr("Save it in a file only I can read"), self, lambda: self.chosen.emit("file"))
+        build_row(
+            build_push_button(tr("Use it for this session only"), self, lambda: self.chosen.emit("session")),
+            build_push_button(tr("Save it in a file only I can read"), self, lambda: self.chosen.emit("file")),
+            1,
+            owner=self,
+            margins=0,
         )
-        row.addStretch(1)
         self.hide()
 
 

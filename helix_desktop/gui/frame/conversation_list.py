@@ -137,7 +137,6 @@ class ConversationListModel(QAbstractListModel):
             self.row_height_changed.emit(self.index(at))
 
     def find_conversation_row(self, conversation: str) -> int:
-        """Returns the row of a conversation, or -1."""
         return next((at for at, line in enumerate(self._lines) if _key_of_line(line) == conversation), -1)
 
     def rowCount(self, parent: Index | None = None) -> int:
@@ -291,7 +290,6 @@ class ConversationRowPainter(QStyledItemDelegate):
     def _draw_second_line(
         self, painter: QPainter, inner: QRect, row: ConversationListRow, running: ConversationActivity
     ) -> None:
-        """Draws what the conversation is doing, and who else writes to it."""
         theme, px = self._theme, self._theme.zoomed_pixels
         line = QRect(inner.left(), inner.bottom() + 1 - px(16.5), inner.width(), px(16.5))
         painter.setFont(theme.build_font(11))
@@ -311,7 +309,6 @@ class ConversationRowPainter(QStyledItemDelegate):
             left += width
 
     def _mirror_for_reading_direction(self, within: QRect, rect: QRect) -> QRect:
-        """Mirrors a rectangle where the view reads from right to left."""
         return QStyle.visualRect(self._view.layoutDirection(), within, rect)
 
 
@@ -340,7 +337,6 @@ class ConversationList(QListView):
         theme.changed.connect(self._relayout_conversation_rows)
 
     def select_conversation(self, conversation: str) -> None:
-        """Select the open conversation without opening it again."""
         at = self.lines.find_conversation_row(conversation)
         while at >= self.lines.rowCount() and self.lines.canFetchMore(QModelIndex()):
             self.lines.fetchMore(QModelIndex())

@@ -15,7 +15,6 @@ from PySide6.QtCore import (
 )
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import (
-    QHBoxLayout,
     QLabel,
     QPushButton,
     QStyle,
@@ -28,9 +27,10 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.search_popup import SearchPopup
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels, WindowSizeSource
 from helix_desktop.gui.shared.list_row_model import Index, ListRowModel
-from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_memory import WindowMemory
@@ -243,11 +243,8 @@ class ModelChooser(SearchPopup):
 
     def _build_chooser_footer(self) -> QWidget:
         foot = QWidget(self.box)
-        row = QHBoxLayout(foot)
-        row.setContentsMargins(14, 6, 8, 6)
-        keys = QLabel(tr("Enter: use · Ctrl+D: favourite"), foot)
-        keys.setProperty("look", "small")
-        row.addWidget(keys, 1)
+        keys = build_plain_label(tr("Enter: use · Ctrl+D: favourite"), "small", foot, wraps=False)
+        row = build_row((keys, 1), owner=foot, margins=(14, 6, 8, 6))
         for words, act in ((tr("Connect…"), self._request_connect), (tr("Edit model…"), self.request_model_edit)):
             button = build_push_button(words, foot, act, "link")
             row.addWidget(button)

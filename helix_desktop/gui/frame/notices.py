@@ -7,11 +7,12 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.markdown_blocks import without_backticks
@@ -47,17 +48,11 @@ class Notices(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(tr("Notice"))
         self._text = build_plain_label(parent=self)
-        self._button = QPushButton(self)
-        self._button.clicked.connect(self.run_notice_action)
+        self._button = build_push_button("", self, self.run_notice_action)
         self._close = QPushButton(self)
         self._close.setAccessibleName(tr("Dismiss"))
         self._close.clicked.connect(self._close_notice)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 8, 8, 8)
-        row.setSpacing(8)
-        row.addWidget(self._text, 1)
-        row.addWidget(self._button)
-        row.addWidget(self._close)
+        build_row((self._text, 1), self._button, self._close, owner=self, margins=(16, 8, 8, 8), spacing=8)
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._on_notice_timeout)
         parent.installEventFilter(self)
@@ -114,7 +109,6 @@ class Notices(QWidget):
         self._errors = told
 
     def run_notice_action(self) -> None:
-        """Runs what the button offers."""
         act, self._undo, self._repeat_shown_offer = self._undo, None, None
         self._close_notice()
         if act is not None:
@@ -163,6 +157,5 @@ class Notices(QWidget):
 
 
 def announce_to_screen_reader(widget: QWidget, text: str) -> None:
-    """Let a screen reader say it now."""
     if QAccessible.isActive():
         QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, text))

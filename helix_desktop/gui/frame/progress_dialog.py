@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QLabel, QProgressBar, QPushButton, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.translation import tr
 
 T = TypeVar("T")
@@ -18,16 +20,13 @@ SHOW_DELAY_MS = 300  # milliseconds; shorter work shows no window
 WIDTH = 380
 
 
-class ProgressDialog(QDialog):
+class ProgressDialog(TransientDialog):
     """Shows one piece of work. Closing it stops the work; it closes by itself at the end."""
 
     def __init__(self, words: str, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setWindowTitle(words)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        super().__init__(words, parent)
         self.setMinimumWidth(WIDTH)
-        self._words = QLabel(words, self)
-        self._words.setTextFormat(Qt.TextFormat.PlainText)
+        self._words = build_plain_label(words, parent=self, wraps=False)
         self._bar = QProgressBar(self)
         self._bar.setRange(0, 0)
         self._bar.setTextVisible(False)
@@ -36,19 +35,13 @@ class ProgressDialog(QDialog):
         self._progress_label.setProperty("look", "small")
         stop = QPushButton(tr("Stop"), self)
         stop.clicked.connect(self.reject)
-        line = QHBoxLayout()
-        line.addWidget(self._progress_label, 1)
-        line.addWidget(stop)
-        column = QVBoxLayout(self)
-        for widget in (self._words, self._bar):
-            column.addWidget(widget)
-        column.addLayout(line)
+        line = build_row((self._progress_label, 1), stop)
+        build_column(self._words, self._bar, line, owner=self)
         self._show_timer = QTimer(self, singleShot=True, interval=SHOW_DELAY_MS)
         self._show_timer.timeout.connect(self.show)
         self._show_timer.start()
 
     def show_byte_progress(self, done: int, total: int) -> None:
-        """Shows how many bytes of the total are done."""
         self._bar.setRange(0, 1000)
         self._bar.setValue(min(done * 1000 // max(total, 1), 1000))
         self._progress_label.setText(

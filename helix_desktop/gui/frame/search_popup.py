@@ -10,8 +10,9 @@ from abc import abstractmethod
 import shiboken6
 from PySide6.QtCore import QAbstractItemModel, QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QLineEdit, QListView, QStyledItemDelegate, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLineEdit, QListView, QStyledItemDelegate, QWidget
 
+from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.theme import Theme
 
 ROWS_PER_PAGE_KEY = 10  # rows that Page Up and Page Down move by
@@ -34,11 +35,7 @@ class SearchPopup(QWidget):
         self.list.setUniformItemSizes(True)
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.inside = QVBoxLayout(self.box)
-        self.inside.setContentsMargins(1, 1, 1, 8)
-        self.inside.setSpacing(8)
-        self.inside.addWidget(self.line)
-        self.inside.addWidget(self.list)
+        self.inside = build_column(self.line, self.list, owner=self.box, margins=(1, 1, 1, 8), spacing=8)
         self.line.installEventFilter(self)
         self.list.clicked.connect(lambda _index: self.accept_current_row())
         parent.installEventFilter(self)

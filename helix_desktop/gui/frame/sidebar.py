@@ -14,17 +14,17 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLineEdit,
-    QMenu,
     QPushButton,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.elided_label import ElidedLabel
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_popup_menu, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
@@ -111,9 +111,7 @@ class Sidebar(QWidget):
         self.setMinimumWidth(200)
         self._title = ElidedLabel(self)
         self._title.setProperty("look", "title")
-        self._path = QLabel(self)
-        self._path.setProperty("look", "path")
-        self._path.setTextFormat(Qt.TextFormat.PlainText)
+        self._path = build_plain_label("", "path", self, wraps=False)
         self._shared = self._build_sidebar_link("")
         self._shared.setStyleSheet("padding-left: 0; padding-right: 0")
         self._shared.hide()
@@ -148,30 +146,17 @@ class Sidebar(QWidget):
         self._head.setHorizontalSpacing(2)
         self._head.setVerticalSpacing(0)
         self._head.setColumnStretch(0, 1)
-        names = QVBoxLayout()
-        names.setSpacing(0)
-        names.addWidget(self._title)
-        names.addWidget(self._path)
+        names = build_column(self._title, self._path, spacing=0)
         self._head.addLayout(names, 0, 0)
         self._head.addWidget(self._new, 0, 2, Qt.AlignmentFlag.AlignTop)
         self._head.addWidget(self.more, 0, 1, Qt.AlignmentFlag.AlignTop)
         self._head.addWidget(self._shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
         self._box = QHBoxLayout()
         self._box.addWidget(self.search)
-        self._foot = QHBoxLayout()
-        self._foot.addWidget(self._back)
-        self._foot.addWidget(self._archive)
-        self._foot.addWidget(self._trash)
-        self._foot.addWidget(self._empty_trash_link)
-        self._foot.addStretch(1)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.setSpacing(0)
-        whole.addLayout(self._head)
-        whole.addLayout(self._box)
-        whole.addWidget(self._empty_list_label)
-        whole.addWidget(self.list, 1)
-        whole.addLayout(self._foot)
+        self._foot = build_row(self._back, self._archive, self._trash, self._empty_trash_link, 1)
+        build_column(
+            self._head, self._box, self._empty_list_label, (self.list, 1), self._foot, owner=self, margins=0, spacing=0
+        )
         self._apply_sidebar_sizes()
 
     def _connect_sidebar_signals(self) -> None:
@@ -246,8 +231,7 @@ class Sidebar(QWidget):
         row = next((row for row in self._rows if row.id == conversation), None)
         if row is None:
             return
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = build_popup_menu(self)
         for what, text in self._menu_actions_for(row):
             if what:
                 menu.addAction(text).triggered.connect(
@@ -288,9 +272,7 @@ class Sidebar(QWidget):
         return button
 
     def _build_sidebar_link(self, text: str) -> QPushButton:
-        button = QPushButton(text, self)
-        button.setProperty("look", "link")
-        return button
+        return build_push_button(text, self, look="link")
 
     def _apply_sidebar_sizes(self) -> None:
         px = self._theme.zoomed_pixels

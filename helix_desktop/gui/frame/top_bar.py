@@ -6,6 +6,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QPushButton, QToolButton, QWidget
 
+from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
@@ -60,7 +61,6 @@ class TopBar(QWidget):
         self.fit_top_bar()
 
     def show_sidebar_button(self, *, needed: bool) -> None:
-        """The button that brings the sidebar back."""
         self._side.setVisible(needed)
         self.fit_top_bar()
 
@@ -83,8 +83,7 @@ class TopBar(QWidget):
         self.model.fit_pill_text(room - px(10))
 
     def _add_page_tab(self, name: str, words: str) -> QPushButton:
-        tab = QPushButton(words, self)
-        tab.setProperty("look", "tab")
+        tab = build_push_button(words, self, look="tab")
         tab.setCheckable(True)
         tab.setAutoExclusive(True)  # a screen reader says one of several, and not a check box
         tab.setAutoDefault(False)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSplitter, QStackedWidget, QWidget
 
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.enter_key import press_focused_button
@@ -18,6 +18,7 @@ from helix_desktop.gui.frame import sidebar as sidebar_module
 from helix_desktop.gui.frame.sidebar import Sidebar
 from helix_desktop.gui.frame.top_bar import PAGES, TopBar
 from helix_desktop.gui.frame.workspace_rail import WorkspaceRail
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_memory import WindowMemory
@@ -64,11 +65,7 @@ class WindowFrame(QWidget):
         theme.changed.connect(self._update_visible_sides)
 
     def _lay_out_frame(self) -> None:
-        middle = QVBoxLayout(self._middle)
-        middle.setContentsMargins(0, 0, 0, 0)
-        middle.setSpacing(0)
-        middle.addWidget(self.top)
-        middle.addWidget(self._stack, 1)
+        build_column(self.top, (self._stack, 1), owner=self._middle, margins=0, spacing=0)
         self._middle.setMinimumWidth(360)
         self._side.setMinimumWidth(240)
         self._splitter.setHandleWidth(1)
@@ -76,11 +73,7 @@ class WindowFrame(QWidget):
             self._splitter.addWidget(widget)
             self._splitter.setCollapsible(at, False)
             self._splitter.setStretchFactor(at, 1 if widget is self._middle else 0)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(0)
-        row.addWidget(self.rail)
-        row.addWidget(self._splitter, 1)
+        build_row(self.rail, (self._splitter, 1), owner=self, margins=0, spacing=0)
         self._side.hide()
 
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
@@ -110,7 +103,6 @@ class WindowFrame(QWidget):
 
     @property
     def shown_page_name(self) -> str:
-        """The page in front."""
         return self.showing.page
 
     def switch_to_page(self, name: str) -> None:

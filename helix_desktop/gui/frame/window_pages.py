@@ -128,7 +128,6 @@ class WindowPages(QObject):
             self._show_workspace_cache(self.cache)
 
     def _on_conversation_changed(self) -> None:
-        """Shows the open conversation at the saved reading place."""
         session, bench = self._showing.session, self._showing.bench
         history = session.conversation.state if session else ConversationState()
         self.transcript.open_transcript(history, self._saved_reading_place(session.id) if session else None)
@@ -139,7 +138,6 @@ class WindowPages(QObject):
             self._show_conversation_changes(self.changes)
 
     def save_page_layouts(self) -> None:
-        """Saves the layout of the pages and the reading place."""
         self.save_reading_place()
         if self._showing.bench is not None and self.is_page_made("cache"):
             self._memory.remember_value(
@@ -159,7 +157,6 @@ class WindowPages(QObject):
         return (kept[0], kept[1], False) if len(kept) == 2 and all(isinstance(n, int) for n in kept) else None
 
     def pass_events_to_pages(self, events: tuple[Event, ...]) -> None:
-        """Passes on the events of the open conversation."""
         self.transcript.show_new_events(events)
         self.inspector.update_inspector_from_events(events)
         if self.is_page_made("timeline"):
@@ -184,7 +181,6 @@ class WindowPages(QObject):
             self.transcript.scroll_to_fact(place.seq)
 
     def open_page_search(self, page: str) -> None:
-        """Find on a page."""
         if page == "cache":
             self.cache.focus_entry_search()
         elif page == "chat":

@@ -8,20 +8,20 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.sidebar import format_folder
-from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_to_confirm
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import WorkbenchesPort, WorkspaceRowPort
 
 
-class WorkspaceTrashDialog(QDialog):
+class WorkspaceTrashDialog(TransientDialog):
     """`changed` is called when a workspace was restored, `gone` with the id of one that was deleted."""
 
     def __init__(
@@ -32,19 +32,15 @@ class WorkspaceTrashDialog(QDialog):
         changed: Callable[[], object],
         gone: Callable[[str], object],
     ) -> None:
-        super().__init__(parent)
+        super().__init__(tr("Workspaces in the trash"), parent)
         self._doing, self._desk, self._on_restored, self._on_deleted = doing, desk, changed, gone
-        self.setWindowTitle(tr("Workspaces in the trash"))
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setMinimumWidth(460)
         self._rows = QVBoxLayout()
         self._rows.setSpacing(6)
         self._status_label = build_plain_label(tr("Loading…"), "muted", self)
         close = QPushButton(tr("Close"), self)
         close.clicked.connect(self.accept)
-        column = QVBoxLayout(self)
-        column.addLayout(self._rows)
-        column.addWidget(self._status_label)
+        column = build_column(self._rows, self._status_label, owner=self)
         column.addWidget(close, 0, Qt.AlignmentFlag.AlignRight)
         self._fetch_trashed_workspaces()
 
@@ -68,9 +64,7 @@ class WorkspaceTrashDialog(QDialog):
         words.setSpacing(1)
         for text, look in ((row.name, ""), (format_folder(row.main_folder), "small")):
             words.addWidget(build_plain_label(text, look, card, wraps=False))
-        line = QHBoxLayout(card)
-        line.setContentsMargins(12, 6, 6, 6)
-        line.addLayout(words, 1)
+        line = build_row((words, 1), owner=card, margins=(12, 6, 6, 6))
         for text, act in (
             (tr("Restore"), self._restore_workspace),
             (tr("Delete permanently…"), self._ask_delete_workspace),

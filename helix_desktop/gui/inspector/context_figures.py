@@ -52,7 +52,6 @@ class ListedBlock:
 
     @property
     def is_name_code(self) -> bool:
-        """Whether the name is code."""
         return self.name_and_is_code[1]
 
 
@@ -91,7 +90,6 @@ def name_block(block: Block, state: Moment) -> tuple[str, bool]:
 
 
 def largest_blocks(all_parts: Sequence[ListedBlock]) -> list[ListedBlock]:
-    """The largest messages and outputs in the context."""
     loose = [part for part in all_parts if part.block.kind in (ContextKind.CONVERSATION, ContextKind.OUTPUT)]
     return sorted(loose, key=lambda part: -part.tokens)[:3]
 

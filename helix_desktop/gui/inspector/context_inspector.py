@@ -10,7 +10,7 @@ from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QCursor, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSlider, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QMenu, QSlider, QWidget
 
 from helix_desktop.engine import context_policy, token_budget
 from helix_desktop.engine.blocks import ContextKind
@@ -27,10 +27,11 @@ from helix_desktop.gui.inspector import context_figures
 from helix_desktop.gui.inspector.context_figures import ListedBlock
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_inspector_heading
 from helix_desktop.gui.inspector.request_dialog import RequestDialog, build_request_forms, describe_request
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_of_day
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, describe_block_source
-from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript.basic_boxes import ActionLineBox, LayoutBox, SectionKey, ToggleSection, build_note_box
@@ -77,8 +78,7 @@ class ContextInspector(QWidget):
         self.slider.setAccessibleName(tr("Step"))
         self._step = QLabel(self)
         set_widget_look(self._step, "faint")
-        self._now_button = QPushButton(tr("Now"), self)
-        set_widget_look(self._now_button, "chip")
+        self._now_button = build_push_button(tr("Now"), self, self._go_to_present, "chip")
         self._close = build_push_button("✕", self, self.closing_wanted.emit, "chip")
         self._close.setAccessibleName(tr("Hide the side panel"))
         self._close.setToolTip(tr("Hide the side panel"))
@@ -88,29 +88,18 @@ class ContextInspector(QWidget):
         self._read_timer = QTimer(self, interval=0)
         self._read_timer.timeout.connect(self._read_facts_slice)
         self.slider.valueChanged.connect(lambda _: self._refresh_timer.start())
-        self._now_button.clicked.connect(self._go_to_present)
         set_widget_look(self, "inspector")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
 
     def _lay_out_inspector(self) -> None:
-        foot = QVBoxLayout()
+        row = build_row((self._step, 1), self._now_button, self._close)
+        foot = build_column(row, self.slider)
         self._theme.keep_scaled(self, foot.setContentsMargins, 16, 8, 16, 12)
         self._theme.keep_scaled(self, foot.setSpacing, 4)
-        row = QHBoxLayout()
-        row.addWidget(self._step, 1)
-        row.addWidget(self._now_button)
-        row.addWidget(self._close)
-        foot.addLayout(row)
-        foot.addWidget(self.slider)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.view, 1)
-        column.addLayout(foot)
+        build_column((self.view, 1), foot, owner=self, margins=0, spacing=0)
         self._theme.keep_scaled(self, self.setMinimumWidth, 220)
 
     def inspect_conversation(self, session: SessionPort | None, bench: WorkbenchPort | None = None) -> None:
-        """Show a conversation as it is now."""
         self._session, self._bench = session, bench
         self._steps, self._folding = [], {}
         facts = session.conversation.state.facts if session is not None else []
@@ -120,7 +109,6 @@ class ContextInspector(QWidget):
         self._read_timer.start()
 
     def update_inspector_from_events(self, events: Sequence[Event]) -> None:
-        """What has happened since the last time."""
         for event in events:
             if isinstance(event, FactAppended) and self._session is not None:
                 # otherwise a slice will read it
@@ -318,9 +306,7 @@ class ContextInspector(QWidget):
         return self.view.viewport().mapToGlobal(self.view.viewport().rect().center())
 
     def build_block_menu(self, number: int) -> QMenu:
-        """What can be done with a block."""
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = build_popup_menu(self)
         session = self._session
         if session is None or not 0 <= number < len(self._parts):
             return menu
@@ -371,7 +357,6 @@ class ContextInspector(QWidget):
         self._open_request_dialog(session, step, self._step.text())
 
     def show_request_of_reply(self, seq: int) -> None:
-        """What the model was sent for the reply `seq`."""
         number = next((at for at, step in enumerate(self._steps, 1) if step.seq == seq), 0)
         if self._session is not None:
             self._open_request_dialog(self._session, seq, tr("Step {n}", n=format_number(number)) if number else "")

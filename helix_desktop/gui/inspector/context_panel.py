@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal, SignalInstance
 from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import QApplication, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine import context_policy, token_budget
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.inspector import context_figures
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.theme import Theme
@@ -45,19 +46,15 @@ class ContextPanel(QWidget):
         self.policy = PolicyChoicePill(tr("Policy"), self)
         self._meaning = build_plain_label("", "small", self)
         self._coming = build_plain_label("", "small", self)
-        saving = QHBoxLayout()
-        saving.addWidget(build_plain_label(tr("Saving context"), "", self), 1)
-        saving.addWidget(self.policy)
+        saving = build_row((build_plain_label(tr("Saving context"), "", self), 1), self.policy)
         self.fold_link = self._build_panel_link(tr("Fold now…"), self.fold_wanted)
         self._request_link = self._build_panel_link(tr("Show the request"), self.request_wanted)
-        links = QHBoxLayout()
-        for link in (
+        links = build_row(
             self.fold_link,
             self._request_link,
             self._build_panel_link(tr("Open as a side panel"), self.side_panel_wanted),
-        ):
-            links.addWidget(link)
-        links.addStretch(1)
+            1,
+        )
         column = self._column = QVBoxLayout(self)
         theme.keep_scaled(self, column.setContentsMargins, 18, 14, 18, 12)
         theme.keep_scaled(self, column.setSpacing, 8)

@@ -6,21 +6,22 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QComboBox, QDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QPushButton, QWidget
 
 from helix_desktop.engine.blocks import Image, MessagePart, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
 
 ProviderBody = tuple[str, Mapping[str, Any]]  # The name of a model, and the body that its provider receives.
 
 
-class RequestDialog(QDialog):
+class RequestDialog(TransientDialog):
     """Shows a request as readable text and as the provider got it, to read, search and copy. The
     forms are built outside the painting thread.
     """
@@ -28,15 +29,11 @@ class RequestDialog(QDialog):
     def __init__(
         self, theme: Theme, title: str, said: str, forms: Mapping[str, list[str]], parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(tr("Request") + f" · {title}")
+        super().__init__(tr("Request") + f" · {title}", parent)
         self.resize(theme.zoomed_pixels(900), theme.zoomed_pixels(640))
         self.view = TextLineView(theme, self)
         self._forms = forms
-        about = QLabel(said, self)
-        about.setWordWrap(True)
-        set_widget_look(about, "small")
+        about = build_plain_label(said, "small", self)
         copying = QPushButton(tr("Copy"), self)
         copying.clicked.connect(self._copy_request)
         self.form = QComboBox(self)
@@ -44,13 +41,8 @@ class RequestDialog(QDialog):
         self.form.setAccessibleName(tr("View as"))
         self.form.currentTextChanged.connect(self._show_request_form)
         self._show_request_form(self.form.currentText())
-        row = QHBoxLayout()
-        row.addWidget(about, 1)
-        row.addWidget(self.form)
-        row.addWidget(copying)
-        column = QVBoxLayout(self)
-        column.addLayout(row)
-        column.addWidget(self.view, 1)
+        row = build_row((about, 1), self.form, copying)
+        build_column(row, (self.view, 1), owner=self)
 
     def _show_request_form(self, form: str) -> None:
         self.view.show_text_lines(self._forms[form])

@@ -75,7 +75,6 @@ class PolicyCurves(StepPlot):
         self.setAccessibleName(tr("Tokens by step"))
 
     def plot_conversation_replays(self, courses: Mapping[str, ConversationReplay], window: int) -> None:
-        """One conversation under each policy."""
         self._lines = [_build_policy_curve(policy, course) for policy, course in courses.items()]
         self._window, self._hover, self._whole = window, -1, True
         self._shown_times += 1

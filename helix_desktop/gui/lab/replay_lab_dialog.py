@@ -11,7 +11,6 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
-    QDialog,
     QFrame,
     QLabel,
     QListWidget,
@@ -19,7 +18,6 @@ from PySide6.QtWidgets import (
     QProgressBar,
     QPushButton,
     QScrollArea,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -30,7 +28,9 @@ from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.lab.replay_lab_port import ReplayOutcome, ReplaySelection, RunReplay
 from helix_desktop.gui.lab.replay_results import ReplayResultsPanel
+from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.question_dialogs import ask_files, ask_new_file
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.text_file_saving import save_text_file
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
@@ -41,7 +41,7 @@ USUAL_WINDOW = 128_000
 WINDOWS = (32_000, 64_000, 128_000, 200_000, 1_000_000)
 
 
-class ReplayLabDialog(QDialog):
+class ReplayLabDialog(TransientDialog):
     """`policies`: names with their titles. `took` is called when the workspace has adopted another policy."""
 
     def __init__(
@@ -54,13 +54,11 @@ class ReplayLabDialog(QDialog):
         theme: Theme,
         parent: QWidget,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(tr("What would other settings have cost here?"), parent)
         self._bench, self._play, self._doing, self._on_policy_adopted = bench, play, doing, took
         self._theme = theme
         self._names = dict(policies)
         self._working: CancellableWork | None = None
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(tr("What would other settings have cost here?"))
         room = self.screen().availableGeometry().size() * 0.95
         self.resize(QSize(theme.zoomed_pixels(840), theme.zoomed_pixels(380)).boundedTo(room))
         self.list = self._build_conversation_list()
@@ -89,12 +87,11 @@ class ReplayLabDialog(QDialog):
         item.setCheckState(Qt.CheckState.Checked if chosen else Qt.CheckState.Unchecked)
 
     def _lay_out_replay_lab(self) -> None:
-        words = QLabel(
+        words = build_plain_label(
             tr("Replays conversations with other policies. Nothing is sent anywhere: placeholder summaries are used."),
+            "muted",
             self,
         )
-        words.setProperty("look", "muted")
-        words.setWordWrap(True)
         files = QPushButton(tr("Add recorded sessions…"), self)
         files.setProperty("look", "link")
         files.clicked.connect(self._ask_recorded_sessions)
@@ -120,15 +117,18 @@ class ReplayLabDialog(QDialog):
         self._results_area.setWidgetResizable(True)
         self._results_area.setFrameShape(QFrame.Shape.NoFrame)
         self._results_area.hide()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 20, 20, 20)
-        for each in (words, self.list, files):
-            column.addWidget(each)
-        column.addLayout(choices)
-        column.addWidget(self._bar)
-        column.addWidget(self._status_label)
-        column.addWidget(self._results_area, 1)
-        column.addStretch(0)
+        build_column(
+            words,
+            self.list,
+            files,
+            choices,
+            self._bar,
+            self._status_label,
+            (self._results_area, 1),
+            0,
+            owner=self,
+            margins=(20, 20, 20, 20),
+        )
 
     def _set_visible_rows(self, most: int) -> None:
         """Makes the list exactly as high as whole rows."""
@@ -152,7 +152,6 @@ class ReplayLabDialog(QDialog):
         )
 
     def _start_or_stop_replay(self) -> None:
-        """Start, or stop what was started."""
         if self._working is not None:
             self._working.cancel()
             self._end_replay(tr("Stopped."))

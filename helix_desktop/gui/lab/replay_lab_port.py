@@ -47,7 +47,6 @@ class PolicyOutcome:
 
     @property
     def cost_share(self) -> float:
-        """The cost as a share of sending everything each time."""
         return self.billed / self.plain_billed if self.plain_billed else 1.0
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QWidget
 
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.lab.policy_curves import PolicyCurves, PolicyPenSample
 from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome, ReplayOutcome
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_percent, tr
 
@@ -33,15 +34,8 @@ class ReplayResultsPanel(QWidget):
         self._outcome, self._names, self._theme, self._take = outcome, names, theme, take
         self.lines = PolicyCurves(names, theme, self)
         self.which = self._build_conversation_choice()
-        self.save = QPushButton(tr("Save as web page…"), self)
-        self.save.setProperty("look", "link")
-        self.save.setAutoDefault(False)
-        self.save.clicked.connect(lambda _checked=False: save())
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
+        self.save = build_push_button(tr("Save as web page…"), self, save, "link")
         self.answer = build_plain_label(self._answer_in_words(), "title", self)
-        column.addWidget(self.answer)
-        column.addLayout(self._build_results_table())
         about = self._build_results_label(
             tr(
                 "“Still in view”: of the identifiers that are used again later, the share that was still in view as plain text. Identifiers in markers are not counted. Without folds, whatever no longer fits in the window is lost."
@@ -49,7 +43,7 @@ class ReplayResultsPanel(QWidget):
             "small",
         )
         about.setWordWrap(True)
-        column.addWidget(about)
+        column = build_column(self.answer, self._build_results_table(), about, owner=self, margins=0)
         column.addSpacing(8)
         column.addLayout(self._build_plot_header())
         column.addWidget(self.lines)
@@ -91,9 +85,7 @@ class ReplayResultsPanel(QWidget):
         )
 
     def _build_adopt_button(self, policy: str) -> QPushButton:
-        take = QPushButton(tr("Use this policy"), self)
-        take.setProperty("look", "link")
-        take.setAutoDefault(False)
+        take = build_push_button(tr("Use this policy"), self, look="link")
         take.setAccessibleName(f"{tr('Use this policy')}: {self._names.get(policy, policy)}")
         take.clicked.connect(partial(self._on_adopt_clicked, policy))
         return take
@@ -110,12 +102,7 @@ class ReplayResultsPanel(QWidget):
         return which
 
     def _build_plot_header(self) -> QHBoxLayout:
-        head = QHBoxLayout()
-        head.addWidget(self._build_results_label(tr("Tokens by step"), "heading"))
-        head.addWidget(self.which)
-        head.addStretch(1)
-        head.addWidget(self.save)
-        return head
+        return build_row(self._build_results_label(tr("Tokens by step"), "heading"), self.which, 1, self.save)
 
     def _build_plot_legend(self) -> QHBoxLayout:
         legend = QHBoxLayout()

@@ -5,34 +5,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QDialogButtonBox, QWidget
 
 from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
-from helix_desktop.gui.shared.plain_widgets import build_confirm_buttons, build_plain_label
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_confirm_buttons, build_plain_label
 from helix_desktop.gui.translation import tr
 
 MOST_TOKENS, MOST_DOLLARS = 100_000_000, 100_000
 
 
-class EditModelDialog(QDialog):
+class EditModelDialog(TransientDialog):
     """`corrected` carries what was changed; `reset_wanted`: back to the provider's own values."""
 
     corrected = Signal(dict)
     reset_wanted = Signal()
 
     def __init__(self, model: ModelChoice, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setWindowTitle(tr("Edit model"))
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        super().__init__(tr("Edit model"), parent)
         self.resize(520, 480)
         self.changes: dict[str, float | bool] = {}
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 20, 20, 20)
-        column.addWidget(build_plain_label(model.name, "title", self))
-        column.addWidget(build_plain_label(translate_sentences(model.note), "muted", self))
+        column = build_column(
+            build_plain_label(model.name, "title", self),
+            build_plain_label(translate_sentences(model.note), "muted", self),
+            owner=self,
+            margins=(20, 20, 20, 20),
+        )
         for declared in _declare_model_fields(model):
             column.addWidget(build_field_row(declared, partial(self._note_model_change, declared.name), self))
         column.addStretch(1)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialog, QFormLayout, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFormLayout, QLineEdit, QWidget
 
 from helix_desktop.errors import HelixError, NoUsableKeyring
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.connect_panel import KeyPlaceButtons
+from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.model_setup_port import ProviderChoice
-from helix_desktop.gui.shared.plain_widgets import build_confirm_buttons, build_plain_label
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_confirm_buttons, build_plain_label
 from helix_desktop.gui.translation import tr
 
 
-class EditProviderDialog(QDialog):
+class EditProviderDialog(TransientDialog):
     """`saved(address, key, keep)`: an empty key keeps the present one; `keep` says where the key is
     stored. The dialog stays open until the change is accepted.
     """
@@ -21,9 +22,7 @@ class EditProviderDialog(QDialog):
     saved = Signal(str, str, str)
 
     def __init__(self, provider: ProviderChoice, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.setWindowTitle(tr("Edit provider"))
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        super().__init__(tr("Edit provider"), parent)
         self.resize(520, 200)
         self.address = QLineEdit(provider.address, self)
         self.key = QLineEdit(self)
@@ -34,17 +33,19 @@ class EditProviderDialog(QDialog):
             field.setAccessibleName(words)
             form.addRow(words, field)
         title = build_plain_label(provider.title, "title", self, wraps=False)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 20, 20, 20)
-        column.addWidget(title)
-        column.addLayout(form)
         self._error_label = build_plain_label("", "danger", self)
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._request_provider_save)
-        column.addWidget(self._error_label)
-        column.addWidget(self._key_places)
-        column.addStretch(1)
-        column.addWidget(build_confirm_buttons(self, tr("Save"), lambda: self._request_provider_save("keyring")))
+        build_column(
+            title,
+            form,
+            self._error_label,
+            self._key_places,
+            1,
+            build_confirm_buttons(self, tr("Save"), lambda: self._request_provider_save("keyring")),
+            owner=self,
+            margins=(20, 20, 20, 20),
+        )
 
     def _request_provider_save(self, keep: str) -> None:
         self.saved.emit(self.address.text().strip(), self.key.text().strip(), keep)

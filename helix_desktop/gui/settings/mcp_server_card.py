@@ -10,7 +10,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.settings.installation_port import McpServerState, ServerTool
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
@@ -35,16 +35,19 @@ class McpServerCard(QWidget):
         self.setProperty("look", "card")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._name, self._words, self._state = (build_plain_label("", look, self) for look in ("", "mono", "small"))
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(12, 10, 8, 8)
-        whole.setSpacing(4)
-        for label in (self._name, self._words, self._state):
-            whole.addWidget(label)
-        whole.addLayout(self._build_card_buttons())
         self._inside = QWidget(self)
         self._inside.setProperty("look", "plain")
         self._inside.hide()
-        whole.addWidget(self._inside)
+        build_column(
+            self._name,
+            self._words,
+            self._state,
+            self._build_card_buttons(),
+            self._inside,
+            owner=self,
+            margins=(12, 10, 8, 8),
+            spacing=4,
+        )
         self._tools = QVBoxLayout()
         self._limits = QVBoxLayout()
         self._log = self._build_log_view()
@@ -107,14 +110,9 @@ class McpServerCard(QWidget):
         self._inside.setVisible(self._inside.isHidden())
 
     def _lay_out_card_details(self) -> None:
-        column = QVBoxLayout(self._inside)
-        column.setContentsMargins(0, 6, 8, 6)
-        column.addLayout(self._tools)
-        column.addLayout(self._limits)
         self._log_title = build_plain_label("", "small", self)
         self._log_title.setText(tr("Error output"))
-        column.addWidget(self._log_title)
-        column.addWidget(self._log)
+        build_column(self._tools, self._limits, self._log_title, self._log, owner=self._inside, margins=(0, 6, 8, 6))
         self._show_server_log()
 
     def _show_server_tools(self) -> None:
@@ -133,9 +131,7 @@ class McpServerCard(QWidget):
             )
             reads.setAccessibleName(f"{tr('Read-only')}: {tool.name}")
             reads.toggled.connect(partial(self._on_read_only_toggled, tool.name))
-            line = QHBoxLayout()
-            line.addWidget(check, 1)
-            line.addWidget(reads)
+            line = build_row((check, 1), reads)
             self._tools.addLayout(line)
             if tool.about:
                 about = build_plain_label("", "small", self)
@@ -199,7 +195,6 @@ class McpServerCard(QWidget):
 
 
 def describe_server_state(server: McpServerState) -> str:
-    """Describes the server's state in a line."""
     if server.mistake:
         return tr("Couldn't read the server's settings: {why}", why=translate_sentences(server.mistake))
     if not server.enabled:

@@ -8,15 +8,17 @@ from typing import Any
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.settings.installation_port import Installation, McpServerState
 from helix_desktop.gui.settings.mcp_server_card import McpServerCard
 from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import WorkbenchPort
 
@@ -33,9 +35,7 @@ class McpServersPage(SettingsPage):
         self.add_sentence(
             tr("A server is third-party software that runs with your permissions. Add only servers you trust.")
         )
-        self._rows = QVBoxLayout()
-        self._rows.setContentsMargins(0, 8, 0, 0)
-        self._rows.setSpacing(8)
+        self._rows = build_column(margins=(0, 8, 0, 0), spacing=8)
         self.add_page_layout(self._rows)
         self._status_label = self.add_sentence("", "small")
         self.add_heading(tr("Add a server"))
@@ -46,15 +46,11 @@ class McpServersPage(SettingsPage):
         self._text.setTabChangesFocus(True)
         self._text.setFixedHeight(90)
         self.add_page_widget(self._text)
-        line = QHBoxLayout()
         self._name = QLineEdit(self.page_content)
         self._name.setPlaceholderText(tr("Name (optional)"))
         self._name.setAccessibleName(tr("Name"))
-        add = QPushButton(tr("Add"), self.page_content)
-        add.setAutoDefault(False)
-        add.clicked.connect(self._ask_add_server)
-        line.addWidget(self._name, 1)
-        line.addWidget(add)
+        add = build_push_button(tr("Add"), self.page_content, self._ask_add_server)
+        line = build_row((self._name, 1), add)
         self.add_page_layout(line)
         self._error_label = self.add_sentence("", "danger")
         self._refresh_timer = QTimer(self, interval=REFRESH_MS)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.gui.frame.model_chooser import ModelChooser, format_model_price, format_model_window
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row, build_labelled_row
 from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import WorkbenchPort
 
@@ -55,17 +57,14 @@ class ModelsPage(SettingsPage):
 
     def _build_role_row(self, role: str, title: str, sentence: str, current: str) -> QWidget:
         side = QWidget(self.page_content)
-        line = QHBoxLayout(side)
-        line.setContentsMargins(0, 0, 0, 0)
         button = QPushButton(self._role_button_text(role, current), side)
         button.setObjectName(role)
         button.setAccessibleName(title)
         button.setAutoDefault(False)
         button.clicked.connect(lambda _checked=False: self._open_role_chooser(role, button, current))
-        line.addWidget(button)
+        line = build_row(button, owner=side, margins=0)
         if current and role != "main":
-            clear = QPushButton(tr("Clear"), side)
-            clear.setProperty("look", "link")
+            clear = build_push_button(tr("Clear"), side, look="link")
             clear.setAccessibleName(tr("Use the main model as the {role}", role=title))
             clear.setAutoDefault(False)
             clear.clicked.connect(lambda _checked=False: self._choose_role_model(role, ""))

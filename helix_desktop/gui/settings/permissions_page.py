@@ -7,15 +7,15 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.layouts import build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_allow_all
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import ALLOW_ALL, WorkbenchPort
 
@@ -136,16 +136,15 @@ class PermissionsPage(SettingsPage):
         row_widget = QWidget(self.page_content)
         row_widget.setProperty("look", "card")
         row_widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        line = QHBoxLayout(row_widget)
-        line.setContentsMargins(12, 4, 6, 4)
-        line.addWidget(build_plain_label(describe_permission_rule(rule), "mono", row_widget, wraps=False), 1)
+        line = build_row(
+            (build_plain_label(describe_permission_rule(rule), "mono", row_widget, wraps=False), 1),
+            owner=row_widget,
+            margins=(12, 4, 6, 4),
+        )
         if self._program.is_rule_too_broad(rule):
-            wide = QLabel(tr("Too broad: also allows other programs"), row_widget)
-            wide.setProperty("look", "danger")
+            wide = build_plain_label(tr("Too broad: also allows other programs"), "danger", row_widget, wraps=False)
             line.addWidget(wide)
-        remove = QPushButton(tr("Remove"), row_widget)
-        remove.setProperty("look", "link")
-        remove.setAutoDefault(False)
+        remove = build_push_button(tr("Remove"), row_widget, look="link")
         remove.setAccessibleName(tr("Remove the rule {rule}", rule=describe_permission_rule(rule)))
         remove.clicked.connect(lambda _checked=False: self._remove_permission_rule(rule))
         line.addWidget(remove)
@@ -163,9 +162,7 @@ class PermissionsPage(SettingsPage):
         self._command = QLineEdit(self.page_content)
         self._command.setPlaceholderText(tr("Command, such as cargo test *"))
         self._command.setAccessibleName(tr("Command"))
-        add = QPushButton(tr("Add"), self.page_content)
-        add.setAutoDefault(False)
-        add.clicked.connect(self._add_permission_rule)
+        add = build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
         for widget in (self._decision, self._tool, self._command, add):
             line.addWidget(widget)
         return line

@@ -61,7 +61,6 @@ class ProgramSettingsPage(SettingsPage):
 
 
 def describe_setting_choice(choice: str) -> str:
-    """Describes one choice of a setting in the user's language."""
     known = {
         "system": tr("System"),
         "light": tr("Light"),

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.connect_panel import ConnectPanel
-from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.layouts import build_row, clear_layout
 from helix_desktop.gui.model_setup_port import ModelSetupPort, ProviderChoice
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.settings.edit_provider_dialog import EditProviderDialog
@@ -51,8 +51,7 @@ class ProvidersPage(SettingsPage):
     def _show_providers(self, providers: Sequence[ProviderChoice]) -> None:
         clear_layout(self._rows)
         if not providers:
-            label = QLabel(tr("No providers yet."), self.page_content)
-            label.setProperty("look", "muted")
+            label = build_plain_label(tr("No providers yet."), "muted", self.page_content, wraps=False)
             self._rows.addWidget(label)
         for provider in providers:
             self._rows.addWidget(self._build_provider_row(provider))
@@ -61,18 +60,20 @@ class ProvidersPage(SettingsPage):
         row = QWidget(self.page_content)
         row.setProperty("look", "card")
         row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        line = QHBoxLayout(row)
-        line.setContentsMargins(12, 8, 8, 8)
-        line.addWidget(build_plain_label(provider.title, parent=row, wraps=False))
         state = ElidedLabel(row)  # elided, so that the buttons stay visible
         state.setProperty("look", "small")
         state.set_elided_text(self._describe_provider_key(provider))
-        line.addWidget(state, 1)
         tested = build_plain_label("", "small", row, wraps=False)
-        line.addWidget(tested)
-        line.addWidget(self._build_provider_button(tr("Test"), provider, lambda: self._test_provider(provider, tested)))
-        line.addWidget(self._build_provider_button(tr("Edit…"), provider, lambda: self._edit_provider(provider)))
-        line.addWidget(self._build_provider_button(tr("Remove"), provider, lambda: self._ask_remove_provider(provider)))
+        build_row(
+            build_plain_label(provider.title, parent=row, wraps=False),
+            (state, 1),
+            tested,
+            self._build_provider_button(tr("Test"), provider, lambda: self._test_provider(provider, tested)),
+            self._build_provider_button(tr("Edit…"), provider, lambda: self._edit_provider(provider)),
+            self._build_provider_button(tr("Remove"), provider, lambda: self._ask_remove_provider(provider)),
+            owner=row,
+            margins=(12, 8, 8, 8),
+        )
         return row
 
     def _build_provider_button(self, text: str, provider: ProviderChoice, act: Callable[[], object]) -> QPushButton:

@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine import exact_text
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, item_kind_plurals
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
@@ -62,11 +62,11 @@ class RulesAndSkillsPage(SettingsPage):
             )
         asking = [item for item in found if item.describe_state.endswith("not trusted yet")]
         if len(asking) > 1:
-            review = QPushButton(
-                tr("Review all {n} new or changed items", n=format_number(len(asking))), self.page_content
+            review = build_push_button(
+                tr("Review all {n} new or changed items", n=format_number(len(asking))),
+                self.page_content,
+                lambda: self._review_items(asking),
             )
-            review.setAutoDefault(False)
-            review.clicked.connect(lambda _checked=False: self._review_items(asking))
             self._items.addWidget(review, 0, Qt.AlignmentFlag.AlignLeft)
         self._cards = []
         self._filter.setVisible(len(found) > MAX_ITEMS_WITHOUT_FILTER)
@@ -88,17 +88,13 @@ class RulesAndSkillsPage(SettingsPage):
         card = QWidget(self.page_content)
         card.setProperty("look", "card")
         card.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        column = QVBoxLayout(card)
-        column.setContentsMargins(12, 8, 10, 8)
-        column.setSpacing(2)
-        line = QHBoxLayout()
-        line.addWidget(self._build_item_label(exact_text.mark_on_one_line(item.name), "title"), 1)
-        line.addWidget(
-            self._build_item_label(item_state_titles().get(item.describe_state, item.describe_state), "small")
+        line = build_row(
+            (self._build_item_label(exact_text.mark_on_one_line(item.name), "title"), 1),
+            self._build_item_label(item_state_titles().get(item.describe_state, item.describe_state), "small"),
+            self._build_item_button(tr("Read"), item, lambda: self._review_items([item])),
+            self._build_use_checkbox(item),
         )
-        line.addWidget(self._build_item_button(tr("Read"), item, lambda: self._review_items([item])))
-        line.addWidget(self._build_use_checkbox(item))
-        column.addLayout(line)
+        column = build_column(line, owner=card, margins=(12, 8, 10, 8), spacing=2)
         for text in filter(None, [item.about, _describe_use_reason(item), *map(translate_sentences, item.notes)]):
             column.addWidget(self._build_item_label(exact_text.mark_text(text[:400]), "muted"))
         column.addWidget(self._build_item_label(exact_text.mark_on_one_line(str(item.path)), "faint"))
@@ -142,7 +138,6 @@ def _item_sort_key(item: ProjectItemPort) -> tuple[bool, list[tuple[int, str]]]:
 
 
 def item_state_titles() -> dict[str, str]:
-    """`project.item.Item.state` in the user's language."""
     return {
         "in use": tr("In use"),
         "off": tr("Off"),

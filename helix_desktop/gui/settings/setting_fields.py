@@ -153,7 +153,6 @@ def _build_value_widget(declared: FieldDeclaration, changed: ValueListener, pare
 def _build_text_widget(
     declared: FieldDeclaration, value: str, changed: ValueListener, parent: QWidget | None
 ) -> QWidget:
-    """A text, in the widget it is chosen or written in."""
     if declared.font:
         fonts = FontField(declared, parent)
         fonts.activated.connect(lambda at: changed(fonts.itemText(at) if at else ""))
@@ -196,7 +195,6 @@ def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: 
 
 
 def build_labelled_row(title: str, sentence: str, widget: QWidget, parent: QWidget, *, below: bool = False) -> QWidget:
-    """A widget with its words."""
     whole = QWidget(parent)
     whole.setProperty("look", "plain")
     line: QHBoxLayout | QVBoxLayout = QVBoxLayout(whole) if below else QHBoxLayout(whole)

@@ -9,7 +9,6 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QButtonGroup,
     QDialog,
-    QHBoxLayout,
     QPushButton,
     QStackedWidget,
     QVBoxLayout,
@@ -18,6 +17,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.gui import forget_text_dialog
 from helix_desktop.gui.enter_key import press_focused_button
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.settings.about_page import AboutPage
@@ -71,11 +71,7 @@ class SettingsDialog(QDialog):
         side = QWidget(self)
         side.setMinimumWidth(200)
         side.setLayout(self._page_list)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(0)
-        row.addWidget(side)
-        row.addWidget(self._stack, 1)
+        build_row(side, (self._stack, 1), owner=self, margins=0, spacing=0)
         window.background_runner.run_in_background(setup.list_known_models(), then=self._on_models_listed, owner=self)
 
     def show_settings_page(self, page: str) -> None:

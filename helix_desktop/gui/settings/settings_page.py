@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QWidget
 
-from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.layouts import build_column, clear_layout
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 
 W = TypeVar("W", bound=QWidget)
@@ -29,10 +29,7 @@ class SettingsPage(QScrollArea):
         self._inside = QWidget(self)
         self._inside.setProperty("look", "page")
         self._inside.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._column = QVBoxLayout(self._inside)
-        self._column.setContentsMargins(24, 20, 24, 24)
-        self._column.setSpacing(4)
-        self._column.addStretch(1)
+        self._column = build_column(1, owner=self._inside, margins=(24, 20, 24, 24), spacing=4)
         self.setWidget(self._inside)
         self._title = self._insert_before_stretch(build_plain_label(title, "large", self._inside))
 

@@ -244,7 +244,6 @@ class TurnLimitsPage(SettingsPage):
 
 
 def describe_threshold_value(value: Any) -> str:
-    """Describes a threshold's value in the user's language."""
     known = {
         "off": tr("Off"),
         "ask": tr("Ask the agent"),

@@ -69,7 +69,6 @@ def build_difference_sheet(found: Sequence[DifferenceRow], *, columns: bool) -> 
 
 
 def build_hunk_rows(hunks: Sequence[Hunk], *, columns: bool) -> list[DifferenceRow]:
-    """All rows of a file."""
     found: list[DifferenceRow] = []
     for number, hunk in enumerate(hunks):
         texts = ((sign, raw.decode("utf-8", "replace")) for sign, raw in hunk.rows)
@@ -170,7 +169,6 @@ def _number_hunk_lines(lines: Sequence[tuple[str, str]], old: int, new: int) -> 
 
 
 def _pair_replaced_lines(gone: list[_Version], come: list[_Version]) -> Iterator[DifferenceLine]:
-    """Pairs each removed line with the line that replaced it."""
     pairs = min(len(gone), len(come)) if max(len(gone), len(come)) <= MOST else 0
     for one, other in ((gone, come), (come, gone)):
         yield from (

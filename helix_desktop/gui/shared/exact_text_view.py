@@ -47,7 +47,6 @@ class ExactTextView(QPlainTextEdit):
 
     @property
     def is_end_seen(self) -> bool:
-        """Whether the last line has been shown."""
         return self._end_seen
 
     def describe_reading_state(self) -> str:
@@ -55,7 +54,6 @@ class ExactTextView(QPlainTextEdit):
         return describe_exact_text(self._text, self._marks, end_seen=self._end_seen)
 
     def show_next_part(self) -> None:
-        """Show what comes next."""
         bar = self.verticalScrollBar()
         bar.setValue(bar.value() + bar.pageStep())
         self._append_next_part_near_end()

@@ -23,7 +23,6 @@ def format_byte_size(amount: int) -> str:
 
 
 def format_time_ago(then: float, now: float) -> str:
-    """How long ago, in one word or two."""
     seconds = max(0.0, now - then)
     if seconds < 60:
         return tr("just now")
@@ -43,12 +42,10 @@ def format_date(then: float) -> str:
 
 
 def format_time_of_day(then: float) -> str:
-    """The time of day."""
     return _format_local_time(then, QLocale().timeFormat(QLocale.FormatType.ShortFormat))
 
 
 def format_date_and_time(then: float) -> str:
-    """The day and the time of day."""
     return f"{format_date(then)} {format_time_of_day(then)}"
 
 

@@ -38,7 +38,6 @@ def fold_title(fold: Folded, folds: int = 1) -> str:
 
 
 def describe_fold_kind(kind: FoldKind) -> str:
-    """A kind in a word or two."""
     return {
         FoldKind.MARKER: tr("markers"),
         FoldKind.EXCERPT: tr("excerpts"),
@@ -50,7 +49,6 @@ def describe_fold_kind(kind: FoldKind) -> str:
 
 
 def count_covered_facts(fold: Folded) -> int:
-    """How many facts a fold covers."""
     return fold.cover.last - fold.cover.first + 1 if isinstance(fold.cover, Span) else 1
 
 

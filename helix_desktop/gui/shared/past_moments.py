@@ -34,7 +34,6 @@ class PastMomentLoader:
         self._asked = 0
 
     def cancel_pending_question(self) -> None:
-        """Discards the answer that is being computed."""
         self._asked += 1
 
     def compute_moment_at(self, conversation: ConversationPort, seq: int, then: Callable[[Moment], None]) -> None:
@@ -67,7 +66,6 @@ def describe_block_source(block: Block) -> str:
 
 
 def format_block_content(block: Block, facts: Sequence[Recorded]) -> str:
-    """What a block says."""
     what = block.content
     if isinstance(what, Text | Reasoning):
         return what.text

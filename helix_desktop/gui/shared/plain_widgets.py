@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QMenu, QPushButton, QWidget
 
 from helix_desktop.gui.translation import tr
 
@@ -29,6 +29,22 @@ def build_push_button(
     if act is not None:
         button.clicked.connect(lambda _checked=False: act())
     return button
+
+
+class TransientDialog(QDialog):
+    """A dialog that is deleted once it is closed."""
+
+    def __init__(self, title: str, parent: QWidget | None) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(title)
+
+
+def build_popup_menu(parent: QWidget) -> QMenu:
+    """A menu that is opened once and then deleted."""
+    menu = QMenu(parent)
+    menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    return menu
 
 
 def build_confirm_buttons(dialog: QDialog, yes: str, act: Callable[[], object]) -> QDialogButtonBox:

@@ -7,7 +7,6 @@ from helix_desktop.gui.translation import tr
 
 
 def list_policy_choices() -> list[tuple[str, str]]:
-    """The presets in the words of the window."""
     words = {
         "helix": tr("Helix policy"),
         "observational": tr("Observational policy"),

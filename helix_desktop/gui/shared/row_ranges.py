@@ -35,7 +35,6 @@ class RowRanges:
         self._lasts.clear()
 
     def set_only_range(self, first: int, last: int) -> None:
-        """Only these rows."""
         self._firsts, self._lasts = [min(first, last)], [max(first, last)]
 
     def add_range(self, first: int, last: int) -> None:

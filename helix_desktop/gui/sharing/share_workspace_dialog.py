@@ -69,7 +69,6 @@ class ShareWorkspaceDialog(SharingFormDialog):
         ]
 
     def _show_sharing_state(self) -> None:
-        """Shows the current state of sharing."""
         standing = self._sharing.sharing_state
         shared = standing.state != "off"
         self._not_shared_panel.setVisible(not shared)

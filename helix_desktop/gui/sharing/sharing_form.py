@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.translation import tr
 
 WIDTH = 560
 EXAMPLE_ADDRESS = "postgresql://user:password@host/database"
 
 
-class SharingFormDialog(QDialog):
+class SharingFormDialog(TransientDialog):
     """The base of a dialog about sharing. `status_label` says what happened last."""
 
     def __init__(self, doing: BackgroundRunner, title: str, parent: QWidget) -> None:
-        super().__init__(parent)
+        super().__init__(title, parent)
         self._doing = doing
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(title)
         self.setMinimumWidth(WIDTH)
         self.address = self._build_text_field(tr("Address of the shared store"), EXAMPLE_ADDRESS)
         self.status_label = build_plain_label()
@@ -35,19 +33,13 @@ class SharingFormDialog(QDialog):
         self, widgets: tuple[QWidget, ...], left: tuple[QWidget, ...], right: tuple[QWidget, ...]
     ) -> None:
         """`left` and `right`: the buttons below."""
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 20, 20, 16)
-        column.setSpacing(12)
-        for widget in (*widgets, self.status_label):
-            column.addWidget(widget)
-        column.addStretch(1)
         buttons = QHBoxLayout()
         for one in left:
             buttons.addWidget(one)
         buttons.addStretch(1)
         for one in right:
             buttons.addWidget(one)
-        column.addLayout(buttons)
+        build_column(*widgets, self.status_label, 1, buttons, owner=self, margins=(20, 20, 20, 16), spacing=12)
 
     def _build_text_field(self, name: str, example: str = "") -> QLineEdit:
         line = QLineEdit(self)
@@ -57,9 +49,7 @@ class SharingFormDialog(QDialog):
 
     def _build_widget_row(self, *widgets: QWidget) -> QWidget:
         row = QWidget(self)
-        line = QHBoxLayout(row)
-        line.setContentsMargins(0, 0, 0, 0)
-        line.addWidget(widgets[0], 1)
+        line = build_row((widgets[0], 1), owner=row, margins=0)
         for widget in widgets[1:]:
             line.addWidget(widget)
         return row
@@ -73,7 +63,6 @@ class SharingFormDialog(QDialog):
         self._grow_to_fit_text()
 
     def _grow_to_fit_text(self) -> None:
-        """Grows until no sentence is cut off."""
         if (layout := self.layout()) is not None:
             layout.activate()
             self.resize(self.width(), max(self.height(), layout.totalHeightForWidth(self.width())))
@@ -101,9 +90,7 @@ class SharingFormDialog(QDialog):
 
 def stack_widgets(*widgets: QWidget, spacing: int = 12) -> QWidget:
     made = QWidget()
-    column = QVBoxLayout(made)
-    column.setContentsMargins(0, 0, 0, 0)
-    column.setSpacing(spacing)
+    column = build_column(owner=made, margins=0, spacing=spacing)
     for widget in widgets:
         column.addWidget(widget)
     return made

@@ -70,5 +70,4 @@ class AlternativeAnswers:
 
 
 def is_on_path(way: list[Run], seq: int) -> bool:
-    """Whether a fact lies on a path through the history."""
     return any(first <= seq <= last for first, last in way)

@@ -112,11 +112,9 @@ class LayoutBox:
         """Draw at the origin. `first_hit_from`: the pointer or the keyboard is here."""
 
     def nearest_offset(self, place: QPointF) -> int:
-        """The character nearest to a place."""
         return 0 if place.y() < self.height / 2 else utf16_length(self.text)
 
     def caret_rect(self, offset: int) -> QRectF:
-        """Where the cursor stands before a character."""
         return QRectF(0, 0, 1, self.height)
 
     def copyable_text(self, first: int, last: int) -> str:
@@ -127,7 +125,6 @@ class LayoutBox:
         return next((hot for hot in self.hot_spots if hot.place.contains(place)), None)
 
     def word_range_at(self, offset: int) -> tuple[int, int]:
-        """The word around a character, for a double click."""
         first = last = min(offset, max(0, len(self.text) - 1))
         while first > 0 and _belongs_to_word(self.text[first - 1]):
             first -= 1
@@ -307,7 +304,6 @@ def utf16_length(text: str) -> int:
 
 
 def utf16_slice(text: str, first: int, last: int) -> str:
-    """The characters between two offsets."""
     if text.isascii() or max(text, default="") <= "\uffff":
         return text[first:last]
     return text.encode("utf-16-le", "replace")[2 * first : 2 * last].decode("utf-16-le", "replace")
@@ -316,7 +312,6 @@ def utf16_slice(text: str, first: int, last: int) -> str:
 def build_note_box(
     ink: DrawingStyle, width: float, text: str, *, gap: float = 0.0, colour: str = "muted", font: QFont | None = None
 ) -> TextBox:
-    """A line of the program's own."""
     return TextBox(ink, width, ParagraphBlock((StyledSpan(text),)), gap=gap, font=font or ink.small, colour=colour)
 
 

@@ -49,7 +49,6 @@ class BoxStack:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last character."""
         return max(0, self._size - 1)
 
     @property
@@ -65,7 +64,6 @@ class BoxStack:
         self.boxes.append(box)
 
     def remove_last_box(self) -> None:
-        """Take the last box off."""
         self.boxes.pop()
         self._size = self._starts.pop()
         self._tops.pop()
@@ -138,7 +136,6 @@ class BoxStack:
         return self._starts[number], self._starts[number] + utf16_length(self.boxes[number].text)
 
     def list_hot_spots(self) -> list[HotSpotIndex]:
-        """Every hot place, in reading order, for the keyboard."""
         return [HotSpotIndex(b, h) for b, box in enumerate(self.boxes) for h in range(len(box.hot_spots))]
 
     def hot_spot_and_rect(self, spot: HotSpotIndex) -> tuple[HotSpot, QRectF]:
@@ -160,7 +157,6 @@ class BoxStack:
         return tuple(places)
 
     def text_between_offsets(self, first: int, last: int) -> str:
-        """The text between two offsets, as it is copied."""
         lines: list[str] = []
         for start, box in zip(self._starts, self.boxes, strict=True):
             size = utf16_length(box.text)

@@ -58,11 +58,9 @@ class CallGroups:
         return ()
 
     def close_group(self) -> None:
-        """Closes the current group: the next item is not part of it."""
         self._closed = True
 
     def note_call_result(self, index: int, *, ok: bool, seconds: float) -> Iterable[int]:
-        """A call has its result."""
         group = self.group_of_item(index)
         if group is None:
             return ()
@@ -80,7 +78,6 @@ class CallGroups:
         return group is not None and group.hides_item(index)
 
     def collapsed_items_from(self, start: int) -> Iterator[int]:
-        """Every item from `start` on that is hidden."""
         at = max(bisect_right(self._firsts, start) - 1, 0)
         for group in self.all[at:]:
             if group.is_collapsible and not group.opened:

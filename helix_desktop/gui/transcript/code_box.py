@@ -95,7 +95,6 @@ class CodeBox(LayoutBox):
 
     @property
     def needs_colours(self) -> bool:
-        """Whether colours are still to be found."""
         return self._runs is not None
 
     def colour_code(self, until: float) -> bool:
@@ -146,7 +145,6 @@ class CodeBox(LayoutBox):
 
     @property
     def _overflow_width(self) -> float:
-        """How much wider the text is than the box."""
         return max(0.0, self._layout.maximumWidth() + 2 * self._side - self.width)
 
     def _draw_sideways_bar(self, painter: QPainter) -> None:

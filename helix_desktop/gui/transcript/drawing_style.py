@@ -59,7 +59,6 @@ class DrawingStyle:
 
     @cached_property
     def text_line_height(self) -> float:
-        """The height of a line of text."""
         return self.theme.text_zoom * 13 * LINE
 
     @cached_property
@@ -68,21 +67,18 @@ class DrawingStyle:
 
     @cached_property
     def code_letter_width(self) -> float:
-        """The width of a letter of code."""
         return QFontMetricsF(self.mono).horizontalAdvance("x")
 
     def heading_font(self, level: int) -> QFont:
         return self.theme.build_font(_HEADINGS[level], weight=QFont.Weight.DemiBold)
 
     def span_format(self, style: TextStyle, *, link: bool) -> QTextCharFormat:
-        """The format of a span."""
         made = self._formats.get((style, link))
         if made is None:
             made = self._formats[style, link] = self._build_span_format(style, link=link)
         return made
 
     def highlight_format(self, name: str) -> QTextCharFormat:
-        """The format of a run of highlighted code."""
         made = self._colours.get(name)
         if made is None:
             made = self._colours[name] = QTextCharFormat()
@@ -150,7 +146,6 @@ def _layout_format_range(start: int, length: int, style: QTextCharFormat) -> QTe
 
 
 def build_format_range(start: int, length: int, style: QTextCharFormat) -> QTextLayout.FormatRange:
-    """A format for some characters of a layout."""
     return _layout_format_range(start, length, style)
 
 

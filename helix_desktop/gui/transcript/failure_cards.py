@@ -32,7 +32,6 @@ def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
 
 
 def describe_retry_pause(seconds: float) -> str:
-    """Says how long until the model is asked again."""
     left = max(0, round(seconds))
     return tr("Trying again in {seconds} s", seconds=left) if left else tr("Trying again…")
 

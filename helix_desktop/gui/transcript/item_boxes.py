@@ -210,7 +210,6 @@ def describe_call_group(group: CallGroup) -> str:
 
 
 def _is_hidden_by_group(at: BoxBuildRequest) -> bool:
-    """Whether the item is hidden behind the group's line, which stands on it."""
     group = at.page.items.group_headed_by(at.index)
     return group is not None and not group.opened and at.index in group.collapsible_items
 

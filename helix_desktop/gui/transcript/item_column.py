@@ -80,7 +80,6 @@ class ItemColumn:
         self._laid.clear()
 
     def apply_item_changes(self, change: ItemChanges) -> None:
-        """Updates layouts after items have changed."""
         if change.is_visibility_changed:
             self._laid.clear()
             self.heights = ItemHeights(self._estimate_heights(0))
@@ -109,7 +108,6 @@ class ItemColumn:
         return self.heights.item_covering(y)
 
     def content_top(self, index: int) -> int:
-        """Where the content of an item begins, below its gap."""
         return self.heights.height_before(index) + self.gap_above(index)
 
     def existing_layout(self, index: int) -> ItemLayout | None:
@@ -133,7 +131,6 @@ class ItemColumn:
         return self.heights.item_covering(top - 1) if top > 0 else -1
 
     def visible_items(self, y: int, height: int) -> Iterator[int]:
-        """The items in sight."""
         index = self.heights.item_covering(y)
         bottom = y + height
         while 0 <= index < len(self.heights) and self.heights.height_before(index) < bottom:
@@ -142,7 +139,6 @@ class ItemColumn:
             index += 1
 
     def drawn_places(self, y: int, height: int) -> DrawnPlaces:
-        """What is drawn in sight."""
         found: DrawnPlaces = {}
         for index in self.visible_items(y, height):
             laid, top = self.existing_layout(index), self.content_top(index) - y

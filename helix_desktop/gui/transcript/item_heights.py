@@ -28,7 +28,6 @@ class ItemHeights:
         return self.height_before(len(self._heights))
 
     def height_before(self, index: int) -> int:
-        """The sum of all heights before `index`."""
         total = 0
         while index > 0:
             total += self._tree[index]

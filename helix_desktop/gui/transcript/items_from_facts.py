@@ -134,7 +134,6 @@ class TranscriptItems:
                 yield
 
     def show_fact(self, recorded: Recorded) -> ItemChanges:
-        """One more fact."""
         self._advance_history(recorded)
         step = _STEPS.get(type(recorded.fact))
         if step is None:
@@ -153,7 +152,6 @@ class TranscriptItems:
         return ItemChanges(before, frozenset(index for index in changed if index < before), hidden)
 
     def append_reply_delta(self, delta: Delta, now: float = 0.0) -> ItemChanges:
-        """A piece of the reply that is being written."""
         if isinstance(delta, TextDelta):
             return self._extend_live_text(TranscriptItemKind.LIVE_REPLY, delta.text)
         if isinstance(delta, ReasoningDelta):
@@ -166,18 +164,15 @@ class TranscriptItems:
         return ItemChanges(len(self.all))
 
     def append_tool_output(self, call: str, text: str) -> ItemChanges:
-        """A running tool printed something."""
         if call in self._calls:
             self._shown[call] = (self._shown.get(call, "") + text)[-SHOWN_LIVE:]
         return self._change_of_call(call)
 
     def set_run_state(self, running: ConversationActivity) -> ItemChanges:
-        """What the conversation is doing now."""
         self.running = running
         return ItemChanges(len(self.all), frozenset((*self._calls.values(), *self._latest_failure_item())))
 
     def note_question(self, number: int, call: str) -> ItemChanges:
-        """The user is asked whether a call may be made."""
         self._questions_by_number[number] = call
         return self._change_of_call(call)
 
@@ -202,7 +197,6 @@ class TranscriptItems:
         return ItemChanges(len(self.all), frozenset({index}), is_visibility_changed=True)
 
     def toggle_call_group(self, index: int) -> ItemChanges:
-        """Show all calls of the group at `index`, or its line alone."""
         group = self._groups.group_of_item(index)
         if group is not None:
             group.opened = not group.opened
@@ -217,7 +211,6 @@ class TranscriptItems:
         return self._groups.is_in_collapsed_group(index) or self.is_set_aside(index)
 
     def items_in_collapsed_groups(self, start: int) -> Iterator[int]:
-        """The items from `start` on that are hidden in a collapsed group."""
         return self._groups.collapsed_items_from(start)
 
     def group_headed_by(self, index: int) -> CallGroup | None:
@@ -254,7 +247,6 @@ class TranscriptItems:
         return bisect_right(self._seqs, to), index - 1, item.fact_seq in self._opened
 
     def hidden_item_ranges(self) -> list[tuple[int, int]]:
-        """The ranges of items that are hidden now."""
         if self._hidden_ranges is None:
             runs = self._abandoned_fact_ranges(self.newest_seq)
             places = ((bisect_left(self._seqs, first), bisect_right(self._seqs, last) - 1) for first, last in runs)
@@ -298,7 +290,6 @@ class TranscriptItems:
         return self.item_of_fact(folded.cover.seq) if folded and isinstance(folded.cover, PartRef) else -1
 
     def tool_call_state(self, index: int) -> ToolCallState:
-        """All that is known of the call shown at `index`."""
         item = self.all[index]
         if not (item.recorded and isinstance(item.source_fact, ModelReplied)):
             raise ValueError(f"item {index} is not a call")
@@ -326,17 +317,14 @@ class TranscriptItems:
         )
 
     def folds_of_line(self, index: int) -> Sequence[Folded]:
-        """The folds of the line at `index`, with their current wording."""
         fact = self.all[index].source_fact
         made = self._batches.get(fact.batch, [fact]) if isinstance(fact, Folded) and fact.batch else _single_fold(fact)
         return [self.history.find_fold(fold.fold) or fold for fold in made]
 
     def is_fold_active(self, fold: str) -> bool:
-        """Whether a fold is in force."""
         return fold in self.history.branch.live
 
     def fold_shown_for(self, ref: PartRef) -> Folded | None:
-        """The fold that is shown instead of a part of a message."""
         return self.history.branch.fold_shown_for_part(ref)
 
     def is_part_pinned(self, ref: Cover) -> bool:
@@ -365,7 +353,6 @@ class TranscriptItems:
         return (self._error,) if self._error >= 0 else ()
 
     def _clear_latest_failure(self) -> tuple[int, ...]:
-        """Clears the failure, since something has followed it; returns its item."""
         past, self._error = self._latest_failure_item(), -1
         return past
 
@@ -622,7 +609,6 @@ class TranscriptItems:
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merges overlapping ranges, in order."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:

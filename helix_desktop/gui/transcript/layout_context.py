@@ -50,7 +50,6 @@ class LayoutContext:
         return bool(self.section_amounts.get((*self.key_prefix, *key), default))
 
     def section_amount(self, key: SectionKey) -> int:
-        """How much more than usual is shown."""
         return self.section_amounts.get((*self.key_prefix, *key), 0)
 
     def section_key(self, *parts: object) -> SectionKey:

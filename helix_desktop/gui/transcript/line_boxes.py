@@ -264,7 +264,6 @@ def draw_status_dot(painter: QPainter, place: QRectF, look: CallStatus, ink: Dra
 
 
 def draw_dashed_ring(painter: QPainter, place: QRectF, colour: QColor) -> None:
-    """The dashed ring of what is cached and can be recalled."""
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     pen = QPen(colour, 2)
     pen.setDashPattern(_DASHES)

@@ -132,7 +132,6 @@ def parse_markdown_blocks(
 
 
 def block_as_plain_text(block: Block) -> str:
-    """A block as text, as it is copied."""
     if isinstance(block, CodeBlock):
         return block.text
     if isinstance(block, TableBlock):

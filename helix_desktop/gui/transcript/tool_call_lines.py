@@ -71,7 +71,6 @@ class ToolCallLine:
 
     @property
     def spoken_line(self) -> str:
-        """The line for a screen reader."""
         states = {
             CallStatus.DONE: tr("done"),
             CallStatus.RUNNING: tr("running"),
@@ -84,7 +83,6 @@ class ToolCallLine:
 
 
 def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
-    """The line of a call as it stands at the time `now`."""
     words = format_call(state.call.name, state.call.arguments)
     returned = state.returned
     if returned is None:

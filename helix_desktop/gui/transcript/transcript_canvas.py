@@ -135,7 +135,6 @@ class TranscriptCanvas(QAbstractScrollArea):
         return ItemColumn(LayoutContext(old.ink, old.width, items, self._content, old.now))
 
     def apply_events(self, events: Sequence[Event]) -> None:
-        """What has happened since the last time."""
         place = self.reading_position()
         for event in events:
             self._apply_event(event)
@@ -366,7 +365,6 @@ class TranscriptCanvas(QAbstractScrollArea):
             self._clock.stop()
 
     def _update_elapsed_times(self) -> None:
-        """The elapsed time of what runs."""
         for index in self.items.running_call_items():
             laid = self.column.existing_layout(index)
             line = (
@@ -397,7 +395,6 @@ class TranscriptCanvas(QAbstractScrollArea):
         painter.end()
 
     def _draw_visible_items(self, painter: QPainter, place: QRect) -> None:
-        """What stands at a place of the viewport."""
         painter.fillRect(place, self.theme.colour_of_token("panel"))
         y, first, height = self.verticalScrollBar().value(), place.top() - EDGE, place.height() + 2 * EDGE
         for index in self.column.visible_items(y + first, height):
@@ -452,7 +449,6 @@ class TranscriptCanvas(QAbstractScrollArea):
         return index, QPointF(point.x() - self.column_left, y - self.column.content_top(index))
 
     def rect_in_viewport(self, index: int, inner: QRectF) -> QRectF:
-        """A place in an item, in the viewport."""
         return inner.translated(self.column_left, self.column.content_top(index) - self.verticalScrollBar().value())
 
 

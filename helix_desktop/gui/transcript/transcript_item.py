@@ -85,7 +85,6 @@ class ToolCallState:
 
 
 def item_source_text(item: TranscriptItem) -> str:
-    """The Markdown source of an item that has one."""
     fact = item.source_fact
     if isinstance(fact, UserSaid) and item.kind is TranscriptItemKind.USER:
         return "\n\n".join(part.text for part in fact.parts if isinstance(part, Text))

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QLineEdit, QToolButton, QWidget
 
 from helix_desktop.engine.session_events import Event
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent, TranscriptContentSource
 from helix_desktop.gui.transcript.transcript_search import TranscriptSearch
@@ -35,10 +36,7 @@ class FindBar(QWidget):
         self.field.setClearButtonEnabled(True)
         self.counts = QLabel(self)
         set_widget_look(self.counts, "muted")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(20, 8, 20, 8)
-        row.addWidget(self.field, 1)
-        row.addWidget(self.counts)
+        row = build_row((self.field, 1), self.counts, owner=self, margins=(20, 8, 20, 8))
         for sign, words, by in (("↑", tr("Previous match"), -1), ("↓", tr("Next match"), 1)):
             row.addWidget(self._build_find_button(sign, words, lambda by=by: self.stepped.emit(by)))
         row.addWidget(self._build_find_button("✕", tr("Close"), self.closed.emit))
@@ -98,11 +96,7 @@ class TranscriptPane(QWidget):
         self._end.setAccessibleName(tr("Jump to the end"))
         set_widget_look(self._end, "pill")
         self._end.hide()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self.bar)
-        column.addWidget(self.view, 1)
+        build_column(self.bar, (self.view, 1), owner=self, margins=0, spacing=0)
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._continue_search)
         self._connect_transcript_signals()
@@ -133,11 +127,9 @@ class TranscriptPane(QWidget):
         self.view.apply_events(events)
 
     def reading_place(self) -> ScrollPlace:
-        """Where the reader is, to be given to `open_transcript` again."""
         return self.view.reading_position()
 
     def scroll_to_fact(self, seq: int) -> None:
-        """Bring a fact into sight."""
         self.view.scroll_to_item(self.view.items.item_of_fact(seq))
 
     def scroll_to_fold(self, fold: str) -> None:
@@ -201,7 +193,6 @@ class TranscriptPane(QWidget):
         self._place_end_button()
 
     def _update_end_button(self) -> None:
-        """Hides the button if the end is visible."""
         self._end.setVisible(not self.view.is_following_end and self.view.verticalScrollBar().maximum() > 0)
         self._place_end_button()
 

@@ -40,7 +40,6 @@ class TranscriptSearch:
         return next((number for number, item in enumerate(self.places) if item >= index), 0)
 
     def hit_number_in_item(self, number: int) -> int:
-        """Which of the places in its item a place is."""
         first = number
         while first > 0 and self.places[first - 1] == self.places[number]:
             first -= 1

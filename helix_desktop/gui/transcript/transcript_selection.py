@@ -48,7 +48,6 @@ class TranscriptSelection:
         self.anchor = self.caret = TranscriptPosition(-1, 0)
 
     def selected_offsets_of(self, index: int, length: int) -> tuple[int, int]:
-        """The selected offsets of one item."""
         if self.is_empty_selection:
             return 0, 0
         first, last = self.ordered_ends
@@ -88,7 +87,6 @@ def _fully_selected_items(items: TranscriptItems, first: int, last: int) -> Iter
 
 
 def item_as_plain_text(item: TranscriptItem, *, parsed: bool = True) -> str:
-    """An item that is not laid out, as text."""
     if item.kind is TranscriptItemKind.REASONING:
         return ""
     text = item_source_text(item).strip()

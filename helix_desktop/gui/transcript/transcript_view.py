@@ -18,12 +18,13 @@ from PySide6.QtGui import (
     QPaintEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QApplication, QMenu, QToolTip, QWidget
+from PySide6.QtWidgets import QApplication, QToolTip, QWidget
 
 from helix_desktop.engine import exact_text
 from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.question_dialogs import ask_which_way
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LinkAddress, ToggleSection
 from helix_desktop.gui.transcript.box_stack import HotSpotIndex
@@ -115,7 +116,6 @@ class TranscriptView(TranscriptCanvas):
         return self._bar[1]
 
     def hover_bar_rect(self, index: int, bar: HoverBar) -> QRectF:
-        """Its place in the viewport."""
         laid = self.column.existing_layout(index)
         height = float(laid.current_height) if laid is not None else 0.0
         message = self.rect_in_viewport(index, QRectF(0, 0, self.column.page.width, height))
@@ -154,7 +154,6 @@ class TranscriptView(TranscriptCanvas):
             self.viewport().update()
 
     def copy_selected_items(self, *, markdown: bool = False) -> None:
-        """What is selected, to the clipboard."""
         text = copy_selection_text(self.selection, self.items, self.column.full_layout, markdown=markdown)
         if text:
             QGuiApplication.clipboard().setText(text)
@@ -163,7 +162,6 @@ class TranscriptView(TranscriptCanvas):
         return copy_selection_text(self.selection, self.items, self.column.full_layout, markdown=False)
 
     def transcript_position_at(self, point: QPoint | QPointF) -> TranscriptPosition:
-        """The character nearest to a point of the viewport."""
         index, inner = self.item_under(point)
         if index < 0:
             return TranscriptPosition(-1, 0)
@@ -485,7 +483,6 @@ class TranscriptView(TranscriptCanvas):
             self.perform_box_action(hot.act)
 
     def perform_box_action(self, act: BoxAction) -> None:
-        """What a click or Enter on a hot place means."""
         if isinstance(act, ToggleSection):
             self._toggle_section(act)
         elif isinstance(act, CopyText):
@@ -535,14 +532,12 @@ class TranscriptView(TranscriptCanvas):
         ask_which_way(self, tr("Open a link"), text, "", ways)
 
     def speak_to_screen_reader(self, text: str) -> None:
-        """Say something to a screen reader."""
         if QAccessible.isActive():
             QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, make_safe_text(text[:2_000])))
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         index, _ = self.item_under(self.viewport().mapFromGlobal(event.globalPos()))
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = build_popup_menu(self)
         copying = menu.addAction(tr("Copy"), self.copy_selected_items)
         as_markdown = menu.addAction(tr("Copy as Markdown"), lambda: self.copy_selected_items(markdown=True))
         copying.setEnabled(not self.selection.is_empty_selection)
@@ -559,7 +554,6 @@ class TranscriptView(TranscriptCanvas):
         menu.popup(event.globalPos())
 
     def intents_for_item(self, index: int) -> list[tuple[str, ChatIntent]]:
-        """What can be done with an item."""
         item = self.items.all[index]
         if item.recorded is None:
             return []

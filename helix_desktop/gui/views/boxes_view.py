@@ -75,7 +75,6 @@ class BoxesView(QAbstractScrollArea):
         self.verticalScrollBar().setValue(self._wanted)
 
     def all_text(self) -> str:
-        """All of the text."""
         return self._stack.text_between_offsets(0, self._stack.text_length)
 
     def selected_box_text(self) -> str:
@@ -138,7 +137,6 @@ class BoxesView(QAbstractScrollArea):
     # --- drawing
 
     def height_of_boxes(self) -> int:
-        """What all of it takes at the present width."""
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
         return round(self._stack.bottom_edge)

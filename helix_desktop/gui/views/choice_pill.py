@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtWidgets import QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
@@ -35,7 +36,6 @@ class ChoicePill(QPushButton):
         self.setToolTip(safe_tooltip(f"{self._hint}: {words}"))
 
     def full_width(self) -> int:
-        """Returns the width at which the whole text fits."""
         self._set_pill_text(self._words)
         return self.sizeHint().width()
 
@@ -61,8 +61,7 @@ class PolicyChoicePill(ChoicePill):
     more_wanted = Signal()
 
     def open_choices(self) -> None:
-        menu = QMenu(self)
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu = build_popup_menu(self)
         for name, words in list_policy_choices():
             action = menu.addAction(words)
             action.setCheckable(True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QLabel, QPlainTextEdit, QPushButton, QWidget
 
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
@@ -48,16 +49,9 @@ class CommentBox(QFrame):
         set_widget_look(cancel, "pill")
         send.clicked.connect(self._send_comment)
         cancel.clicked.connect(self.cancelled)
-        buttons = QHBoxLayout()
-        buttons.addWidget(send)
-        buttons.addWidget(cancel)
-        buttons.addStretch(1)
-        column = QVBoxLayout(self)
+        buttons = build_row(send, cancel, 1)
+        column = build_column(self._title, (self.words, 1), buttons, owner=self, spacing=4)
         theme.keep_scaled(self, column.setContentsMargins, 12, 8, 12, 8)
-        column.setSpacing(4)
-        column.addWidget(self._title)
-        column.addWidget(self.words, 1)
-        column.addLayout(buttons)
 
     def open_comment(self, title: str) -> None:
         self._title.setText(title)

@@ -23,9 +23,10 @@ from PySide6.QtGui import (
     QResizeEvent,
     QTextLayout,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QPushButton, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared.difference_rows import (
     DifferenceLine,
     DifferenceRow,
@@ -55,9 +56,7 @@ class HunkButtons(QWidget):
         super().__init__(parent)
         self.hunk = -1
         self.setCursor(Qt.CursorShape.ArrowCursor)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
+        row = build_row(owner=self, margins=0, spacing=8)
         self.back, self.keep = QPushButton(tr("Undo"), self), QPushButton(tr("Keep"), self)
         for button in (self.back, self.keep):
             set_widget_look(button, "pill")
@@ -148,14 +147,12 @@ class DifferenceView(QAbstractScrollArea):
 
     @property
     def shown_lines(self) -> Iterator[DifferenceLine]:
-        """What the rows show."""
         for row in self._rows:
             sides = [row.left] if self._columns and row.left is not row.right else []
             yield from (line for line in (*sides, row.right) if line is not None)
 
     @property
     def content_height(self) -> int:
-        """What all of it takes."""
         return round(self._tops[-1]) + self._ink.scaled_pixels(self.tail)
 
     def height_of_lines(self, lines: int) -> int:
@@ -210,7 +207,6 @@ class DifferenceView(QAbstractScrollArea):
         return other
 
     def _text_width(self) -> float:
-        """What a line has before it wraps."""
         right = self.viewport().width() // 2 if self._columns else self.viewport().width()
         return max(right - self._left_edge_of_code(False) - self._ink.scaled_pixels(6), 8 * self._ink.code_letter_width)
 
@@ -305,7 +301,6 @@ class DifferenceView(QAbstractScrollArea):
         painter.end()
 
     def _draw_hunk_frame(self, painter: QPainter, hunk: int) -> None:
-        """A line around a hunk."""
         head = self._heads[hunk]
         end = self._heads[hunk + 1] if hunk + 1 < len(self._heads) else len(self._rows)
         top, bottom = self._top_of_hunk_head(head), self._tops[end] - self.verticalScrollBar().value()
@@ -438,8 +433,6 @@ class DifferenceView(QAbstractScrollArea):
         return row.right if self._right else row.left
 
     def selected_difference_text(self) -> str:
-        """What is selected."""
-
         def selectable_line_text(number: int) -> str | None:
             line = self._line_of_row(number)
             return line.text if line is not None else self._rows[number].head or None
@@ -469,7 +462,6 @@ class DifferenceView(QAbstractScrollArea):
         event.accept()
 
     def open_comment_on_row(self, number: int) -> None:
-        """Open the box for a comment on a line."""
         row = self._rows[number]
         line = row.right or row.left
         if line is None:
@@ -494,7 +486,6 @@ class DifferenceView(QAbstractScrollArea):
             super().keyPressEvent(event)
 
     def _commented_line(self) -> DifferenceLine | None:
-        """The line that is commented."""
         row = self._rows[self._asking] if self._asking >= 0 else None
         return (row.right or row.left) if row is not None else None
 

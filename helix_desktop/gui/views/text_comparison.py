@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QKeySequence
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QSplitter, QWidget
 
 from helix_desktop.engine.changes.line_comparison import DiffRow, diff_rows, pair_rows
-from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
@@ -41,17 +42,11 @@ class TextComparisonView(QWidget):
             label.setTextFormat(Qt.TextFormat.PlainText)
             set_widget_look(label, "heading")
             side = QWidget(split)
-            column = QVBoxLayout(side)
-            column.setContentsMargins(0, 0, 0, 0)
-            column.setSpacing(theme.zoomed_pixels(6))
-            column.addWidget(label)
-            column.addWidget(view, 1)
+            build_column(label, (view, 1), owner=side, margins=0, spacing=theme.zoomed_pixels(6))
             split.addWidget(side)
         self.left.setAccessibleName(tr("Before"))
         self.right.setAccessibleName(tr("After"))
-        whole = QHBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(split)
+        build_row(split, owner=self, margins=0)
         self._scroll_together()
 
     def compare_texts(self, titles: tuple[str, str], texts: tuple[str, str]) -> None:
@@ -92,7 +87,6 @@ class TextComparisonView(QWidget):
         )
 
     def go_to_next_difference(self, by: int) -> None:
-        """To the next place that differs, or the one before; around at the end."""
         if self.difference_rows:
             self.at = (self.at + by) % len(self.difference_rows)
             self.left.scroll_to_line(self.difference_rows[self.at])
@@ -104,32 +98,25 @@ class TextComparisonView(QWidget):
             one.horizontalScrollBar().valueChanged.connect(other.horizontalScrollBar().setValue)
 
 
-class TextComparisonDialog(QDialog):
+class TextComparisonDialog(TransientDialog):
     """A comparison in a window of its own."""
 
     def __init__(
         self, theme: Theme, titles: tuple[str, str], texts: tuple[str, str], parent: QWidget | None = None
     ) -> None:
-        super().__init__(parent)
-        self.setWindowTitle(tr("Compare"))
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        super().__init__(tr("Compare"), parent)
         self.resize(theme.zoomed_pixels(1100), theme.zoomed_pixels(640))
         self.view = TextComparisonView(theme, self)
-        self._said = QLabel(tr("Comparing…"), self)
-        set_widget_look(self._said, "small")
-        column = QVBoxLayout(self)
+        self._said = build_plain_label(tr("Comparing…"), "small", self, wraps=False)
         self._place = QLabel(self)
         set_widget_look(self._place, "small")
-        line = QHBoxLayout()
-        line.addWidget(self._said, 1)
-        line.addWidget(self._place)
+        line = build_row((self._said, 1), self._place)
         self._steps = [
             self._build_step_button(words, by) for words, by in ((tr("Previous change"), -1), (tr("Next change"), 1))
         ]
         for button in self._steps:
             line.addWidget(button)
-        column.addWidget(self.view, 1)
-        column.addLayout(line)
+        build_column((self.view, 1), line, owner=self)
         self.view.compared.connect(self._show_difference_count)
         self.view.moved.connect(lambda at, of: self._place.setText(tr("{n} of {total}{more}", n=at, total=of, more="")))
         self.view.compare_texts(titles, texts)

@@ -122,7 +122,6 @@ class TextLineView(QAbstractScrollArea):
         self.selection_changed.emit()
 
     def highlight_matches(self, needle: str) -> None:
-        """Mark a text wherever it stands."""
         self._needle = needle.lower()
         self.viewport().update()
 
@@ -313,7 +312,6 @@ class TextLineView(QAbstractScrollArea):
         self.viewport().update()
 
     def text_position_at(self, point: QPoint) -> TextPosition:
-        """The character nearest to a point of the viewport."""
         if not len(self._lines):
             return TextPosition(-1, 0)
         y = point.y() + self.verticalScrollBar().value() - self._ink.scaled_pixels(10)

@@ -382,9 +382,9 @@ def test_pages_that_come_late_are_not_shown_as_others(
     held = page._doing._spawn = Held()
     page.viewer.content_view.turn_page_by(1)
     page.viewer.content_view.turn_page_by(1)
-    held.let("read an entry", newest=True)
+    held.let("read_range", newest=True)
     second = shown(page)
-    held.let("read an entry")
+    held.let("read_range")
     page._doing._spawn = now
     held.let()
     assert shown(page) == second
@@ -465,9 +465,9 @@ def test_the_line_a_search_found_is_shown_when_its_entry_has_come(
     catalogue.put(text.encode(), source="long.txt")
     held = page._doing._spawn = Held()
     page.search_hash_or_text("needle")
-    held.let("search")
+    held.let("search_entries")
     qt_works(80)
-    held.let("read an entry")
+    held.let("read_range")
     page._doing._spawn = now
     held.let()
     settle()
