@@ -269,7 +269,9 @@ class Tour:
         await self.shot("11-chat-failure", 1.5)
         view.scroll_to_item(0)
         await self.shot("12-chat-picture", 1.5)
-        group = next((at for at in range(len(view.items.all)) if view.items.group_headed_by(at) is not None), None)
+        group = next(
+            (at for at in range(len(view.items.all)) if view.items.groups.group_headed_by(at) is not None), None
+        )
         if group is not None:
             view.scroll_to_item(min(group + 1, len(view.items.all) - 1))
             await self.shot("13-chat-math", 1.5)

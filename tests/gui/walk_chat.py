@@ -117,8 +117,10 @@ class Walk:
         """Three files are read at once: one line, which a click opens and closes."""
         view = self.window.chat.transcript.view
         await self.say("tour")
-        await until(lambda: any(view.items.group_headed_by(index) for index in range(len(view.items.all))))
-        first = next(index for index in range(len(view.items.all)) if view.items.group_headed_by(index) is not None)
+        await until(lambda: any(view.items.groups.group_headed_by(index) for index in range(len(view.items.all))))
+        first = next(
+            index for index in range(len(view.items.all)) if view.items.groups.group_headed_by(index) is not None
+        )
         before = len(self.shown(TranscriptItemKind.CALL))
         await self.press(first, "")
         await until(lambda: len(self.shown(TranscriptItemKind.CALL)) == before + 2)

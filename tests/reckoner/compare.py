@@ -252,7 +252,7 @@ def _chat(way: str, items: TranscriptItems, c: Conversation, chance: Random) -> 
     for index, item in enumerate(items.all):
         where = f"item {index} of the chat (fact {item.fact_seq}), {way}"
         if item.kind is TranscriptItemKind.FOLD:
-            struck = not any(items.is_fold_active(fold.fold) for fold in items.folds_of_line(index))
+            struck = not any(fold.fold in items.history.branch.live for fold in items.folds_of_line(index))
             yield from _unequal(f"{where} struck out", struck, places.struck(c, item.fact_seq, n))
         if item.kind is TranscriptItemKind.CALL:
             result = places.result(c, PartRef(item.fact_seq, item.part), n)

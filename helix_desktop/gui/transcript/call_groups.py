@@ -45,6 +45,11 @@ class CallGroups:
         at = bisect_right(self._firsts, index) - 1
         return self.all[at] if at >= 0 and self.all[at].last >= index else None
 
+    def group_headed_by(self, index: int) -> CallGroup | None:
+        """The group whose line is shown at the item at `index`."""
+        group = self.group_of_item(index)
+        return group if group is not None and group.first == index and group.is_collapsible else None
+
     def add_group_item(self, index: int, *, quiet: bool) -> Iterable[int]:
         """One more item of a group. `collapsible_items`: reasoning, which is of no use without its calls."""
         if self._closed or self.all[-1].last != index - 1:

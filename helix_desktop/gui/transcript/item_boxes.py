@@ -143,7 +143,9 @@ def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
         yield from _build_show_more_box(page, item, len(text), limit)
     for number, part in enumerate(fact.parts):
         if isinstance(part, Attachment):
-            yield from _build_attachment_boxes(page, part, page.items.fold_shown_for(PartRef(item.fact_seq, number)))
+            yield from _build_attachment_boxes(
+                page, part, page.items.history.branch.fold_shown_for_part(PartRef(item.fact_seq, number))
+            )
 
 
 def _build_attachment_boxes(page: LayoutContext, part: Attachment, fold: Folded | None) -> Iterator[LayoutBox]:
@@ -193,7 +195,7 @@ def _build_show_more_box(page: LayoutContext, item: TranscriptItem, length: int,
 
 def _build_group_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     """The line of a group, on its first item. It is followed by that item where that is to be seen."""
-    group = at.page.items.group_headed_by(at.index)
+    group = at.page.items.groups.group_headed_by(at.index)
     if group is not None:
         act = ToggleSection(at.page.section_key("group", at.index))
         yield ExpandableHeaderBox(at.page.ink, at.page.width, describe_call_group(group), act, opened=group.opened)
@@ -210,7 +212,7 @@ def describe_call_group(group: CallGroup) -> str:
 
 
 def _is_hidden_by_group(at: BoxBuildRequest) -> bool:
-    group = at.page.items.group_headed_by(at.index)
+    group = at.page.items.groups.group_headed_by(at.index)
     return group is not None and not group.opened and at.index in group.collapsible_items
 
 
@@ -225,7 +227,7 @@ def _build_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     key = ("open", item.fact_seq, item.part)
     opened = page.is_section_open(key)
     words = tr("Reasoning · {n} tokens", n=format_token_count(tokens)) if tokens else tr("Reasoning")
-    gap = float(page.ink.scaled_pixels(6)) if page.items.group_headed_by(at.index) else 0.0
+    gap = float(page.ink.scaled_pixels(6)) if page.items.groups.group_headed_by(at.index) else 0.0
     yield ExpandableHeaderBox(
         page.ink, page.width, words, ToggleSection(page.section_key(*key)), opened=opened, gap=gap
     )
@@ -260,7 +262,7 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     state = page.items.tool_call_state(index)
     key = ("open", item.fact_seq, item.part)
     opened = page.is_section_open(key)
-    gap = float(page.ink.scaled_pixels(6)) if page.items.group_headed_by(index) else 0.0
+    gap = float(page.ink.scaled_pixels(6)) if page.items.groups.group_headed_by(index) else 0.0
     yield ToolCallBox(
         page.ink, page.width, build_call_line(state, page.now()), ToggleSection(page.section_key(*key)), gap=gap
     )
@@ -368,7 +370,7 @@ def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     if not isinstance(fact, Folded):
         return
     before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
-    undone = not any(page.items.is_fold_active(each.fold) for each in folds)
+    undone = not any(each.fold in page.items.history.branch.live for each in folds)
     words = describe_fold(fact, len(folds), before, after) + (" · " + tr("undone") if undone else "")
     yield FoldLineBox(page.ink, page.width, words, tr("Show"), OpenFold(fact.fold), undone=undone)
 

@@ -270,7 +270,7 @@ class ItemColumn:
         for first, last in self.page.items.hidden_item_ranges():
             for index in range(max(first, start), last + 1):
                 guesses[index - start] = 0
-        for index in self.page.items.items_in_collapsed_groups(start):
+        for index in self.page.items.groups.collapsed_items_from(start):
             guesses[index - start] = 0
         return guesses
 

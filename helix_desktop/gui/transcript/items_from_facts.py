@@ -46,18 +46,18 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
-from helix_desktop.engine.session_events import CallStage, ConversationActivity
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.answer_author import name_over_answer
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.transcript.alternative_answers import AlternativeAnswers, AnswerChoice, is_on_path
-from helix_desktop.gui.transcript.call_groups import CallGroup, CallGroups
+from helix_desktop.gui.transcript.call_groups import CallGroups
 from helix_desktop.gui.transcript.fact_notes import describe_changed_files, describe_fact
 from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.transcript.tool_call_records import ToolCallRecords
 from helix_desktop.gui.transcript.transcript_item import ItemChanges, ToolCallState, TranscriptItem, TranscriptItemKind
 
-SHOWN_LIVE = 64 * 1024
 _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
 PIECE = 500
 FARTHEST = 2_000  # The most items searched between a message and the end of its answer.
@@ -74,7 +74,7 @@ class TranscriptItems:
     all: list[TranscriptItem] = field(default_factory=list)
     running: ConversationActivity = ConversationActivity.IDLE
     grouping: bool = True  # Whether calls that follow one another become one line.
-    _groups: CallGroups = field(default_factory=CallGroups)
+    groups: CallGroups = field(default_factory=CallGroups)
     _answers: AlternativeAnswers = field(default_factory=AlternativeAnswers)
     _starts: list[Recorded] = field(default_factory=list)  # The facts that started the conversation or made it a fork.
     _last_cut: int = 0  # The last reply, if its stream broke.
@@ -86,17 +86,7 @@ class TranscriptItems:
     _live_from: int = -1
     _live: dict[int, list[str]] = field(default_factory=dict)
     _live_calls: dict[int, int] = field(default_factory=dict)
-    _calls: dict[str, int] = field(default_factory=dict)
-    # the results of a call, one for each branch
-    _returned: dict[int, tuple[Recorded, ...]] = field(default_factory=dict)
-    _item_by_return_seq: dict[int, int] = field(default_factory=dict)
-    _decided: dict[int, Decided] = field(default_factory=dict)
-    _returned_calls_of_reply: dict[str, int] = field(default_factory=dict)  # calls of the last reply that have returned
-    _questions_by_number: dict[int, str] = field(default_factory=dict)
-    # When each call really began, after waiting for the user or for earlier calls.
-    _begin_times: dict[str, float] = field(default_factory=dict)
-    _stages: dict[str, CallStage] = field(default_factory=dict)
-    _shown: dict[str, str] = field(default_factory=dict)
+    calls: ToolCallRecords = field(default_factory=ToolCallRecords)
     _folds: dict[str, Folded] = field(default_factory=dict)
     _fold_items: dict[str, int] = field(default_factory=dict)
     _batches: dict[str, list[Folded]] = field(default_factory=dict)
@@ -125,8 +115,7 @@ class TranscriptItems:
 
     def clear_in_slices(self) -> Iterator[None]:
         """Empties the object in slices: freeing a long conversation at once would block the window."""
-        for each in fields(self):
-            held = getattr(self, each.name)
+        for held in (getattr(owner, each.name) for owner in (self, self.calls) for each in fields(owner)):
             while isinstance(held, list | dict) and held:
                 take = held.pop if isinstance(held, list) else held.popitem
                 for _ in range(min(PIECE, len(held))):
@@ -163,32 +152,13 @@ class TranscriptItems:
             return self._add_live_item(TranscriptItemKind.WAITING, translate_sentences(delta.why))
         return ItemChanges(len(self.all))
 
-    def append_tool_output(self, call: str, text: str) -> ItemChanges:
-        if call in self._calls:
-            self._shown[call] = (self._shown.get(call, "") + text)[-SHOWN_LIVE:]
-        return self._change_of_call(call)
+    def build_changes(self, changed: Iterable[int]) -> ItemChanges:
+        """Of items that look different, where none is new."""
+        return ItemChanges(len(self.all), frozenset(changed))
 
     def set_run_state(self, running: ConversationActivity) -> ItemChanges:
         self.running = running
-        return ItemChanges(len(self.all), frozenset((*self._calls.values(), *self._latest_failure_item())))
-
-    def note_question(self, number: int, call: str) -> ItemChanges:
-        self._questions_by_number[number] = call
-        return self._change_of_call(call)
-
-    def note_answer(self, number: int, now: float) -> ItemChanges:
-        """The user has answered: if the call is allowed, it begins now."""
-        return self.set_call_stage(self._questions_by_number.pop(number, ""), CallStage.RUNNING, now)
-
-    def set_call_stage(self, call: str, stage: CallStage, now: float) -> ItemChanges:
-        """A call waits for those before it in its reply, begins, or has ended."""
-        self._stages[call] = stage
-        if stage is CallStage.RUNNING:
-            self._begin_times[call] = now
-        return self._change_of_call(call)
-
-    def _change_of_call(self, call: str) -> ItemChanges:
-        return ItemChanges(len(self.all), frozenset({self._calls[call]} if call in self._calls else ()))
+        return self.build_changes((*self.calls.open_items, *self._latest_failure_item()))
 
     def toggle_rewound_items(self, index: int) -> ItemChanges:
         """Show or hide again what the rewind at `index` has set aside."""
@@ -197,26 +167,18 @@ class TranscriptItems:
         return ItemChanges(len(self.all), frozenset({index}), is_visibility_changed=True)
 
     def toggle_call_group(self, index: int) -> ItemChanges:
-        group = self._groups.group_of_item(index)
+        group = self.groups.group_of_item(index)
         if group is not None:
             group.opened = not group.opened
         return ItemChanges(len(self.all), is_visibility_changed=True)
 
     def reveal_item(self, index: int) -> ItemChanges | None:
         """Open the group that hides an item somebody wants to see."""
-        return self.toggle_call_group(index) if self._groups.is_in_collapsed_group(index) else None
+        return self.toggle_call_group(index) if self.groups.is_in_collapsed_group(index) else None
 
     def is_item_hidden(self, index: int) -> bool:
         """Whether an item is set aside, or its group is collapsed."""
-        return self._groups.is_in_collapsed_group(index) or self.is_set_aside(index)
-
-    def items_in_collapsed_groups(self, start: int) -> Iterator[int]:
-        return self._groups.collapsed_items_from(start)
-
-    def group_headed_by(self, index: int) -> CallGroup | None:
-        """The group whose line is shown at the item at `index`."""
-        group = self._groups.group_of_item(index)
-        return group if group is not None and group.first == index and group.is_collapsible else None
+        return self.groups.is_in_collapsed_group(index) or self.is_set_aside(index)
 
     def answer_choice_of(self, index: int) -> AnswerChoice:
         """Which of how many answers to one message the item at `index` belongs to."""
@@ -275,8 +237,8 @@ class TranscriptItems:
 
     def item_of_fact(self, seq: int) -> int:
         """The item that shows the fact `seq`, or the nearest one before it; -1 without items."""
-        if seq in self._item_by_return_seq:
-            return self._item_by_return_seq[seq]
+        if seq in self.calls.item_by_result:
+            return self.calls.item_by_result[seq]
         first = bisect_left(self._seqs, seq)
         if first < len(self._seqs) and self._seqs[first] == seq:
             return first
@@ -296,7 +258,8 @@ class TranscriptItems:
         call = item.source_fact.parts[item.part]
         if not isinstance(call, ToolCall):
             raise TypeError(f"item {index} is not a call")
-        branch, results = self.history.branch, self._returned.get(index, ())
+        branch, record = self.history.branch, self.calls.record_of_item(index)
+        results = record.results
         if branch.has_message(item.fact_seq):  # A result on an abandoned branch does not belong to this call.
             results = tuple(one for one in results if branch.has_message(one.seq))
         returned = results[-1] if results else None
@@ -304,16 +267,16 @@ class TranscriptItems:
         busy = self.running in {ConversationActivity.TOOLS, ConversationActivity.ASKING, ConversationActivity.THINKING}
         return ToolCallState(
             call,
-            self._begin_times.get(call.id, item.recorded.time),
+            item.recorded.time if record.began is None else record.began,
             returned.fact if returned and isinstance(returned.fact, ToolReturned) else None,
             returned.seq if returned else 0,
             output,
             branch.fold_shown_for_part(PartRef(item.fact_seq, item.part)),
-            self._decided.get(index),
-            busy and call.id in self._calls and self._calls[call.id] == index,
-            self._shown.get(call.id, ""),
-            call.id in self._questions_by_number.values(),
-            self._stages.get(call.id, CallStage.RUNNING),
+            record.decided,
+            busy and self.calls.is_open(call, index),
+            record.printed,
+            self.calls.is_asked_about(call),
+            record.stage,
         )
 
     def folds_of_line(self, index: int) -> Sequence[Folded]:
@@ -321,19 +284,10 @@ class TranscriptItems:
         made = self._batches.get(fact.batch, [fact]) if isinstance(fact, Folded) and fact.batch else _single_fold(fact)
         return [self.history.find_fold(fold.fold) or fold for fold in made]
 
-    def is_fold_active(self, fold: str) -> bool:
-        return fold in self.history.branch.live
-
-    def fold_shown_for(self, ref: PartRef) -> Folded | None:
-        return self.history.branch.fold_shown_for_part(ref)
-
-    def is_part_pinned(self, ref: Cover) -> bool:
-        return ref in self.history.branch.pins
-
     def running_call_items(self) -> list[int]:
         """The items of running calls, whose elapsed time is updated."""
         busy = self.running in {ConversationActivity.TOOLS, ConversationActivity.ASKING}
-        return list(self._calls.values()) if busy else []
+        return self.calls.open_items if busy else []
 
     @property
     def retry_wait_item(self) -> int:
@@ -370,9 +324,7 @@ class TranscriptItems:
         return ()
 
     def _show_reply(self, recorded: Recorded, fact: ModelReplied) -> Iterable[int]:
-        self._returned_calls_of_reply.clear()
-        self._begin_times.clear()
-        self._stages.clear()
+        self.calls.start_reply()
         if fact.parts:
             self._replace_cut_reply(recorded.seq)
         self._last_cut = recorded.seq if fact.stop is Stop.CUT else 0
@@ -384,7 +336,7 @@ class TranscriptItems:
                     )
                     self._has_answer_name = True
             elif type(part) is ToolCall:
-                self._calls[part.id] = len(self.all)
+                self.calls.open_call(part, len(self.all))
                 self._append_item(TranscriptItem(TranscriptItemKind.CALL, recorded, number))
             elif type(part) is Reasoning and part.text.strip():
                 self._append_item(TranscriptItem(TranscriptItemKind.REASONING, recorded, number))
@@ -396,20 +348,11 @@ class TranscriptItems:
         if answered is None:
             return ()
         index = self._item_of_part(answered.ref)
-        if self._calls.get(fact.call) == index:
-            del self._calls[fact.call]
-        self._returned_calls_of_reply[fact.call] = index
-        self._returned[index] = (*self._returned.get(index, ()), recorded)
-        self._item_by_return_seq[recorded.seq] = index
-        self._shown.pop(fact.call, None)
-        return (index, *self._groups.note_call_result(index, ok=fact.ok, seconds=fact.seconds))
+        self.calls.add_result(fact.call, index, recorded)
+        return (index, *self.groups.note_call_result(index, ok=fact.ok, seconds=fact.seconds))
 
-    def _show_permission_decision(self, recorded: Recorded, fact: Decided) -> Iterable[int]:
-        index = self._calls.get(fact.call, self._returned_calls_of_reply.get(fact.call))
-        if index is None:
-            return ()
-        self._decided[index] = fact
-        return (index,)
+    def _show_permission_decision(self, _recorded: Recorded, fact: Decided) -> Iterable[int]:
+        return self.calls.note_decision(fact)
 
     def _show_fold_of_parts(self, recorded: Recorded, fact: Folded) -> Iterable[int]:
         self._folds[fact.fold] = fact
@@ -454,9 +397,7 @@ class TranscriptItems:
         return ()
 
     def _show_turn_end(self, recorded: Recorded, fact: TurnEnded) -> Iterable[int]:
-        stopped = list(self._calls.values())
-        self._calls.clear()
-        self._shown.clear()
+        stopped = self.calls.close_all_calls()
         stopped += self._clear_latest_failure()
         if fact.reason is TurnEnd.FAILED:
             self._error = len(self.all)
@@ -474,8 +415,8 @@ class TranscriptItems:
         return ()
 
     def _show_rewind(self, recorded: Recorded, fact: Rewound) -> Iterable[int]:
-        self._calls.clear()
-        self._groups.close_group()
+        self.calls.close_all_calls()
+        self.groups.close_group()
         self._error = -1
         self._has_answer_name, self._hidden_ranges, self._broken_reply_seq, self._last_cut = False, None, 0, 0
         self._answers.note_answer_rewind(recorded.seq, fact, self.history.record)
@@ -507,7 +448,7 @@ class TranscriptItems:
 
     def _append_item(self, item: TranscriptItem) -> None:
         if self.grouping and item[0] in _GROUPED:
-            self._groups.add_group_item(len(self.all), quiet=item[0] is TranscriptItemKind.REASONING)
+            self.groups.add_group_item(len(self.all), quiet=item[0] is TranscriptItemKind.REASONING)
         self.all.append(item)
         self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
 
@@ -539,7 +480,7 @@ class TranscriptItems:
         if len(pieces) > 1:
             pieces[:] = ["".join(pieces)]
         self.all[last] = self.all[last]._replace(text=pieces[0])
-        return ItemChanges(len(self.all), frozenset({last}))
+        return self.build_changes({last})
 
     def _extend_live_call(self, delta: CallDelta) -> ItemChanges:
         index = self._live_calls.get(delta.index)
@@ -553,7 +494,7 @@ class TranscriptItems:
         grown = arguments + delta.arguments
         self._live[index] = [name or delta.name, grown]
         self.all[index] = self.all[index]._replace(text=grown)
-        return ItemChanges(len(self.all), frozenset({index}))
+        return self.build_changes({index})
 
     def live_call_text(self, index: int) -> tuple[str, str]:
         """Name and arguments, as far as they have come, of a call that is being written."""

@@ -28,6 +28,7 @@ from helix_desktop.engine.session_events import (
     ToolPrinted,
 )
 from helix_desktop.engine.view import ConversationState
+from helix_desktop.gui.shared.text_selection import TextSelection
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox
 from helix_desktop.gui.transcript.box_stack import HotSpotIndex
@@ -42,7 +43,6 @@ from helix_desktop.gui.transcript.line_boxes import ToolCallBox
 from helix_desktop.gui.transcript.tool_call_lines import build_call_line
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.gui.transcript.transcript_search import TranscriptSearch
-from helix_desktop.gui.transcript.transcript_selection import TranscriptSelection
 from helix_desktop.gui.translation import tr
 
 COLUMN = 720
@@ -68,7 +68,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         super().__init__(parent)
         self.theme = theme
         self.items = TranscriptItems()
-        self.selection = TranscriptSelection()
+        self.selection = TextSelection()
         self.finding: TranscriptSearch | None = None
         self.current = -1
         self._content = content
@@ -153,15 +153,15 @@ class TranscriptCanvas(QAbstractScrollArea):
             case ReplyStreamed(_, delta):
                 apply(items.append_reply_delta(delta, now()))
             case ToolPrinted(_, call, text):
-                apply(items.append_tool_output(call, text))
+                apply(items.build_changes(items.calls.append_output(call, text)))
             case CallStageChanged(_, call, stage):
-                apply(items.set_call_stage(call, stage, now()))
+                apply(items.build_changes(items.calls.set_stage(call, stage, now())))
             case ActivityChanged(_, running):
                 apply(items.set_run_state(running))
             case QuestionAsked(_, number, question):
-                apply(items.note_question(number, question.call.id))
+                apply(items.build_changes(items.calls.note_question(number, question.call.id)))
             case QuestionAnswered(_, number):
-                apply(items.note_answer(number, now()))
+                apply(items.build_changes(items.calls.note_answer(number, now())))
 
     def showEvent(self, event: QShowEvent) -> None:
         """Nothing is laid out while it is hidden and follows the end."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from helix_desktop.engine.facts import ModelReplied, ToolCall
-from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.shared.text_selection import TextSelection
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.markdown_blocks import (
@@ -22,42 +21,8 @@ MOST_COPIED = 64 << 20
 MOST_PARSED = 200_000  # In characters. Of a longer selection, the source is copied with its mark-up.
 
 
-class TranscriptPosition(NamedTuple):
-    """An item and an offset into its text."""
-
-    item: int
-    offset: int
-
-
-@dataclass(slots=True)
-class TranscriptSelection:
-    """`anchor` stays, `caret` moves."""
-
-    anchor: TranscriptPosition = TranscriptPosition(-1, 0)
-    caret: TranscriptPosition = TranscriptPosition(-1, 0)
-
-    @property
-    def is_empty_selection(self) -> bool:
-        return self.anchor.item < 0 or self.anchor == self.caret
-
-    @property
-    def ordered_ends(self) -> tuple[TranscriptPosition, TranscriptPosition]:
-        return (self.anchor, self.caret) if self.anchor <= self.caret else (self.caret, self.anchor)
-
-    def clear_selection(self) -> None:
-        self.anchor = self.caret = TranscriptPosition(-1, 0)
-
-    def selected_offsets_of(self, index: int, length: int) -> tuple[int, int]:
-        if self.is_empty_selection:
-            return 0, 0
-        first, last = self.ordered_ends
-        if not first.item <= index <= last.item:
-            return 0, 0
-        return (first.offset if index == first.item else 0, last.offset if index == last.item else length)
-
-
 def copy_selection_text(
-    selection: TranscriptSelection, items: TranscriptItems, laid: Callable[[int], ItemLayout], *, markdown: bool
+    selection: TextSelection, items: TranscriptItems, laid: Callable[[int], ItemLayout], *, markdown: bool
 ) -> str:
     """The selected text. Only the first and the last item are laid out for it; what lies between is taken whole."""
     if selection.is_empty_selection:
@@ -65,8 +30,8 @@ def copy_selection_text(
     first, last = selection.ordered_ends
     parts: list[str] = []
     size = 0
-    for index, whole in _fully_selected_items(items, first.item, last.item):
-        if index in (first.item, last.item):
+    for index, whole in _fully_selected_items(items, first.number, last.number):
+        if index in (first.number, last.number):
             edge = laid(index)
             a, b = selection.selected_offsets_of(index, edge.text_length)
             part = edge.copyable_markdown(a, b) if markdown else edge.text_between_offsets(a, b)

@@ -25,6 +25,7 @@ from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, User
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.question_dialogs import ask_which_way
 from helix_desktop.gui.shared.plain_widgets import build_popup_menu
+from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LinkAddress, ToggleSection
 from helix_desktop.gui.transcript.box_stack import HotSpotIndex
@@ -52,7 +53,7 @@ from helix_desktop.gui.transcript.hover_bar import (
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.transcript.transcript_canvas import STEP, TranscriptCanvas
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
-from helix_desktop.gui.transcript.transcript_selection import TranscriptPosition, copy_selection_text
+from helix_desktop.gui.transcript.transcript_selection import copy_selection_text
 from helix_desktop.gui.translation import tr
 
 _OPENED = ("http://", "https://", "mailto:")
@@ -149,8 +150,9 @@ class TranscriptView(TranscriptCanvas):
     def select_all_items(self) -> None:
         last = len(self.items.all) - 1
         if last >= 0:
-            self.selection.anchor = TranscriptPosition(0, 0)
-            self.selection.caret = TranscriptPosition(last, self.column.full_layout(last).end_offset)
+            self.selection.set_both_ends(
+                TextPosition(0, 0), TextPosition(last, self.column.full_layout(last).end_offset)
+            )
             self.viewport().update()
 
     def copy_selected_items(self, *, markdown: bool = False) -> None:
@@ -161,11 +163,11 @@ class TranscriptView(TranscriptCanvas):
     def selected_text(self) -> str:
         return copy_selection_text(self.selection, self.items, self.column.full_layout, markdown=False)
 
-    def transcript_position_at(self, point: QPoint | QPointF) -> TranscriptPosition:
+    def transcript_position_at(self, point: QPoint | QPointF) -> TextPosition:
         index, inner = self.item_under(point)
         if index < 0:
-            return TranscriptPosition(-1, 0)
-        return TranscriptPosition(index, self.column.full_layout(index).text_offset_at(inner))
+            return NO_POSITION
+        return TextPosition(index, self.column.full_layout(index).text_offset_at(inner))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() != Qt.MouseButton.LeftButton:
@@ -176,19 +178,16 @@ class TranscriptView(TranscriptCanvas):
         self._clicks += 1
         self._again.start()
         place = self.transcript_position_at(point)
-        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self.selection.anchor.item >= 0:
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self.selection.anchor.number >= 0:
             self.selection.caret = place
-        elif self._clicks >= 2 and self._pressed is None and place.item >= 0:
-            laid = self.column.full_layout(place.item)
+        elif self._clicks >= 2 and self._pressed is None and place.number >= 0:
+            laid = self.column.full_layout(place.number)
             first, last = (
                 laid.word_range_in_text(place.offset) if self._clicks == 2 else laid.paragraph_range_at(place.offset)
             )
-            self.selection.anchor, self.selection.caret = (
-                TranscriptPosition(place.item, first),
-                TranscriptPosition(place.item, last),
-            )
+            self.selection.set_both_ends(TextPosition(place.number, first), TextPosition(place.number, last))
         else:
-            self.selection.anchor = self.selection.caret = place
+            self.selection.set_both_ends(place)
         self.viewport().update()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
@@ -198,7 +197,7 @@ class TranscriptView(TranscriptCanvas):
             return
         if (point - self._press_at).manhattanLength() >= QApplication.startDragDistance():
             self._dragging = True
-        if self._dragging and self.selection.anchor.item >= 0:
+        if self._dragging and self.selection.anchor.number >= 0:
             self._drag_to = point
             self.selection.caret = self.transcript_position_at(point)
             self.viewport().update()
@@ -342,19 +341,19 @@ class TranscriptView(TranscriptCanvas):
 
     def _extend_selection(self, key: Qt.Key, *, whole: bool) -> None:
         """Move the end of the selection: by a character, a line, to the start or end of an item or of all."""
-        if self.selection.anchor.item < 0:
+        if self.selection.anchor.number < 0:
             first = next(iter(self.column.visible_items(self.verticalScrollBar().value(), 1)), -1)
-            self.selection.anchor = self.selection.caret = TranscriptPosition(first, 0)
+            self.selection.set_both_ends(TextPosition(first, 0))
         caret = self.selection.caret
-        if caret.item < 0:
+        if caret.number < 0:
             return
-        laid = self.column.full_layout(caret.item)
+        laid = self.column.full_layout(caret.number)
         if key in (Qt.Key.Key_Home, Qt.Key.Key_End):
             last = len(self.items.all) - 1
             ends = (
-                (TranscriptPosition(0, 0), TranscriptPosition(last, self.column.full_layout(last).end_offset))
+                (TextPosition(0, 0), TextPosition(last, self.column.full_layout(last).end_offset))
                 if whole
-                else _whole_item_ends(caret.item, laid.end_offset)
+                else _whole_item_ends(caret.number, laid.end_offset)
             )
             self.selection.caret = ends[key == Qt.Key.Key_End]
         else:
@@ -366,27 +365,27 @@ class TranscriptView(TranscriptCanvas):
             )
         self._scroll_to_caret()
 
-    def _move_caret_by_character(self, caret: TranscriptPosition, by: int, length: int) -> TranscriptPosition:
+    def _move_caret_by_character(self, caret: TextPosition, by: int, length: int) -> TextPosition:
         if 0 <= caret.offset + by <= length:
-            return TranscriptPosition(caret.item, caret.offset + by)
-        index = self._next_visible_item(caret.item, by)
+            return TextPosition(caret.number, caret.offset + by)
+        index = self._next_visible_item(caret.number, by)
         return (
-            TranscriptPosition(index, 0 if by > 0 else self.column.full_layout(index).end_offset)
-            if index != caret.item
+            TextPosition(index, 0 if by > 0 else self.column.full_layout(index).end_offset)
+            if index != caret.number
             else caret
         )
 
-    def _move_caret_by_line(self, caret: TranscriptPosition, by: int) -> TranscriptPosition:
-        laid = self.column.full_layout(caret.item)
+    def _move_caret_by_line(self, caret: TextPosition, by: int) -> TextPosition:
+        laid = self.column.full_layout(caret.number)
         where = laid.caret_rect_at(caret.offset)
         y = where.center().y() + by * where.height()
         if laid.vertical_padding <= y <= laid.current_height - laid.vertical_padding:
-            return TranscriptPosition(caret.item, laid.text_offset_at(QPointF(where.x(), y)))
-        index = self._next_visible_item(caret.item, by)
-        if index == caret.item:
-            return TranscriptPosition(index, laid.end_offset if by > 0 else 0)
+            return TextPosition(caret.number, laid.text_offset_at(QPointF(where.x(), y)))
+        index = self._next_visible_item(caret.number, by)
+        if index == caret.number:
+            return TextPosition(index, laid.end_offset if by > 0 else 0)
         other = self.column.full_layout(index)
-        return TranscriptPosition(
+        return TextPosition(
             index,
             other.text_offset_at(
                 QPointF(
@@ -404,7 +403,7 @@ class TranscriptView(TranscriptCanvas):
 
     def _scroll_to_caret(self) -> None:
         caret = self.selection.caret
-        place = self.rect_in_viewport(caret.item, self.column.full_layout(caret.item).caret_rect_at(caret.offset))
+        place = self.rect_in_viewport(caret.number, self.column.full_layout(caret.number).caret_rect_at(caret.offset))
         bar = self.verticalScrollBar()
         if place.top() < 0:
             self._set_following_end(following=False)
@@ -567,7 +566,7 @@ class TranscriptView(TranscriptCanvas):
         found.append((tr("Rewind to here…"), RewindConversation(item.fact_seq)))
         ref = self._part_ref_of(index, item)
         if ref is not None:
-            pinned = self.items.is_part_pinned(ref)
+            pinned = ref in self.items.history.branch.pins
             found.append((tr("Unpin") if pinned else tr("Pin: never fold"), UnpinPart(ref) if pinned else PinPart(ref)))
         return found
 
@@ -585,5 +584,5 @@ def _is_copy_markdown_key(event: QKeyEvent) -> bool:
     return event.key() == Qt.Key.Key_C and event.modifiers() == wanted
 
 
-def _whole_item_ends(index: int, length: int) -> tuple[TranscriptPosition, TranscriptPosition]:
-    return TranscriptPosition(index, 0), TranscriptPosition(index, length)
+def _whole_item_ends(index: int, length: int) -> tuple[TextPosition, TextPosition]:
+    return TextPosition(index, 0), TextPosition(index, length)

@@ -35,13 +35,13 @@ from helix_desktop.gui.shared.difference_rows import (
     build_hunk_rows,
     build_patch_rows,
 )
+from helix_desktop.gui.shared.text_selection import TextPosition, TextSelection
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.code_highlighting import highlight_code
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range, build_wrap_option
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.comment_box import CommentBox
-from helix_desktop.gui.views.text_line_view import TextPosition, columns_between, text_between
 
 LONGEST = 5_000  # The most characters shown of a line.
 LAID = 400
@@ -97,7 +97,7 @@ class DifferenceView(QAbstractScrollArea):
         self._buttons: list[HunkButtons] = []
         self._asking = -1  # The row on whose line a comment is being written.
         self._actions = True
-        self._anchor = self._caret = TextPosition(-1, 0)  # The ends of the selection, which stays in one column.
+        self.selection = TextSelection()  # It stays in one column.
         self._right = True  # Whether that is the right column.
         self._comment = CommentBox(theme, self.viewport())
         self._comment.hide()
@@ -168,7 +168,7 @@ class DifferenceView(QAbstractScrollArea):
         self._rows, self._heads, self._lengths = made.rows, made.heads, made.lengths
         self._laid.clear()
         self._plain.clear()
-        self._anchor = self._caret = TextPosition(-1, 0)
+        self.selection.clear_selection()
         self._estimate_row_heights()
 
     def _estimate_row_heights(self) -> None:
@@ -342,8 +342,8 @@ class DifferenceView(QAbstractScrollArea):
         layout = self._layout_difference_line(number, line, right=right)
         left = self._left_edge_of_code(right)
         painter.setPen(self._ink.token_colour("text"))
-        some = right is self._right and self._anchor != self._caret
-        chosen = columns_between(self._anchor, self._caret, number, len(layout.text())) if some else (0, 0)
+        some = right is self._right and not self.selection.is_empty_selection
+        chosen = self.selection.selected_offsets_of(number, len(layout.text())) if some else (0, 0)
         layout.draw(painter, QPointF(left, place.top()), self._ink.overlay_formats(TextMarks(chosen)) if some else [])
 
     def _draw_line_numbers(self, painter: QPainter, line: DifferenceLine, place: QRectF, *, right: bool) -> None:
@@ -437,26 +437,26 @@ class DifferenceView(QAbstractScrollArea):
             line = self._line_of_row(number)
             return line.text if line is not None else self._rows[number].head or None
 
-        return text_between(self._anchor, self._caret, selectable_line_text) if self._anchor.line >= 0 else ""
+        return self.selection.join_selected_lines(selectable_line_text)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self._rows:
             point = event.position().toPoint()
             self._right = not self._columns or point.x() >= self.viewport().width() // 2
-            self._anchor = self._caret = self.letter_position_at(point)
+            self.selection.set_both_ends(self.letter_position_at(point))
             self.viewport().update()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if event.buttons() & Qt.MouseButton.LeftButton and self._anchor.line >= 0:
+        if event.buttons() & Qt.MouseButton.LeftButton and self.selection.anchor.number >= 0:
             point, bar = event.position().toPoint(), self.verticalScrollBar()
             bar.setValue(bar.value() + min(point.y(), 0) + max(point.y() - self.viewport().height(), 0))
-            self._caret = self.letter_position_at(point)
+            self.selection.caret = self.letter_position_at(point)
             self.viewport().update()
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """A click on a line opens the box for a comment about it; what was drawn over is selected."""
         number = self.row_at(event.position().toPoint())
-        click = event.button() == Qt.MouseButton.LeftButton and self._anchor == self._caret
+        click = event.button() == Qt.MouseButton.LeftButton and self.selection.is_empty_selection
         if click and self._actions and number >= 0 and not self._rows[number].head:
             self.open_comment_on_row(number)
         event.accept()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
@@ -24,6 +24,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
+from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition, TextSelection
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import Run
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range, build_wrap_option
@@ -44,28 +45,6 @@ class TextLines(Protocol):
     def __getitem__(self, number: int, /) -> str: ...
 
 
-class TextPosition(NamedTuple):
-    """A line and a column of a text."""
-
-    line: int
-    column: int
-
-
-def columns_between(one: TextPosition, other: TextPosition, number: int, length: int) -> tuple[int, int]:
-    """What of a line lies between two places: from where to where."""
-    first, last = sorted((one, other))
-    if first.line < 0 or not first.line <= number <= last.line:
-        return 0, 0
-    return (first.column if number == first.line else 0), (last.column if number == last.line else length)
-
-
-def text_between(one: TextPosition, other: TextPosition, line: Callable[[int], str | None]) -> str:
-    """The text between two places. `line`: None for what is no line."""
-    first, last = sorted((one, other))
-    texts = [(number, line(number)) for number in range(first.line, last.line + 1)]
-    return "\n".join(text[slice(*columns_between(first, last, n, len(text)))] for n, text in texts if text is not None)
-
-
 class TextLineView(QAbstractScrollArea):
     """`selection_changed`: other lines are selected. `tone(i)` names the background colour of a line."""
 
@@ -83,8 +62,7 @@ class TextLineView(QAbstractScrollArea):
         self._runs: dict[int, list[Run]] = {}
         self._colouring: Iterator[tuple[int, Run]] | None = None
         self._needle = ""
-        self._anchor = TextPosition(-1, 0)
-        self._caret = TextPosition(-1, 0)
+        self.selection = TextSelection()
         self._by_line = False
         self._widest = 0.0
         self._slices = QTimer(self, interval=0)
@@ -111,7 +89,7 @@ class TextLineView(QAbstractScrollArea):
         self._laid.clear()
         self._runs.clear()
         self._widest = 0.0
-        self._anchor = self._caret = TextPosition(-1, 0)
+        self.selection.clear_selection()
         self._colouring = colours
         self._update_scroll_ranges()
         self.verticalScrollBar().setValue(0)
@@ -136,11 +114,11 @@ class TextLineView(QAbstractScrollArea):
 
     def selected_line_range(self) -> tuple[int, int] | None:
         """The first and the last selected line, counted from 0; None when nothing is selected."""
-        if self._anchor.line < 0 or (self._anchor == self._caret and not self._by_line):
+        if self.selection.anchor.number < 0 or (self.selection.is_empty_selection and not self._by_line):
             return None
-        first, last = sorted((self._anchor, self._caret))
-        end = last.line - 1 if last.column == 0 and last.line > first.line and not self._by_line else last.line
-        return first.line, end
+        first, last = self.selection.ordered_ends
+        end = last.number - int(last.offset == 0 and last.number > first.number and not self._by_line)
+        return first.number, end
 
     def selected_lines_text(self) -> str:
         lines = self.selected_line_range()
@@ -148,15 +126,12 @@ class TextLineView(QAbstractScrollArea):
             return ""
         if self._by_line:
             return "\n".join(self._lines[i] for i in range(lines[0], lines[1] + 1))
-        first, last = sorted((self._anchor, self._caret))
-        return text_between(first, last, self._lines.__getitem__)
+        return self.selection.join_selected_lines(self._lines.__getitem__)
 
     def select_all_lines(self) -> None:
         if len(self._lines):
-            self._anchor, self._caret = (
-                TextPosition(0, 0),
-                TextPosition(len(self._lines) - 1, len(self._lines[len(self._lines) - 1])),
-            )
+            last = len(self._lines) - 1
+            self.selection.set_both_ends(TextPosition(0, 0), TextPosition(last, len(self._lines[last])))
             self._by_line = False
             self._show_new_selection()
 
@@ -259,10 +234,10 @@ class TextLineView(QAbstractScrollArea):
         return tuple(places)
 
     def _selected_columns(self, number: int, length: int) -> tuple[int, int]:
-        first, last = sorted((self._anchor, self._caret))
-        if self._by_line and first.line <= number <= last.line:
+        first, last = self.selection.ordered_ends
+        if self._by_line and first.number <= number <= last.number:
             return 0, max(length, 1)
-        return columns_between(first, last, number, length)
+        return self.selection.selected_offsets_of(number, length)
 
     def _layout_text_line(self, number: int) -> QTextLayout:
         laid = self._laid.get(number)
@@ -313,7 +288,7 @@ class TextLineView(QAbstractScrollArea):
 
     def text_position_at(self, point: QPoint) -> TextPosition:
         if not len(self._lines):
-            return TextPosition(-1, 0)
+            return NO_POSITION
         y = point.y() + self.verticalScrollBar().value() - self._ink.scaled_pixels(10)
         number = min(max(int(y / self._line_height), 0), len(self._lines) - 1)
         line = self._layout_text_line(number).lineAt(0)
@@ -326,19 +301,19 @@ class TextLineView(QAbstractScrollArea):
             return
         spot = self.text_position_at(event.position().toPoint())
         self._by_line = event.position().x() < self._gutter_width - 4
-        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self._anchor.line >= 0:
-            self._caret = spot
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self.selection.anchor.number >= 0:
+            self.selection.caret = spot
         else:
-            self._anchor = self._caret = spot
+            self.selection.set_both_ends(spot)
         self._show_new_selection()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if event.buttons() & Qt.MouseButton.LeftButton and self._anchor.line >= 0:
+        if event.buttons() & Qt.MouseButton.LeftButton and self.selection.anchor.number >= 0:
             point = event.position().toPoint()
             beyond = min(point.y(), 0) + max(point.y() - self.viewport().height(), 0)
             if beyond:
                 self.verticalScrollBar().setValue(self.verticalScrollBar().value() + beyond)
-            self._caret = self.text_position_at(point)
+            self.selection.caret = self.text_position_at(point)
             self._show_new_selection()
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
@@ -346,15 +321,15 @@ class TextLineView(QAbstractScrollArea):
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         spot = self.text_position_at(event.position().toPoint())
-        if spot.line >= 0:
-            text = self._lines[spot.line]
-            first = last = min(spot.column, len(text))
+        if spot.number >= 0:
+            text = self._lines[spot.number]
+            first = last = min(spot.offset, len(text))
             while first > 0 and (text[first - 1].isalnum() or text[first - 1] == "_"):
                 first -= 1
             while last < len(text) and (text[last].isalnum() or text[last] == "_"):
                 last += 1
             self._by_line = False
-            self._anchor, self._caret = TextPosition(spot.line, first), TextPosition(spot.line, last)
+            self.selection.set_both_ends(TextPosition(spot.number, first), TextPosition(spot.number, last))
             self._show_new_selection()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -376,11 +351,11 @@ class TextLineView(QAbstractScrollArea):
         elif key not in steps or not len(self._lines):
             return False
         elif modifiers & Qt.KeyboardModifier.ShiftModifier:
-            if self._anchor.line < 0:
-                self._anchor = self._caret = TextPosition(int(bar.value() / self._line_height), 0)
+            if self.selection.anchor.number < 0:
+                self.selection.set_both_ends(TextPosition(int(bar.value() / self._line_height), 0))
             self._by_line = True
-            wanted = min(max(self._caret.line + steps[key], 0), len(self._lines) - 1)
-            self._caret = TextPosition(wanted, 0)
+            wanted = min(max(self.selection.caret.number + steps[key], 0), len(self._lines) - 1)
+            self.selection.caret = TextPosition(wanted, 0)
             self._keep_line_visible(wanted)
             self._show_new_selection()
         else:

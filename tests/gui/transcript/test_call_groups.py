@@ -42,7 +42,7 @@ def test_calls_that_are_done_stand_behind_one_line() -> None:
     told.reply("Done.")
     items = grown(told)
     assert shown(items) == [0, 1, 4, 8]  # the message, the line on the first call, the failure, the answer
-    group = items.group_headed_by(1)
+    group = items.groups.group_headed_by(1)
     assert group is not None
     assert describe_call_group(group) == "7 tool calls · 14 s · 1 failed"
     items.toggle_call_group(1)
@@ -58,7 +58,7 @@ def test_two_calls_and_those_that_run_or_wait_stand_by_themselves() -> None:
     told.reply("", call(9))  # asks, or runs: it has no result yet
     items = grown(told)
     assert shown(items) == [0, 1, 5]
-    items.note_question(1, "c9")
+    items.calls.note_question(1, "c9")
     assert not items.is_item_hidden(5)
 
 
@@ -112,7 +112,7 @@ def test_however_it_came_the_same_is_hidden_and_never_what_needs_a_look(acts: li
         if item.kind is TranscriptItemKind.CALL and not once.is_set_aside(index):
             returned = once.tool_call_state(index).returned
             assert not once.is_item_hidden(index) or (returned is not None and returned.ok)
-    assert sorted(once.items_in_collapsed_groups(0)) == [
+    assert sorted(once.groups.collapsed_items_from(0)) == [
         i for i in range(len(once.all)) if once.is_item_hidden(i) and not once.is_set_aside(i)
     ]
 

@@ -183,8 +183,8 @@ def test_a_rewind_away_and_back_shows_what_is_live_again() -> None:
     items = grown(told.facts)
     texts = [item.source_fact for index, item in enumerate(items.all) if not items.is_item_hidden(index)]
     assert [type(fact).__name__ for fact in texts] == ["UserSaid", "ModelReplied", "Folded", "ModelReplied", "Rewound"]
-    assert items.is_fold_active("f")
-    assert not items.is_part_pinned(PartRef(1))
+    assert "f" in items.history.branch.live
+    assert PartRef(1) not in items.history.branch.pins
     last = len(items.all) - 1
     items.toggle_rewound_items(last)
     opened = [index for index in range(len(items.all)) if not items.is_item_hidden(index)]
@@ -235,7 +235,7 @@ def test_a_running_call_shows_what_it_prints_and_stops_with_its_result() -> None
     told.reply("", call(1))
     items = grown(told.facts)
     items.set_run_state(ConversationActivity.TOOLS)
-    items.append_tool_output("c1", "line\n")
+    items.calls.append_output("c1", "line\n")
     assert items.running_call_items() == [0]
     assert items.tool_call_state(0).running
     assert items.tool_call_state(0).printed_text == "line\n"
@@ -263,9 +263,9 @@ def test_a_decision_and_a_pin_belong_to_their_item() -> None:
     assert decided is not None
     assert decided.why == "too dangerous"
     items.show_fact(told.add(Pinned(PartRef(1))))
-    assert items.is_part_pinned(PartRef(1))
+    assert PartRef(1) in items.history.branch.pins
     items.show_fact(told.add(Unpinned(PartRef(1))))
-    assert not items.is_part_pinned(PartRef(1))
+    assert PartRef(1) not in items.history.branch.pins
 
 
 def test_the_end_of_a_turn_is_said_only_when_there_is_something_to_say() -> None:
@@ -307,14 +307,13 @@ def test_a_call_that_waits_for_the_user_or_another_does_not_run_and_its_time_beg
     told.reply("", call(1), call(2))
     items = grown(told.facts)
     items.set_run_state(ConversationActivity.ASKING)
-    change = items.note_question(7, "c1")
-    assert change.changed_items == {0}
+    assert items.calls.note_question(7, "c1") == (0,)
     assert (items.tool_call_state(0).waiting, items.tool_call_state(1).waiting) == (True, False)
-    items.note_answer(7, 5_000.0)
+    items.calls.note_answer(7, 5_000.0)
     state = items.tool_call_state(0)
     assert (state.waiting, state.running, state.begun_at) == (False, True, 5_000.0)
-    items.note_answer(8, 6_000.0)  # of a server that asked by itself
-    assert items.set_call_stage("c2", CallStage.IN_LINE, 6_500.0).changed_items == {1}
+    items.calls.note_answer(8, 6_000.0)  # of a server that asked by itself
+    assert items.calls.set_stage("c2", CallStage.IN_LINE, 6_500.0) == (1,)
     assert items.tool_call_state(1).stage is CallStage.IN_LINE
-    assert items.set_call_stage("c2", CallStage.RUNNING, 7_000.0).changed_items == {1}
+    assert items.calls.set_stage("c2", CallStage.RUNNING, 7_000.0) == (1,)
     assert (items.tool_call_state(1).stage, items.tool_call_state(1).begun_at) == (CallStage.RUNNING, 7_000.0)

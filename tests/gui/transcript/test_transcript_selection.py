@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from helix_desktop.gui.shared.text_selection import TextPosition, TextSelection
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_selection import (
-    TranscriptPosition,
-    TranscriptSelection,
     copy_selection_text,
 )
 from tests.gui.transcript.facts import Told, call
@@ -30,8 +29,8 @@ def talk(theme: Theme) -> tuple[TranscriptItems, Callable[[int], ItemLayout]]:
 
 def test_a_selection_backwards_is_the_same(talk: tuple[TranscriptItems, Callable[[int], ItemLayout]]) -> None:
     items, made = talk
-    forth = TranscriptSelection(TranscriptPosition(0, 1), TranscriptPosition(3, 2))
-    back = TranscriptSelection(TranscriptPosition(3, 2), TranscriptPosition(0, 1))
+    forth = TextSelection(TextPosition(0, 1), TextPosition(3, 2))
+    back = TextSelection(TextPosition(3, 2), TextPosition(0, 1))
     wanted = "irst\n\nthe middle\n\nread_file src/a.rs\n\nla"
     assert (
         copy_selection_text(forth, items, made, markdown=False)
@@ -44,7 +43,7 @@ def test_a_selection_backwards_is_the_same(talk: tuple[TranscriptItems, Callable
 
 def test_markdown_keeps_what_was_written(talk: tuple[TranscriptItems, Callable[[int], ItemLayout]]) -> None:
     items, made = talk
-    whole = TranscriptSelection(TranscriptPosition(0, 0), TranscriptPosition(3, 5))
+    whole = TextSelection(TextPosition(0, 0), TextPosition(3, 5))
     assert (
         copy_selection_text(whole, items, made, markdown=True)
         == "first\n\nthe *middle*\n\n`read_file src/a.rs`\n\nlast"
@@ -53,10 +52,5 @@ def test_markdown_keeps_what_was_written(talk: tuple[TranscriptItems, Callable[[
 
 def test_nothing_selected_is_nothing_copied(talk: tuple[TranscriptItems, Callable[[int], ItemLayout]]) -> None:
     items, made = talk
-    assert copy_selection_text(TranscriptSelection(), items, made, markdown=False) == ""
-    assert (
-        copy_selection_text(
-            TranscriptSelection(TranscriptPosition(1, 3), TranscriptPosition(1, 3)), items, made, markdown=False
-        )
-        == ""
-    )
+    assert copy_selection_text(TextSelection(), items, made, markdown=False) == ""
+    assert copy_selection_text(TextSelection(TextPosition(1, 3), TextPosition(1, 3)), items, made, markdown=False) == ""

@@ -1,0 +1,57 @@
+"""What is selected in a text of many lines, or in a chat of many items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from helix_desktop.fast_dataclass import dataclass
+
+
+class TextPosition(NamedTuple):
+    """The number of a line or an item, and an offset into its text."""
+
+    number: int
+    offset: int
+
+
+NO_POSITION = TextPosition(-1, 0)
+
+
+@dataclass(slots=True)
+class TextSelection:
+    """`anchor` stays, `caret` moves."""
+
+    anchor: TextPosition = NO_POSITION
+    caret: TextPosition = NO_POSITION
+
+    @property
+    def is_empty_selection(self) -> bool:
+        return self.anchor.number < 0 or self.anchor == self.caret
+
+    @property
+    def ordered_ends(self) -> tuple[TextPosition, TextPosition]:
+        return (self.anchor, self.caret) if self.anchor <= self.caret else (self.caret, self.anchor)
+
+    def set_both_ends(self, anchor: TextPosition, caret: TextPosition | None = None) -> None:
+        self.anchor, self.caret = anchor, anchor if caret is None else caret
+
+    def clear_selection(self) -> None:
+        self.set_both_ends(NO_POSITION)
+
+    def selected_offsets_of(self, number: int, length: int) -> tuple[int, int]:
+        """From where to where a line or an item is selected."""
+        first, last = self.ordered_ends
+        if self.is_empty_selection or not first.number <= number <= last.number:
+            return 0, 0
+        return (first.offset if number == first.number else 0), (last.offset if number == last.number else length)
+
+    def join_selected_lines(self, line: Callable[[int], str | None]) -> str:
+        """`line` gives None for what is no line."""
+        if self.is_empty_selection:
+            return ""
+        first, last = self.ordered_ends
+        texts = [(number, line(number)) for number in range(first.number, last.number + 1)]
+        return "\n".join(
+            text[slice(*self.selected_offsets_of(number, len(text)))] for number, text in texts if text is not None
+        )

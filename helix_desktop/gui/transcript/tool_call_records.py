@@ -1,0 +1,106 @@
+"""What is known of each tool call in the chat: one record for each item that shows one."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from helix_desktop.engine.facts import Decided, Recorded, ToolCall
+from helix_desktop.engine.session_events import CallStage
+from helix_desktop.fast_dataclass import dataclass
+
+SHOWN_LIVE = 64 * 1024
+
+
+@dataclass(slots=True)
+class ToolCallRecord:
+    """`results`: one for each branch. `began`: since when it runs, after waiting for the user or for earlier calls."""
+
+    results: tuple[Recorded, ...] = ()
+    decided: Decided | None = None
+    stage: CallStage = CallStage.RUNNING
+    began: float | None = None
+    printed: str = ""
+
+
+@dataclass(slots=True)
+class ToolCallRecords:
+    """Models reuse ids of calls in every reply, so a call is found by its id only while it, or its reply, is the last.
+    Methods return the items that look different now.
+    """
+
+    _by_item: dict[int, ToolCallRecord] = field(default_factory=dict)
+    _open: dict[str, int] = field(default_factory=dict)  # The items of calls that have not returned.
+    _returned: dict[str, int] = field(default_factory=dict)  # The items of calls of the last reply that have.
+    _by_question: dict[int, str] = field(default_factory=dict)  # Calls that the user is asked about.
+    item_by_result: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def open_items(self) -> list[int]:
+        return list(self._open.values())
+
+    def record_of_item(self, index: int) -> ToolCallRecord:
+        return self._by_item.get(index) or ToolCallRecord()
+
+    def is_open(self, call: ToolCall, index: int) -> bool:
+        return self._open.get(call.id) == index
+
+    def is_asked_about(self, call: ToolCall) -> bool:
+        return call.id in self._by_question.values()
+
+    def open_call(self, call: ToolCall, index: int) -> None:
+        self._open[call.id] = index
+
+    def start_reply(self) -> None:
+        self._returned.clear()
+
+    def close_all_calls(self) -> list[int]:
+        """What has not returned by now never will."""
+        stopped = self.open_items
+        for index in stopped:
+            self._ensure_record(index).printed = ""
+        self._open.clear()
+        return stopped
+
+    def add_result(self, call: str, index: int, recorded: Recorded) -> None:
+        record = self._ensure_record(index)
+        record.results, record.printed = (*record.results, recorded), ""
+        if self._open.get(call) == index:
+            del self._open[call]
+        self._returned[call] = index
+        self.item_by_result[recorded.seq] = index
+
+    def note_decision(self, decided: Decided) -> tuple[int, ...]:
+        index = self._open.get(decided.call, self._returned.get(decided.call))
+        if index is None:
+            return ()
+        self._ensure_record(index).decided = decided
+        return (index,)
+
+    def append_output(self, call: str, text: str) -> tuple[int, ...]:
+        for index in self._items_of_open_call(call):
+            record = self._ensure_record(index)
+            record.printed = (record.printed + text)[-SHOWN_LIVE:]
+        return self._items_of_open_call(call)
+
+    def note_question(self, number: int, call: str) -> tuple[int, ...]:
+        self._by_question[number] = call
+        return self._items_of_open_call(call)
+
+    def note_answer(self, number: int, now: float) -> tuple[int, ...]:
+        """If the call is allowed, it begins now."""
+        return self.set_stage(self._by_question.pop(number, ""), CallStage.RUNNING, now)
+
+    def set_stage(self, call: str, stage: CallStage, now: float) -> tuple[int, ...]:
+        """A call waits for those before it in its reply, begins, or has ended."""
+        for index in self._items_of_open_call(call):
+            record = self._ensure_record(index)
+            record.stage = stage
+            if stage is CallStage.RUNNING:
+                record.began = now
+        return self._items_of_open_call(call)
+
+    def _items_of_open_call(self, call: str) -> tuple[int, ...]:
+        return (self._open[call],) if call in self._open else ()
+
+    def _ensure_record(self, index: int) -> ToolCallRecord:
+        return self._by_item.setdefault(index, ToolCallRecord())
