@@ -640,7 +640,7 @@ class MainWindow(WindowFrame):
             self._measured_session = None
             self.context_panel.hide()
             self.chat.composer.show_window_meter({}, 0)
-            self.chat.composer.show_next_message_cost(None)
+            self.chat.composer.price.show_next_message_cost(None)
 
     def _show_meter_of(self, session: SessionPort) -> None:
         self.chat.rewrite_cost.warn_before_rewrite(session.pending_rewrite())
@@ -648,17 +648,17 @@ class MainWindow(WindowFrame):
         self.chat.composer.show_window_meter(
             meter.parts, meter.window, self._cost, meter.factor, is_estimate=meter.is_estimate
         )
-        self.chat.composer.show_next_message_cost(session.next_message_cost(), session.saving_of_markers)
+        self.chat.composer.price.show_next_message_cost(session.next_message_cost(), session.saving_of_markers)
         self._measured_session = session
         if self.context_panel.isVisible():
-            self.context_panel.show_context_of(session, self.chat.composer.next_message_price)
+            self.context_panel.show_context_of(session, self.chat.composer.price.text())
 
     def open_context_panel(self) -> None:
         """What the meter stands for, above it; the meter is there once the window's size is known."""
         self.switch_to_page("chat")
         if self._measured_session is not None:
             self.context_panel.open_or_close_panel()
-            self.context_panel.show_context_of(self._measured_session, self.chat.composer.next_message_price)
+            self.context_panel.show_context_of(self._measured_session, self.chat.composer.price.text())
 
     def _price_next_message(self) -> None:
         """What the next message would cost, and go with; of a conversation that has not begun, the first."""

@@ -328,13 +328,13 @@ def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
     composer = window.chat.composer
     if typed.trigger == "/":
         named = window.current_workbench.list_slash_commands() if window.current_workbench is not None else ()
-        composer.show_completion_offers(
+        composer.completion.show_completion_offers(
             typed, search_suggestions.offer_slash_commands(window.window_actions, typed, named)
         )
     elif window.current_workbench is not None:
         work = search_suggestions.offer_mentions(window.current_workbench, typed)
         window.background_runner.run_in_background(
-            work, then=lambda found: composer.show_completion_offers(typed, found), owner=window
+            work, then=lambda found: composer.completion.show_completion_offers(typed, found), owner=window
         )
 
 

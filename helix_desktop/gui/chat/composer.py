@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.engine.token_budget import NextMessageCost
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips, decode_message_parts
 from helix_desktop.gui.chat.centred_column import COLUMN
-from helix_desktop.gui.chat.completion_list import CompletionList, CompletionOffer, CompletionRequest
+from helix_desktop.gui.chat.composer_completion import ComposerCompletion
 from helix_desktop.gui.chat.composer_text import ComposerTextEdit
 from helix_desktop.gui.chat.message_drafts import DraftPlace, EditedMessage, MessageDrafts
+from helix_desktop.gui.chat.next_message_cost import NextMessageCostLabel
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageList, message_as_one_line
-from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill, format_token_count
+from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
@@ -30,16 +27,12 @@ from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.gui.window_ports import ALLOW_ALL
 
 BAR, MOST_BAR = 60, 132  # The least and the greatest width of the meter, in pixels.
-AGING = 15_000  # How often the remaining life of the provider's cache is updated, in milliseconds.
-LEAST_SAVED = 0.001  # Smaller savings, in dollars, are not shown.
 LEAST_BAR = 20  # The least width of the bar where there is no room for the figures, in pixels.
 LEAST = 30  # The least width of a shortened permission mode, in pixels.
 
 
 class Composer(QWidget):
-    """`sent(parts, steer)`. `offers_wanted(request)` is answered with `show_completion_offers`;
-    `offer_taken` carries an offer that is more than text.
-    """
+    """`sent(parts, steer)`."""
 
     sent = Signal(object, bool)
     resent = Signal(int, object)
@@ -50,8 +43,6 @@ class Composer(QWidget):
     files_given = Signal(object)
     long_pasted = Signal(str)
     mode_chosen = Signal(str)
-    offers_wanted = Signal(object)
-    offer_taken = Signal(object)
     editing = Signal(int)
     discarding = Signal(int)
 
@@ -63,7 +54,6 @@ class Composer(QWidget):
         self._place: DraftPlace = ("", "")
         self._begun_from_new: DraftPlace | None = None
         self._running = ConversationActivity.IDLE
-        self._asked: CompletionRequest | None = None
         self._edited = 0
         # The draft that was put aside while an earlier message is edited.
         self._interrupted_draft: tuple[UserPart, ...] = ()
@@ -94,17 +84,12 @@ class Composer(QWidget):
         self._figures.setProperty("look", "small")
         for inside in (self.meter, self._figures):
             inside.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
-        self._price = QLabel(self)
-        self._price.setProperty("look", "small")
         self._fold = self._build_composer_button(tr("Fold first"), "link", tr("Fold first"))
         self._fold.hide()
-        self._next: NextMessageCost | None = None
-        self._estimate_fold_saving: Callable[[], float] = float
-        self.now: Callable[[], float] = time.time
-        self._aging = QTimer(self, interval=AGING)
-        self._aging.timeout.connect(self._update_next_message_cost)
+        self.price = NextMessageCostLabel(self._fold, self)
         self._stop = self._build_composer_button(tr("Stop"), "", tr("Stop the agent (Esc)"))
         self._send = self._build_composer_button(tr("Send"), "primary", tr("Send the message (Enter)"))
+        self.completion = ComposerCompletion(theme, self.text, self._box)
         self._lay_out_composer()
         self._connect_composer_signals()
         self.show_run_state(ConversationActivity.IDLE)
@@ -118,7 +103,7 @@ class Composer(QWidget):
 
     def _lay_out_composer(self) -> None:
         self._row = build_row(
-            self._attach, self._mode, 1, self._price, self.context_button, self._fold, self._stop, self._send
+            self._attach, self._mode, 1, self.price, self.context_button, self._fold, self._stop, self._send
         )
         build_row((self.meter, 1), self._figures, owner=self.context_button, margins=(6, 0, 6, 0), spacing=12)
         self._inside = QVBoxLayout(self._box)
@@ -141,7 +126,7 @@ class Composer(QWidget):
         self._mode.clicked.connect(self.open_mode_menu)
         self.text.sending.connect(lambda steer: self.send_composed_message(steer=steer))
         self.text.textChanged.connect(self._on_draft_changed)
-        self.text.completion_requested.connect(self._request_completion_offers)
+        self.price.changed.connect(self._fit_to_room)
         self.text.files_given.connect(self.files_given)
         self.text.long_pasted.connect(self.long_pasted)
         self.text.focused.connect(self._show_focus_border)
@@ -207,41 +192,9 @@ class Composer(QWidget):
         self.context_button.setAccessibleDescription(self.meter.toolTip())
         self._fit_to_room()
 
-    def show_next_message_cost(self, price: NextMessageCost | None, saves: Callable[[], float] = float) -> None:
-        """What the next message costs; nothing where that is not known. `saves`: what folding first would save, asked while nothing
-        runs.
-        """
-        self._next, self._estimate_fold_saving = price, saves
-        self._update_next_message_cost()
-
-    def _update_next_message_cost(self) -> None:
-        price, now = self._next, self.now()
-        words = (
-            [tr("Next message: about {price}", price=_format_rough_dollars(price.cost_when_sent(now)))] if price else []
-        )
-        if price and price.warm_until:
-            left = math.ceil((price.warm_until - now) / 60)
-            words.append(tr("cache warm for {n} min", n=left) if left > 0 else tr("cache expired"))
-        self._price.setText(" · ".join(words))
-        self._price.setToolTip(_describe_next_message_cost(price) if price else "")
-        self._price.setAccessibleDescription(self._price.toolTip())
-        saved = (
-            self._estimate_fold_saving()
-            if price and not price.is_cache_warm(now) and self._running is ConversationActivity.IDLE
-            else 0.0
-        )
-        self._fold.setVisible(saved >= LEAST_SAVED)
-        hint = tr(
-            "Old outputs are replaced with markers before the message is sent. This saves about {saved}. You can recall the outputs later.",
-            saved=format_dollars(saved),
-        )
-        self._fold.setToolTip(hint)
-        self._aging.start() if price and price.is_cache_warm(now) and price.warm_until else self._aging.stop()
-        self._fit_to_room()
-
     def show_run_state(self, running: ConversationActivity) -> None:
         self._running = running
-        self._update_next_message_cost()
+        self.price.show_whether_idle(idle=running is ConversationActivity.IDLE)
         works = running in (ConversationActivity.THINKING, ConversationActivity.TOOLS, ConversationActivity.ASKING)
         self._stop.setVisible(works)
         self._send.setText(tr("Queue") if works else tr("Send"))
@@ -329,11 +282,6 @@ class Composer(QWidget):
             self._add_message_parts(decode_message_parts(message))
 
     @property
-    def next_message_price(self) -> str:
-        """What the next message costs, in words; empty where that is not known."""
-        return self._price.text()
-
-    @property
     def draft_place(self) -> DraftPlace:
         return self._place
 
@@ -378,36 +326,6 @@ class Composer(QWidget):
         if self._place[1]:
             self.drafts.save_draft(self._place, (Text(words), *self.attachments.listed_attachments) if filled else ())
 
-    # --- completion ----------------------------------------------------------------------------------------------
-
-    def show_completion_offers(self, asked: CompletionRequest, offers: Sequence[CompletionOffer]) -> None:
-        """Shows the offers for a request, unless the text has changed since it was made."""
-        if asked != self._asked:
-            return
-        popup = self._ensure_completion_list()
-        corner = self._box.mapTo(self.window(), QPoint(0, -4))
-        popup.show_offers(offers, corner, min(self._box.width(), self._theme.zoomed_pixels(480)))
-
-    def _request_completion_offers(self, asked: CompletionRequest | None) -> None:
-        self._asked = asked
-        if asked is not None:
-            self.offers_wanted.emit(asked)
-        elif self.text.completion is not None:
-            self.text.completion.hide()
-
-    def _ensure_completion_list(self) -> CompletionList:
-        if self.text.completion is None:
-            self.text.completion = CompletionList(self._theme, self.window())
-            self.text.completion.offer_chosen.connect(self._insert_chosen_offer)
-        return self.text.completion
-
-    def _insert_chosen_offer(self, offer: CompletionOffer) -> None:
-        if self._asked is not None:
-            self.text.replace_completion_request(self._asked, offer.inserted_text)
-        self._asked = None
-        if offer.value is not None:
-            self.offer_taken.emit(offer)
-
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._fit_to_room()
@@ -432,8 +350,8 @@ class Composer(QWidget):
             self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
             room += whole - shortened
         written = bool(self.text.toPlainText().strip())  # what the next message costs is said once there is one
-        price = self._price.sizeHint().width() + px(10) if self._price.text() and written else 0
-        self._price.setVisible(price > 0 and room >= figures + price)
+        price = self.price.sizeHint().width() + px(10) if self.price.text() and written else 0
+        self.price.setVisible(price > 0 and room >= figures + price)
         with_figures, with_bar = room >= figures, room < figures or room >= figures + price + px(BAR)
         self._figures.setVisible(with_figures)
         self.meter.setVisible(with_bar)
@@ -460,25 +378,3 @@ class Composer(QWidget):
 
 def _join_texts(text: str, more: Sequence[str]) -> str:
     return "\n\n".join(filter(None, [text, *more]))
-
-
-def _format_rough_dollars(dollars: float) -> str:
-    return format_dollars(max(dollars, 0.001))
-
-
-def _describe_next_message_cost(price: NextMessageCost) -> str:
-    """The cost with a warm and a cold cache, and what it leaves out."""
-    reply = tr(
-        "Assumes a reply of typical length for this conversation: {tokens} tokens.",
-        tokens=format_token_count(price.reply),
-    )
-    return "\n".join(
-        [
-            tr("While the provider's cache is warm: {price}", price=_format_rough_dollars(price.warm)),
-            tr("After the cache has expired: {price}", price=_format_rough_dollars(price.cold)),
-            reply
-            if price.reply
-            else tr("The reply is not included: this conversation has no replies yet to base an estimate on."),
-            tr("Not included: the text and files you are about to send, and further steps if the agent uses tools."),
-        ]
-    )

@@ -81,7 +81,8 @@ class StepPlot(QWidget):
         self.setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        theme.changed.connect(self._restyle_plot)
+        theme.changed.connect(self.updateGeometry)
+        theme.changed.connect(self.update)
 
     def sizeHint(self) -> QSize:
         return QSize(400, self._theme.zoomed_pixels(self._height))
@@ -132,10 +133,6 @@ class StepPlot(QWidget):
         self._first = min(max(middle - span / 2, 0.0), end - span)
         self._last = self._first + span
         self._whole = span >= end - 0.5
-        self.update()
-
-    def _restyle_plot(self) -> None:
-        self.updateGeometry()
         self.update()
 
     @property

@@ -6,6 +6,8 @@ difference. A line of a megabyte is shown to its first characters; copying takes
 
 from __future__ import annotations
 
+import itertools
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -135,11 +137,6 @@ class TextLineView(QAbstractScrollArea):
             self._by_line = False
             self._show_new_selection()
 
-    def copy_selected_lines(self) -> None:
-        text = self.selected_lines_text()
-        if text:
-            QGuiApplication.clipboard().setText(text)
-
     def _show_new_selection(self) -> None:
         self.viewport().update()
         self.selection_changed.emit()
@@ -212,7 +209,7 @@ class TextLineView(QAbstractScrollArea):
         layout.draw(
             painter,
             QPointF(x, y),
-            self._ink.overlay_formats(TextMarks(selected, self._find_highlighted_spans(layout.text()))),
+            self._ink.overlay_formats(TextMarks(selected, find_needle_spans(self._needle, layout.text()))),
         )
         painter.restore()
         self._draw_line_number(painter, number, y)
@@ -223,15 +220,6 @@ class TextLineView(QAbstractScrollArea):
         words = self._labels(number) if self._labels is not None else str(self._first_number + number)
         place = QRectF(0, y, self._gutter_width - self._ink.scaled_pixels(PAD), self._line_height)
         painter.drawText(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, words)
-
-    def _find_highlighted_spans(self, text: str) -> tuple[tuple[int, int], ...]:
-        if not self._needle:
-            return ()
-        low, at = text.lower(), -1
-        places: list[tuple[int, int]] = []
-        while (at := low.find(self._needle, at + 1)) >= 0 and len(places) < 100:
-            places.append((at, len(self._needle)))
-        return tuple(places)
 
     def _selected_columns(self, number: int, length: int) -> tuple[int, int]:
         first, last = self.selection.ordered_ends
@@ -334,7 +322,8 @@ class TextLineView(QAbstractScrollArea):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Copy):
-            self.copy_selected_lines()
+            if text := self.selected_lines_text():
+                QGuiApplication.clipboard().setText(text)
         elif event.matches(QKeySequence.StandardKey.SelectAll):
             self.select_all_lines()
         elif not self._handle_arrow_key(Qt.Key(event.key()), event.modifiers()):
@@ -369,6 +358,11 @@ class TextLineView(QAbstractScrollArea):
             bar.setValue(y)
         elif y + 2 * self._line_height > bar.value() + self.viewport().height():
             bar.setValue(round(y + 2 * self._line_height) - self.viewport().height() + self._ink.scaled_pixels(10))
+
+
+def find_needle_spans(needle: str, text: str) -> tuple[tuple[int, int], ...]:
+    found = re.finditer(f"(?={re.escape(needle)})", text.lower()) if needle else ()
+    return tuple((match.start(), len(needle)) for match in itertools.islice(found, 100))
 
 
 def split_runs_by_line(runs: Iterator[Run], lines: Sequence[str]) -> Iterator[tuple[int, Run]]:

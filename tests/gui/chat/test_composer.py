@@ -190,8 +190,8 @@ def test_what_is_typed_asks_for_completion(text: str, asked: CompletionRequest |
 
 
 def test_a_completion_is_taken_with_the_keys_of_the_text(composer: Composer) -> None:
-    composer.offers_wanted.connect(
-        lambda asked: composer.show_completion_offers(
+    composer.completion.offers_wanted.connect(
+        lambda asked: composer.completion.show_completion_offers(
             asked, [CompletionOffer("table.rs", "@src/lock/table.rs "), CompletionOffer("b", "@src/b ")]
         )
     )
@@ -206,7 +206,7 @@ def test_a_completion_is_taken_with_the_keys_of_the_text(composer: Composer) -> 
 
 def test_a_late_answer_to_an_old_question_is_dropped(composer: Composer) -> None:
     QTest.keyClicks(composer.text, "@a")
-    composer.show_completion_offers(CompletionRequest("@", "old", 0), [CompletionOffer("late")])
+    composer.completion.show_completion_offers(CompletionRequest("@", "old", 0), [CompletionOffer("late")])
     assert composer.text.completion is None or not composer.text.completion.isVisible()
 
 
@@ -288,27 +288,27 @@ def test_the_meter_follows_what_is_attached_at_once(composer: Composer) -> None:
 
 
 def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_known(composer: Composer) -> None:
-    composer.show_next_message_cost(NextMessageCost(warm=0.0412, cold=0.31, reply=800, forever=True))
-    assert composer._price.text() == "Next message: about $0.041"
-    told = composer._price.toolTip()
+    composer.price.show_next_message_cost(NextMessageCost(warm=0.0412, cold=0.31, reply=800, forever=True))
+    assert composer.price.text() == "Next message: about $0.041"
+    told = composer.price.toolTip()
     assert "$0.310" in told
     assert "800 tokens" in told
     assert "Not included" in told
-    composer.show_next_message_cost(None)
-    assert composer._price.text() == ""
-    assert composer._price.isHidden()
+    composer.price.show_next_message_cost(None)
+    assert composer.price.text() == ""
+    assert composer.price.isHidden()
 
 
 def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expired(composer: Composer) -> None:
     wanted = QSignalSpy(composer.fold_wanted)
-    composer.now = lambda: 1_000.0
+    composer.price.now = lambda: 1_000.0
     price = NextMessageCost(warm=0.04, cold=0.31, reply=800, warm_until=1_230.0)
-    composer.show_next_message_cost(price, lambda: 0.11)
-    assert composer._price.text() == "Next message: about $0.040 · cache warm for 4 min"
+    composer.price.show_next_message_cost(price, lambda: 0.11)
+    assert composer.price.text() == "Next message: about $0.040 · cache warm for 4 min"
     assert composer._fold.isHidden()
-    composer.now = lambda: 1_231.0
-    composer._update_next_message_cost()
-    assert composer._price.text() == "Next message: about $0.310 · cache expired"
+    composer.price.now = lambda: 1_231.0
+    composer.price._update_next_message_cost()
+    assert composer.price.text() == "Next message: about $0.310 · cache expired"
     assert not composer._fold.isHidden()
     assert "$0.110" in composer._fold.toolTip()
     composer._fold.click()

@@ -1,0 +1,89 @@
+"""What the next message would cost, below the message, and the way to make it cheaper."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from PySide6.QtCore import QTimer, Signal
+from PySide6.QtWidgets import QLabel, QPushButton, QWidget
+
+from helix_desktop.engine.token_budget import NextMessageCost
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.translation import tr
+
+AGING = 15_000  # How often the remaining life of the provider's cache is updated, in milliseconds.
+LEAST_SAVED = 0.001  # Smaller savings, in dollars, are not shown.
+
+
+class NextMessageCostLabel(QLabel):
+    """`fold` is the button that folds first; it is shown while that saves something. `changed`: either may need other room."""
+
+    changed = Signal()
+
+    def __init__(self, fold: QPushButton, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setProperty("look", "small")
+        self._fold = fold
+        self._idle = True
+        self._next: NextMessageCost | None = None
+        self._estimate_fold_saving: Callable[[], float] = float
+        self.now: Callable[[], float] = time.time
+        self._aging = QTimer(self, interval=AGING)
+        self._aging.timeout.connect(self._update_next_message_cost)
+
+    def show_next_message_cost(self, price: NextMessageCost | None, saves: Callable[[], float] = float) -> None:
+        """What the next message costs; nothing where that is not known. `saves`: what folding first would save, asked while nothing
+        runs.
+        """
+        self._next, self._estimate_fold_saving = price, saves
+        self._update_next_message_cost()
+
+    def show_whether_idle(self, *, idle: bool) -> None:
+        self._idle = idle
+        self._update_next_message_cost()
+
+    def _update_next_message_cost(self) -> None:
+        price, now = self._next, self.now()
+        words = (
+            [tr("Next message: about {price}", price=_format_rough_dollars(price.cost_when_sent(now)))] if price else []
+        )
+        if price and price.warm_until:
+            left = math.ceil((price.warm_until - now) / 60)
+            words.append(tr("cache warm for {n} min", n=left) if left > 0 else tr("cache expired"))
+        self.setText(" · ".join(words))
+        self.setToolTip(_describe_next_message_cost(price) if price else "")
+        self.setAccessibleDescription(self.toolTip())
+        saved = self._estimate_fold_saving() if price and not price.is_cache_warm(now) and self._idle else 0.0
+        self._fold.setVisible(saved >= LEAST_SAVED)
+        hint = tr(
+            "Old outputs are replaced with markers before the message is sent. This saves about {saved}. You can recall the outputs later.",
+            saved=format_dollars(saved),
+        )
+        self._fold.setToolTip(hint)
+        self._aging.start() if price and price.is_cache_warm(now) and price.warm_until else self._aging.stop()
+        self.changed.emit()
+
+
+def _format_rough_dollars(dollars: float) -> str:
+    return format_dollars(max(dollars, 0.001))
+
+
+def _describe_next_message_cost(price: NextMessageCost) -> str:
+    """The cost with a warm and a cold cache, and what it leaves out."""
+    reply = tr(
+        "Assumes a reply of typical length for this conversation: {tokens} tokens.",
+        tokens=format_token_count(price.reply),
+    )
+    return "\n".join(
+        [
+            tr("While the provider's cache is warm: {price}", price=_format_rough_dollars(price.warm)),
+            tr("After the cache has expired: {price}", price=_format_rough_dollars(price.cold)),
+            reply
+            if price.reply
+            else tr("The reply is not included: this conversation has no replies yet to base an estimate on."),
+            tr("Not included: the text and files you are about to send, and further steps if the agent uses tools."),
+        ]
+    )
