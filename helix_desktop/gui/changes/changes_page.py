@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
@@ -13,13 +12,9 @@ from PySide6.QtWidgets import QFrame, QSizePolicy, QSplitter, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, binary, find_hunks
 from helix_desktop.engine.changes.turn_changes import (
-    ChangeSource,
     FileChange,
-    PlannedUndo,
     TurnOfChanges,
     format_line_comment,
-    step_with_undos,
-    undone_facts,
     without_user_undos,
 )
 from helix_desktop.engine.facts import ChangeKept, FilesChanged
@@ -28,10 +23,10 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.changed_file_view import ChangedFileView
 from helix_desktop.gui.changes.changed_files_list import ChangedFilesList, ChangesListRow, group_rows_by_folder
-from helix_desktop.gui.changes.commit_dialog import CommitDialog
+from helix_desktop.gui.changes.changes_undo import ChangesUndo
+from helix_desktop.gui.changes.commit_button import CommitButton
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
-from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog
-from helix_desktop.gui.changes_port import FileChangesPort, FirstCheckpointProgress, UndoResultPort
+from helix_desktop.gui.changes_port import FileChangesPort, FirstCheckpointProgress
 from helix_desktop.gui.deep_links import open_in_desktop_program
 from helix_desktop.gui.engine_sentences import join_sentences, translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
@@ -46,7 +41,6 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 # Widths in pixels: of the file list, its least, and of the sentence beside the buttons.
 WIDTH, LEAST, NOTE = 268, 168, 90
 MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and characters of each.
-MOST_STEPS = 8  # The most steps of a turn that are offered one by one.
 ARROW = " ▾"
 LoadedFileChange = tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]]
 EXECUTABLE_SUFFIXES = (".desktop", ".sh", ".bash", ".command", ".app", ".bat", ".cmd", ".exe", ".jar")
@@ -72,8 +66,6 @@ class ChangesPage(QWidget):
         self._files: list[FileChange] = []
         self._scope, self._revision, self._checkpoint_turn_seq = "turns", "", 0
         self._is_up_to_date = False
-        self._has_git = True
-        self._unused_messages: dict[str, str] = {}  # The messages of commits that were not made, by conversation.
         self._turn_to_show = (0, "")  # The fact whose turn will be shown once it is known, and the file in it.
         self._shown: FileChange | None = None
         self.files = ChangedFilesList(theme, self)
@@ -87,21 +79,23 @@ class ChangesPage(QWidget):
         self._stop_watching_changes: Callable[[], None] = lambda: None
         self._note = ElidedLabel(self, least=theme.zoomed_pixels(NOTE))
         set_widget_look(self._note, "muted")
-        self.undo_button, self.commit_button = (
-            build_push_button(tr("Undo") + ARROW, self, look="pill"),
-            build_push_button(tr("Commit…"), self, look="primary"),
-        )
+        self.undo_button = build_push_button(tr("Undo") + ARROW, self, look="pill")
+        self.commit_button = CommitButton(theme, doing, self)
+        self.undo = ChangesUndo(theme, doing, self.undo_button)
         self._lay_out_changes_page(theme)
         self.files.row_opened.connect(self._open_changed_file)
         self.scope.clicked.connect(self._show_scope_menu)
         self.columns.clicked.connect(self._toggle_side_by_side)
         self.undo_button.clicked.connect(self._ask_what_to_undo)
         self.cover_button.clicked.connect(self._ask_what_to_cover)
-        self.commit_button.clicked.connect(self._show_commit_dialog)
-        self.body.undo_wanted.connect(lambda: self._plan_and_confirm_undo([self._shown] if self._shown else []))
+        self.commit_button.notice_wanted.connect(self.notice_wanted)
+        self.undo.undone.connect(self._on_undone)
+        self.body.undo_wanted.connect(lambda: self.undo.plan_and_confirm_undo([self._shown] if self._shown else []))
         self.body.keep_wanted.connect(lambda: self._keep_change(""))
         self.body.editor_wanted.connect(self._open_file_or_folder)
-        self.body.view.hunk_undo_requested.connect(self._undo_hunk)
+        self.body.view.hunk_undo_requested.connect(
+            lambda hunk: self.undo.undo_hunk(self._shown, hunk) if self._shown else None
+        )
         self.body.view.hunk_keep_requested.connect(self._keep_change)
         self.body.view.commented.connect(self._comment_line_to_agent)
 
@@ -148,6 +142,7 @@ class ChangesPage(QWidget):
             if changes is not None:
                 self._show_coverage_note(changes.checkpoint_progress)
         self._changes, self._conversation = changes, conversation
+        self.undo.set_changes(changes, conversation)
         self._turns, self._shown, self._is_up_to_date = (), None, False
         self.files.show_changes_rows(())
         self.body.show_sentence_only("")
@@ -189,21 +184,7 @@ class ChangesPage(QWidget):
             self.body.show_sentence_only(tr("No workspace is open."))
             return
         self._run_for_page(self._gather_changes_rows(changes, conversation), then=self._show_gathered_changes)
-        self._run_for_page(changes.git_repository.has_repository(), then=self._name_commit_button)
-
-    def _name_commit_button(self, has_git: bool) -> None:  # noqa: FBT001 - the result of a task
-        """In a folder without git the way to a commit begins with a repository."""
-        self._has_git = has_git
-        self.commit_button.setText(tr("Commit…") if has_git else tr("Set up git here"))
-        set_widget_look(self.commit_button, "primary" if has_git else "")
-
-    def _set_up_git(self, changes: FileChangesPort) -> None:
-        def show_commit_dialog(_done: None) -> None:
-            self._name_commit_button(has_git=True)
-            self.notice_wanted.emit(tr("This folder has a git repository now. Choose what its first commit contains."))
-            self._show_commit_dialog()
-
-        self._run_for_page(changes.git_repository.set_up_repository(), then=show_commit_dialog)
+        self._run_for_page(changes.git_repository.has_repository(), then=self.commit_button.show_whether_git)
 
     async def _gather_changes_rows(
         self, changes: FileChangesPort, conversation: str
@@ -263,7 +244,8 @@ class ChangesPage(QWidget):
             (seq, path), self._turn_to_show = self._turn_to_show, (0, "")
             self.show_turn_of_fact(seq, path)
         self.undo_button.setEnabled(bool(self._turns))
-        self.commit_button.setEnabled(bool(self._files))
+        unique = {file.path_of_change: file for file in self._files}
+        self.commit_button.offer_files(changes, conversation, list(unique.values()))
 
     def _on_checkpoint_progress(self, progress: FirstCheckpointProgress) -> None:
         self._show_coverage_note(progress)
@@ -378,140 +360,23 @@ class ChangesPage(QWidget):
             work = self._changes.keep_hunk(self._conversation, self._shown.path_of_change, hunk)
             self._run_for_page(work)
 
-    def _undo_hunk(self, hunk: str) -> None:
-        if self._changes is not None and self._shown is not None:
-            work = self._changes.undo_hunks(self._shown, [hunk], conversation=self._conversation)
-            self._run_for_page(work, then=self._report_undone_hunk)
-
     def _ask_what_to_undo(self) -> None:
         """What can be undone of the turn of the file that is shown, or of the last one."""
-        turn, changes = self._turn_of_selected_row(), self._changes
-        if turn is None or changes is None:
-            return
-        if (began := self._turn_of_chosen_checkpoint(self._turns)) is not None:
-            self._undo_since_turn(began)
-            return
-        menu = partial(self._show_undo_menu, turn)
-        self._run_for_page(self._undoable_steps(changes, turn), then=menu)
+        turn = self._turn_of_selected_row()
+        if turn is not None and (began := self._turn_of_chosen_checkpoint(self._turns)) is not None:
+            self.undo.undo_since_turn(began, self._turns)
+        elif turn is not None:
+            self.undo.ask_what_to_undo(turn, self._turns, self._undone)
 
-    async def _undoable_steps(self, changes: FileChangesPort, turn: TurnOfChanges) -> Sequence[ChangeSource]:
-        """The last steps of a turn that are not undone already; none where the turn has one alone."""
-        steps = without_user_undos(turn.sources)
-        last = steps[-MOST_STEPS:] if len(steps) > 1 and turn not in self._undone else ()
-        return [step for step in last if await changes.changes_with_folders(step_with_undos(step, turn.sources))]
-
-    def _show_undo_menu(self, turn: TurnOfChanges, steps: Sequence[ChangeSource]) -> None:
-        """Turns that were undone again; each of the steps; the turn; all since it began."""
-        later = [each for each in self._turns if each.seq >= turn.seq and each not in self._undone]
-        menu = build_popup_menu(self)
-        for each in reversed(self._undone[-MOST_STEPS:]):
-            redo = tr("Redo turn {number}…", number=each.turn_numbers)
-            menu.addAction(redo).triggered.connect(
-                lambda _=False, e=each, w=redo: self.undo_change_sources(e.sources, w)
-            )
-        for step in reversed(steps):
-            one = tr("Undo step {step} ({tool})…", step=step.step, tool=step.what or step.fact.by)
-            menu.addAction(one).triggered.connect(lambda _=False, s=step, w=one: self.undo_change_sources([s], w))
-        if turn not in self._undone and turn.sources[-1].fact.by == "undo":
-            again = tr("Undo the last undo…")
-            menu.addAction(again).triggered.connect(lambda: self.undo_change_sources(turn.sources[-1:], again))
-        words = tr("Undo turn {number}…", number=turn.turn_numbers)
-        if turn not in self._undone:
-            menu.addAction(words).triggered.connect(lambda: self.undo_change_sources(turn.sources, words))
-        if len(later) > 1:
-            since = tr("Undo everything since turn {number}…", number=turn.number)
-            all_of_it = [source for each in later for source in each.sources]
-            menu.addAction(since).triggered.connect(lambda: self.undo_change_sources(all_of_it, since))
-        menu.popup(self.undo_button.mapToGlobal(self.undo_button.rect().bottomLeft()))
-
-    def _undo_since_turn(self, turn: TurnOfChanges) -> None:
-        """Everything as it was before a turn; what the user changed since is among it, and the question says so."""
-        if self._changes is not None:
-            title = tr(
-                "Restore everything to its state before turn {number} (your own changes are undone too)",
-                number=turn.number,
-            )
-            work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
-            sources = (source for each in self._turns if each.seq >= turn.seq for source in each.sources)
-            undoes = undone_facts(sources, self._conversation)
-            self._run_for_page(work, then=lambda files: self._plan_and_confirm_undo(files, undoes, title))
+    def _on_undone(self, words: str) -> None:
+        self.notice_wanted.emit(words)
+        self.reload_changes()
 
     def _turn_of_selected_row(self) -> TurnOfChanges | None:
         entry = self.files.current_changes_row
         if entry is not None and entry.turn is not None:
             return entry.turn
         return self._turns[-1] if self._turns else None
-
-    def undo_change_sources(self, sources: Sequence[ChangeSource], title: str) -> None:
-        """Some steps: all they changed, its folders too; after a question."""
-        if self._changes is None:
-            return
-
-        def confirm_undo_of_found(left: tuple[Sequence[FileChange], bool]) -> None:
-            self._plan_and_confirm_undo(left[0], (), title.removesuffix("…"), redo=left[1])
-
-        self._run_for_page(self._changes_left_to_undo(self._changes, sources), then=confirm_undo_of_found)
-
-    async def _changes_left_to_undo(
-        self, changes: FileChangesPort, sources: Sequence[ChangeSource]
-    ) -> tuple[Sequence[FileChange], bool]:
-        """What remains to be undone of these steps. If all of it is undone already, return the last
-        undo instead: undoing that is a redo.
-        """
-        left = await changes.changes_with_folders(sources)
-        undone = [source for source in sources if source.fact.by == "undo"]
-        return (left, False) if left or not undone else (await changes.changes_with_folders(undone[-1:]), True)
-
-    def _plan_and_confirm_undo(
-        self, files: Sequence[FileChange], undoes: Sequence[int] = (), title: str = "", *, redo: bool = False
-    ) -> None:
-        changes = self._changes
-        if changes is None or not files:
-            return
-
-        def show_undo_dialog(plan: Sequence[PlannedUndo]) -> None:
-            compare = partial(self._compare_three_versions, redo=redo)
-            dialog = UndoChangesDialog(self._theme, title or tr("Undo"), files, plan, compare, self, redo=redo)
-            dialog.accepted.connect(lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes))
-            dialog.open()
-
-        self._run_for_page(changes.plan_undo(files), then=show_undo_dialog)
-
-    def _undo_confirmed(self, files: Sequence[FileChange], choices: dict[str, str], undoes: Sequence[int]) -> None:
-        if self._changes is not None:
-            work = self._changes.undo_file_changes(
-                files, conversation=self._conversation, choices=choices, undoes=undoes
-            )
-            self._run_for_page(work, then=self._report_undone)
-
-    def _compare_three_versions(self, planned: PlannedUndo, *, redo: bool) -> None:
-        if self._changes is not None:
-            place = planned.path.partition("/")[2]
-            self._run_for_page(
-                self._changes.three_versions_of_file(planned),
-                then=lambda versions: ThreeVersionsDialog(self._theme, place, versions, self, redo=redo).open(),
-            )
-
-    def _report_undone_hunk(self, undone: UndoResultPort) -> None:
-        if not undone.restored or undone.paths_left_alone:
-            self._report_undone(undone)
-        else:
-            self.notice_wanted.emit(tr("The change was undone. The rest of the file stays as it is."))
-            self.reload_changes()
-
-    def _report_undone(self, undone: UndoResultPort) -> None:
-        back = len(undone.restored)
-        lines = [
-            format_count(back, "{n} file was restored.", "{n} files were restored.")
-            if back
-            else tr("No files were restored.")
-        ]
-        lines += [
-            tr("{place} was not changed: {why}.", place=place, why=why.rstrip("."))
-            for place, why in undone.paths_left_alone[:6]
-        ]
-        self.notice_wanted.emit("\n".join(lines))
-        self.reload_changes()
 
     def _comment_line_to_agent(self, line: int, text: str, words: str) -> None:
         if self._shown is not None:
@@ -524,48 +389,6 @@ class ChangesPage(QWidget):
         path, item = self._changes.path_on_disk(self._shown), self._shown.change.after
         runs = path.suffix.lower() in EXECUTABLE_SUFFIXES or (item is not None and bool(item.mode & 0o111))
         open_in_desktop_program(path.parent if runs else path)
-
-    def _show_commit_dialog(self) -> None:
-        changes = self._changes
-        files = list({file.path_of_change: file for file in self._files}.values())
-        if changes is None or not files:
-            return
-        if not self._has_git:
-            self._set_up_git(changes)
-            return
-        dialog = CommitDialog(self._theme, files, self)
-        unused, place = self._unused_messages, self._conversation
-        dialog.message.setPlainText(unused.get(place, ""))
-        dialog.message.textChanged.connect(lambda: unused.update({place: dialog.message.toPlainText()}))
-
-        def request_commit_message() -> None:
-            self._doing.run_in_background(
-                self._propose_commit_message(changes, dialog.checked_files),
-                then=dialog.show_proposal,
-                owner=dialog,
-                failed=lambda error: self._report_no_proposal(dialog, error),
-            )
-
-        def commit_checked_files() -> None:
-            work = changes.git_repository.commit_files(
-                [file.path_of_change for file in dialog.checked_files], dialog.message.toPlainText()
-            )
-            self._run_for_page(work, then=show_answer)
-
-        def show_answer(answer: str) -> None:
-            unused.pop(place, None)
-            self.notice_wanted.emit(answer)
-
-        dialog.proposal_wanted.connect(request_commit_message)
-        dialog.accepted.connect(commit_checked_files)
-        dialog.open()
-
-    async def _propose_commit_message(self, changes: FileChangesPort, files: Sequence[FileChange]) -> str:
-        return await changes.git_repository.propose_commit_message(await changes.build_git_patch(files))
-
-    def _report_no_proposal(self, dialog: CommitDialog, error: HelixError) -> None:
-        dialog.proposal_failed()
-        self.notice_wanted.emit(str(error))
 
     def _run_for_page(self, work: Coroutine[Any, Any, Any], *, then: Any = None) -> None:
         self._doing.run_in_background(work, then=then, owner=self)

@@ -74,7 +74,7 @@ def test_an_undo_asks_first_and_what_somebody_else_changed_is_the_users_choice(
 ) -> None:
     changes.now["new.txt"] = b"mine\n"
     turn = page._turns[0]
-    page.undo_change_sources(turn.sources, "Undo turn 12")
+    page.undo.undo_change_sources(turn.sources, "Undo turn 12")
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
     assert asked.choices_by_path == {"0/new.txt": "now"}
@@ -267,7 +267,7 @@ def test_what_is_redone_is_called_so_in_the_question(page: ChangesPage) -> None:
     changes.fill({"a.py": (BEFORE, AFTER)})
     page.show_changes_of(changes, "c1")
     source = page._turns[0].sources[0]
-    page.undo_change_sources([source, replace(source, fact=replace(source.fact, by="undo"))], "Redo turn 12…")
+    page.undo.undo_change_sources([source, replace(source, fact=replace(source.fact, by="undo"))], "Redo turn 12…")
     asked = dialog(page, UndoChangesDialog)
     assert isinstance(asked, UndoChangesDialog)
     assert (asked.windowTitle(), asked.undo_button.text()) == ("Redo turn 12", "Redo")

@@ -1,0 +1,178 @@
+"""Undoes what turns, steps and hunks did to files, and redoes it; asked first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QPushButton
+
+from helix_desktop.engine.changes.turn_changes import (
+    ChangeSource,
+    FileChange,
+    PlannedUndo,
+    TurnOfChanges,
+    step_with_undos,
+    undone_facts,
+    without_user_undos,
+)
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog
+from helix_desktop.gui.changes_port import FileChangesPort, UndoResultPort
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import format_count, tr
+
+MOST_STEPS = 8  # The most steps of a turn that are offered one by one.
+
+
+class ChangesUndo(QObject):
+    """`button` is where its menu opens. `undone` carries what came of it, in words."""
+
+    undone = Signal(str)
+
+    def __init__(self, theme: Theme, doing: BackgroundRunner, button: QPushButton) -> None:
+        super().__init__(button)
+        self._theme, self._doing, self._button = theme, doing, button
+        self._changes: FileChangesPort | None = None
+        self._conversation = ""
+
+    def set_changes(self, changes: FileChangesPort | None, conversation: str) -> None:
+        self._changes, self._conversation = changes, conversation
+
+    def ask_what_to_undo(
+        self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges], undone: Sequence[TurnOfChanges]
+    ) -> None:
+        """What can be undone of a turn, of `turns`, some of which are `undone` already."""
+        if self._changes is not None:
+            menu = partial(self._show_undo_menu, turn, turns, undone)
+            self._run(self._undoable_steps(self._changes, turn, undone), then=menu)
+
+    async def _undoable_steps(
+        self, changes: FileChangesPort, turn: TurnOfChanges, undone: Sequence[TurnOfChanges]
+    ) -> Sequence[ChangeSource]:
+        """The last steps of a turn that are not undone already; none where the turn has one alone."""
+        steps = without_user_undos(turn.sources)
+        last = steps[-MOST_STEPS:] if len(steps) > 1 and turn not in undone else ()
+        return [step for step in last if await changes.changes_with_folders(step_with_undos(step, turn.sources))]
+
+    def _show_undo_menu(
+        self,
+        turn: TurnOfChanges,
+        turns: Sequence[TurnOfChanges],
+        undone: Sequence[TurnOfChanges],
+        steps: Sequence[ChangeSource],
+    ) -> None:
+        """Turns that were undone again; each of the steps; the turn; all since it began."""
+        later = [each for each in turns if each.seq >= turn.seq and each not in undone]
+        menu = build_popup_menu(self._button)
+        for each in reversed(undone[-MOST_STEPS:]):
+            redo = tr("Redo turn {number}…", number=each.turn_numbers)
+            menu.addAction(redo).triggered.connect(
+                lambda _=False, e=each, w=redo: self.undo_change_sources(e.sources, w)
+            )
+        for step in reversed(steps):
+            one = tr("Undo step {step} ({tool})…", step=step.step, tool=step.what or step.fact.by)
+            menu.addAction(one).triggered.connect(lambda _=False, s=step, w=one: self.undo_change_sources([s], w))
+        if turn not in undone and turn.sources[-1].fact.by == "undo":
+            again = tr("Undo the last undo…")
+            menu.addAction(again).triggered.connect(lambda: self.undo_change_sources(turn.sources[-1:], again))
+        words = tr("Undo turn {number}…", number=turn.turn_numbers)
+        if turn not in undone:
+            menu.addAction(words).triggered.connect(lambda: self.undo_change_sources(turn.sources, words))
+        if len(later) > 1:
+            since = tr("Undo everything since turn {number}…", number=turn.number)
+            all_of_it = [source for each in later for source in each.sources]
+            menu.addAction(since).triggered.connect(lambda: self.undo_change_sources(all_of_it, since))
+        menu.popup(self._button.mapToGlobal(self._button.rect().bottomLeft()))
+
+    def undo_since_turn(self, turn: TurnOfChanges, turns: Sequence[TurnOfChanges]) -> None:
+        """Everything as it was before a turn; what the user changed since is among it, and the question says so."""
+        if self._changes is not None:
+            title = tr(
+                "Restore everything to its state before turn {number} (your own changes are undone too)",
+                number=turn.number,
+            )
+            work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
+            sources = (source for each in turns if each.seq >= turn.seq for source in each.sources)
+            undoes = undone_facts(sources, self._conversation)
+            self._run(work, then=lambda files: self.plan_and_confirm_undo(files, undoes, title))
+
+    def undo_change_sources(self, sources: Sequence[ChangeSource], title: str) -> None:
+        """Some steps: all they changed, its folders too; after a question."""
+        if self._changes is None:
+            return
+
+        def confirm_undo_of_found(left: tuple[Sequence[FileChange], bool]) -> None:
+            self.plan_and_confirm_undo(left[0], (), title.removesuffix("…"), redo=left[1])
+
+        self._run(self._changes_left_to_undo(self._changes, sources), then=confirm_undo_of_found)
+
+    async def _changes_left_to_undo(
+        self, changes: FileChangesPort, sources: Sequence[ChangeSource]
+    ) -> tuple[Sequence[FileChange], bool]:
+        """What remains to be undone of these steps. If all of it is undone already, return the last
+        undo instead: undoing that is a redo.
+        """
+        left = await changes.changes_with_folders(sources)
+        undone = [source for source in sources if source.fact.by == "undo"]
+        return (left, False) if left or not undone else (await changes.changes_with_folders(undone[-1:]), True)
+
+    def plan_and_confirm_undo(
+        self, files: Sequence[FileChange], undoes: Sequence[int] = (), title: str = "", *, redo: bool = False
+    ) -> None:
+        changes = self._changes
+        if changes is None or not files:
+            return
+
+        def show_undo_dialog(plan: Sequence[PlannedUndo]) -> None:
+            compare = partial(self._compare_three_versions, redo=redo)
+            dialog = UndoChangesDialog(self._theme, title or tr("Undo"), files, plan, compare, self._button, redo=redo)
+            dialog.accepted.connect(lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes))
+            dialog.open()
+
+        self._run(changes.plan_undo(files), then=show_undo_dialog)
+
+    def _undo_confirmed(self, files: Sequence[FileChange], choices: dict[str, str], undoes: Sequence[int]) -> None:
+        if self._changes is not None:
+            work = self._changes.undo_file_changes(
+                files, conversation=self._conversation, choices=choices, undoes=undoes
+            )
+            self._run(work, then=self._report_undone)
+
+    def _compare_three_versions(self, planned: PlannedUndo, *, redo: bool) -> None:
+        if self._changes is not None:
+            place = planned.path.partition("/")[2]
+            self._run(
+                self._changes.three_versions_of_file(planned),
+                then=lambda versions: ThreeVersionsDialog(self._theme, place, versions, self._button, redo=redo).open(),
+            )
+
+    def _report_undone_hunk(self, undone: UndoResultPort) -> None:
+        if not undone.restored or undone.paths_left_alone:
+            self._report_undone(undone)
+        else:
+            self.undone.emit(tr("The change was undone. The rest of the file stays as it is."))
+
+    def _report_undone(self, undone: UndoResultPort) -> None:
+        back = len(undone.restored)
+        lines = [
+            format_count(back, "{n} file was restored.", "{n} files were restored.")
+            if back
+            else tr("No files were restored.")
+        ]
+        lines += [
+            tr("{place} was not changed: {why}.", place=place, why=why.rstrip("."))
+            for place, why in undone.paths_left_alone[:6]
+        ]
+        self.undone.emit("\n".join(lines))
+
+    def undo_hunk(self, file: FileChange, hunk: str) -> None:
+        if self._changes is not None:
+            work = self._changes.undo_hunks(file, [hunk], conversation=self._conversation)
+            self._run(work, then=self._report_undone_hunk)
+
+    def _run(self, work: Coroutine[Any, Any, Any], *, then: Callable[[Any], object]) -> None:
+        self._doing.run_in_background(work, then=then, owner=self)

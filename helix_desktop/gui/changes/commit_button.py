@@ -1,0 +1,95 @@
+"""The button that commits changed files; in a folder without git it sets git up first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QPushButton, QWidget
+
+from helix_desktop.engine.changes.turn_changes import FileChange
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.changes.commit_dialog import CommitDialog
+from helix_desktop.gui.changes_port import FileChangesPort
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.translation import tr
+
+
+class CommitButton(QPushButton):
+    """`notice_wanted` carries what came of it."""
+
+    notice_wanted = Signal(str)
+
+    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget) -> None:
+        super().__init__(tr("Commit…"), parent)
+        self._theme, self._doing = theme, doing
+        self._changes: FileChangesPort | None = None
+        self._conversation = ""
+        self._files: Sequence[FileChange] = ()
+        self._has_git = True
+        self._unused_messages: dict[str, str] = {}  # The messages of commits that were not made, by conversation.
+        self.setAutoDefault(False)
+        set_widget_look(self, "primary")
+        self.clicked.connect(lambda _checked=False: self._show_commit_dialog())
+
+    def offer_files(self, changes: FileChangesPort, conversation: str, files: Sequence[FileChange]) -> None:
+        """What a commit would be made of."""
+        self._changes, self._conversation, self._files = changes, conversation, files
+        self.setEnabled(bool(files))
+
+    def show_whether_git(self, has_git: bool) -> None:  # noqa: FBT001 - the result of a task
+        """In a folder without git the way to a commit begins with a repository."""
+        self._has_git = has_git
+        self.setText(tr("Commit…") if has_git else tr("Set up git here"))
+        set_widget_look(self, "primary" if has_git else "")
+
+    def _set_up_git(self, changes: FileChangesPort) -> None:
+        def show_commit_dialog(_done: None) -> None:
+            self.show_whether_git(has_git=True)
+            self.notice_wanted.emit(tr("This folder has a git repository now. Choose what its first commit contains."))
+            self._show_commit_dialog()
+
+        self._doing.run_in_background(changes.git_repository.set_up_repository(), then=show_commit_dialog, owner=self)
+
+    def _show_commit_dialog(self) -> None:
+        changes = self._changes
+        files = list({file.path_of_change: file for file in self._files}.values())
+        if changes is None or not files:
+            return
+        if not self._has_git:
+            self._set_up_git(changes)
+            return
+        dialog = CommitDialog(self._theme, files, self)
+        unused, place = self._unused_messages, self._conversation
+        dialog.message.setPlainText(unused.get(place, ""))
+        dialog.message.textChanged.connect(lambda: unused.update({place: dialog.message.toPlainText()}))
+
+        def request_commit_message() -> None:
+            self._doing.run_in_background(
+                self._propose_commit_message(changes, dialog.checked_files),
+                then=dialog.show_proposal,
+                owner=dialog,
+                failed=lambda error: self._report_no_proposal(dialog, error),
+            )
+
+        def commit_checked_files() -> None:
+            work = changes.git_repository.commit_files(
+                [file.path_of_change for file in dialog.checked_files], dialog.message.toPlainText()
+            )
+            self._doing.run_in_background(work, then=show_answer, owner=self)
+
+        def show_answer(answer: str) -> None:
+            unused.pop(place, None)
+            self.notice_wanted.emit(answer)
+
+        dialog.proposal_wanted.connect(request_commit_message)
+        dialog.accepted.connect(commit_checked_files)
+        dialog.open()
+
+    async def _propose_commit_message(self, changes: FileChangesPort, files: Sequence[FileChange]) -> str:
+        return await changes.git_repository.propose_commit_message(await changes.build_git_patch(files))
+
+    def _report_no_proposal(self, dialog: CommitDialog, error: HelixError) -> None:
+        dialog.proposal_failed()
+        self.notice_wanted.emit(str(error))
