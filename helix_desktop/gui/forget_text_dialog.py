@@ -6,15 +6,7 @@ from collections.abc import Callable
 
 import shiboken6
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QHBoxLayout,
-    QLineEdit,
-    QProgressBar,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.errors import HelixError

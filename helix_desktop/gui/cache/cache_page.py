@@ -10,12 +10,7 @@ from typing import Any, TypeVar
 
 from PySide6.QtCore import QByteArray, QMimeData, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QShowEvent
-from PySide6.QtWidgets import (
-    QFrame,
-    QLabel,
-    QSplitter,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QLabel, QSplitter, QWidget
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow

@@ -6,13 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QImage, QPixmap, QResizeEvent
-from PySide6.QtWidgets import (
-    QBoxLayout,
-    QGridLayout,
-    QLabel,
-    QStackedWidget,
-    QWidget,
-)
+from PySide6.QtWidgets import QBoxLayout, QGridLayout, QLabel, QStackedWidget, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, binary
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem

@@ -11,12 +11,7 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QSizePolicy, QSplitter, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk, binary, find_hunks
-from helix_desktop.engine.changes.turn_changes import (
-    FileChange,
-    TurnOfChanges,
-    format_line_comment,
-    without_user_undos,
-)
+from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges, format_line_comment, without_user_undos
 from helix_desktop.engine.facts import ChangeKept, FilesChanged
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import HelixError

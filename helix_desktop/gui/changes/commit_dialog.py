@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QDialogButtonBox,
-    QListWidget,
-    QListWidgetItem,
-    QPlainTextEdit,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialogButtonBox, QListWidget, QListWidgetItem, QPlainTextEdit, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button

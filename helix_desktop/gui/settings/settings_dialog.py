@@ -6,14 +6,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import (
-    QButtonGroup,
-    QDialog,
-    QPushButton,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QButtonGroup, QDialog, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from helix_desktop.gui import forget_text_dialog
 from helix_desktop.gui.enter_key import press_focused_button
