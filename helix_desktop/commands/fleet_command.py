@@ -66,34 +66,17 @@ def _run_fleet_command(arguments: argparse.Namespace) -> int:
         return asyncio.run(_act_in_all(arguments, {one.id: one.name for one in workspaces.list_workspaces()}, console))
 
 
-class _KeptLines:
-    """A console for a command on one workspace, whose lines become a part of what is said of all."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    async def read_input(self) -> bytes:
-        return b""
-
-    async def write_output(self, data: bytes) -> None:
-        self.lines.append(data.decode("utf-8", "replace"))
-
-    async def print_line(self, text: str) -> None:
-        self.lines.append(text)
-
-    async def print_error(self, _sentence: str) -> None:
-        return
-
-
 async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], console: Console) -> int:
     """In each workspace, here or where it is open; one whose store is away holds up no other."""
+    from helix_desktop.resident.resident_client import CollectingConsole
+
     found: list[dict[str, Any]] = []
     for identity, name in names.items():
         words = [*arguments.argv, "--workspace", identity, "--json"]
-        one, kept = argparse.Namespace(**{**vars(arguments), "json": True, "argv": words}), _KeptLines()
+        one, kept = argparse.Namespace(**{**vars(arguments), "json": True, "argv": words}), CollectingConsole()
         try:
             await workspace_access.open_or_hand_over(one, identity, kept)
-            found.append(json.loads("\n".join(kept.lines)))
+            found.append(json.loads("\n".join(kept.answers)))
         except (HelixError, ValueError) as error:
             found.append({"workspace": identity, "name": name, "trouble": str(error)})
     sound = [one for one in found if "trouble" not in one]
@@ -103,7 +86,7 @@ async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], cons
         )
     if arguments.json:
         states = {state: sum(one["tasks"][state] for one in sound) for state in (sound[0]["tasks"] if sound else ())}
-        whole = {"tasks": states, "cost": sum(one["cost"] for one in sound), "workspaces": found}
+        whole = {"tasks": states, "cost": float(sum(one["cost"] for one in sound)), "workspaces": found}
         await workspace_access.print_json(console, whole)
     for each in () if arguments.json else found:
         await _print_fleet_of_workspace(each, console)

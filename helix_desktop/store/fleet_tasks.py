@@ -274,7 +274,7 @@ class FleetTaskList:
         (rows,) = await self._run_statements([self._statement(_COUNT, self._space)])
         states = {state.value: sum(count for known, _, count, _ in rows if known == state) for state in FleetTaskState}
         workers = {worker: count for state, worker, count, _ in rows if state == FleetTaskState.RUNNING}
-        return states, workers, sum(cost for *_, cost in rows)
+        return states, workers, float(sum(cost for *_, cost in rows))
 
     def _statement(self, text: str, *values: Any) -> Statement:
         return self._dialect.build_statement(text, *values)

@@ -164,7 +164,11 @@ class IndexFile:
     def index_next_slice(self) -> IndexProgress:
         """One slice of what is missing; call it until it is done. What the stores cannot give now is left for later."""
         with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-            return self._index_slice()
+            progress = self.current_progress()
+            if progress.orders or progress.count_missing > WORDS:
+                return self._index_slice()
+            with self._index_transaction():  # what little is new is written at once: rows, facts and words
+                return [self._index_slice() for _ in range(3)][-1]
 
     def _index_slice(self) -> IndexProgress:
         progress = self.current_progress()

@@ -36,7 +36,8 @@ CREATE TABLE facts(
 CREATE TABLE conversations({", ".join(f"{name} {kind}" for name, kind in COLUMNS)}, PRIMARY KEY(id));
 CREATE TABLE meters(conversation TEXT PRIMARY KEY, meter TEXT NOT NULL);
 """
-_UPSERT = f"INSERT OR REPLACE INTO conversations VALUES({', '.join('?' * len(COLUMNS))})"
+_UPSERT = sqlite_database.build_upsert("conversations", [name for name, _ in COLUMNS])
+_UPSERT_METER = sqlite_database.build_upsert("meters", ["conversation", "meter"])
 _BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
 _BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
 _BROUGHT_FACTS = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE {_BROUGHT} ORDER BY id"  # noqa: S608
@@ -267,7 +268,7 @@ class JournalFile:
     def write_meter(self, conversation: str, meter: str) -> None:
         """Keep a derived text beside the conversation, for lists: what its context holds."""
         with self._journal_transaction():
-            self.connection.execute("INSERT OR REPLACE INTO meters VALUES(?, ?)", (conversation, meter))
+            self.connection.execute(_UPSERT_METER, (conversation, meter))
 
     def delete_conversation(self, conversation: str) -> int:
         """Delete a conversation for good. Returns how many facts it had."""

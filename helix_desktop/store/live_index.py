@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -29,6 +30,7 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.store_thread import StoreThread
 
 T = TypeVar("T")
+GATHER_SECONDS = 1.0  # for what is new, so that it is written together; who asks for the index does not wait for it
 _SLICE = 1 << 20  # How many bytes are read at once on the thread that also writes.
 
 
@@ -112,6 +114,7 @@ class WorkspaceIndex:
         self._following: Future[None] | None = None
         self._prepared: Future[None] | None = None
         self._closing = False
+        self._is_awaited = threading.Event()
         self._damaged = self._removing = self._rebuilding = False
         self.progress = IndexProgress(0, 0, 0, 0, 0)
 
@@ -137,6 +140,7 @@ class WorkspaceIndex:
 
     async def _close_threads(self) -> None:
         self._closing = True
+        self._is_awaited.set()
         for thread in (self._writer, self._reader, self._ahead):
             await thread.close()
 
@@ -166,6 +170,9 @@ class WorkspaceIndex:
             self._following = self._writer.submit_work(self._index_in_background)
 
     def _index_in_background(self) -> None:
+        if self.progress.is_complete:
+            self._is_awaited.wait(GATHER_SECONDS)
+        self._is_awaited.clear()
         try:
             self.progress = self._file.index_next_slice()
         except IndexDamaged:
@@ -189,6 +196,7 @@ class WorkspaceIndex:
         return await self._index_until_caught_up(report, but)
 
     async def _index_until_caught_up(self, report: Callable[[IndexProgress], None], but: int) -> IndexProgress:
+        self._is_awaited.set()
         while True:
             self.progress = await self._writer.run_there(self._file.index_next_slice)
             report(self.progress)

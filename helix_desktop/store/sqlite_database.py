@@ -34,6 +34,9 @@ def connect_database(
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
         try:
+            if synchronous == "FULL":
+                # Half the usual size: a fact that is written alone takes half as many bytes. Only a new file heeds it.
+                connection.execute("PRAGMA page_size=2048")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA synchronous={synchronous}")
             connection.execute("PRAGMA secure_delete=ON")
@@ -73,6 +76,15 @@ def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: 
     except StoreFailed:
         connection.close()
         raise
+
+
+def build_upsert(table: str, columns: Sequence[str]) -> str:
+    """A statement that inserts a row or changes the one with its key, the first column. Unlike REPLACE it leaves the key's index as it
+    is: a page less for each write.
+    """
+    changes = ", ".join(f"{name} = excluded.{name}" for name in columns[1:])
+    values = ", ".join("?" * len(columns))
+    return f"INSERT INTO {table} VALUES({values}) ON CONFLICT({columns[0]}) DO UPDATE SET {changes}"
 
 
 def execute_with_rows(

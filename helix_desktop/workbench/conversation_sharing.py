@@ -24,6 +24,7 @@ from helix_desktop.store.store_ports import allow_any_writer
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import shared_store_setup
 from helix_desktop.workbench.open_sessions import OpenSessions
+from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 
 if TYPE_CHECKING:
     from helix_desktop.secrets import SecretStorage
@@ -69,14 +70,14 @@ class SharedWorkbench(Protocol):
     def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]: ...
 
 
-class WorkspaceSharing:
+class WorkspaceSharing(WorkspaceSharingSetup):
     """Synchronises conversations from `start_conversation_sync` on. `changed` is called on the
     event loop whenever `sharing_state` or the writer of a conversation changes.
     """
 
     def __init__(self, bench: SharedWorkbench, secrets: SecretStorage, machine: str) -> None:
+        super().__init__(bench.workspace, secrets)
         self._bench = bench
-        self._secrets = secrets
         self.machine_name = machine or platform.node() or "another computer"
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
@@ -104,11 +105,11 @@ class WorkspaceSharing:
         """The machine that writes there now; empty where this one may."""
         if self._conversations is None or conversation in self._working:
             return ""
-        return self._conversations.find_machine_writing(conversation)
+        return self._conversations.leases.find_machine_writing(conversation)
 
     def machine_that_wrote_last(self, conversation: str) -> str:
         """The other machine that wrote there last; empty where it was this one."""
-        return self._conversations.last_other_machine(conversation) if self._conversations is not None else ""
+        return self._conversations.leases.last_other_machine(conversation) if self._conversations is not None else ""
 
     async def take_over_conversation(self, conversation: str) -> None:
         """Continue here. Where the engine is away it is done as far as it can be, and `SharedStoreUnreachable` says so."""
@@ -183,16 +184,17 @@ class WorkspaceSharing:
 
     async def _wait_until_fewer_unsent(self) -> None:
         """Waits until fewer facts are unsent, so that a failure of this computer cannot lose too much work."""
-        before = await self._count_unsent_facts()
+        before = await self.count_facts_not_sent()
         while before > MOST_UNSENT_FACTS:
             await self.wait_until_sent()
-            now = await self._count_unsent_facts()
+            now = await self.count_facts_not_sent()
             # some facts cannot be sent yet, because another machine writes in the conversation
             if now >= before:
                 return
             before = now
 
-    async def _count_unsent_facts(self) -> int:
+    async def count_facts_not_sent(self) -> int:
+        """Facts of conversations that the others do not have yet."""
         conversations = self._conversations
         if conversations is None:
             return 0
@@ -227,29 +229,6 @@ class WorkspaceSharing:
                 remedy="It is stored on this computer and waiting to be sent.",
             )
         return True
-
-    async def has_too_many_unsent(self) -> bool:
-        """Whether so much waits to be sent that no new work should begin."""
-        return await self._count_unsent_facts() > MOST_UNSENT_FACTS
-
-    async def measure_shared_amount(self) -> tuple[int, int, int]:
-        """How much sharing sends: conversations, entries, and their bytes."""
-        workspace = self._bench.workspace
-        await workspace.index.wait_until_indexed()
-        stored = await workspace.index.stats()
-        return len(await workspace.journal.list_conversations()), stored.entries, stored.size
-
-    async def test_store_address(self, address: str) -> str:
-        """What is at this address, in a few words; raises why it cannot be used."""
-        return await shared_store_setup.probe_shared_store(self._bench.workspace.id, address, self._secrets)
-
-    async def start_sharing_at(self, address: str) -> None:
-        """Through the store at this address, from now on."""
-        await shared_store_setup.share_workspace(self._bench.workspace, address, self._secrets)
-
-    async def key_for_joining(self) -> str:
-        """What another machine needs to join, besides the address."""
-        return await shared_store_setup.joining_key_line(self._bench.workspace.id, self._secrets)
 
     async def stop_sharing(self) -> str:
         """From this machine no more. What is there stays, and what is here. A sentence where the store could not be told."""
@@ -335,8 +314,12 @@ class WorkspaceSharing:
         """With the store's answers; None where nothing is shared. Raises why there are none."""
         async with self._connecting:
             if self._conversations is None and self._connect is not None:
-                made = await self._connect()
-                made.open_conversations, made.on_new_entries = self, self._fetch_shared_entries
+                made, bench = await self._connect(), self._bench
+                made.open_conversations = self
+                # Work goes on here with what another machine wrote, also when the engine is away by then.
+                made.on_new_entries = lambda entries: bench.spawn_workbench_task(
+                    bench.workspace.cache.prefetch_content(entries), name="fetch what came"
+                )
                 await made.load_known_writers()
                 self._conversations = made
                 self._notify_sharing_listeners()
@@ -368,8 +351,8 @@ class WorkspaceSharing:
         conversations, before = self._conversations, self.sharing_state
         waiting, writing = self._entries(), self._writing
         if conversations is not None:
-            waiting += await self._count_unsent_facts()
-            writing = conversations.conversations_written_elsewhere()
+            waiting += await self.count_facts_not_sent()
+            writing = conversations.leases.conversations_written_elsewhere()
             why = why or self.unreadable_conversation_reason()
         since = 0.0 if not state else before.since if before.state == state else clock.time()
         now = SharingStatus(state or ("waiting" if waiting else "in step"), waiting, since, why, before.address)
@@ -380,10 +363,6 @@ class WorkspaceSharing:
     def _notify_sharing_listeners(self) -> None:
         for listener in tuple(self._listeners):
             listener()
-
-    def _fetch_shared_entries(self, entries: Collection[Digest]) -> None:
-        """Work goes on here with what another machine wrote, also when the engine is away by then."""
-        self._bench.spawn_workbench_task(self._bench.workspace.cache.prefetch_content(entries), name="fetch what came")
 
     async def append_while_held(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
         """Where it is open, its session hears each fact; where something goes on there, not now."""
@@ -408,13 +387,9 @@ class WorkspaceSharing:
         async with self._bench.hold_conversation(conversation):
             yield
 
-    def note_rewritten(self, conversation: str) -> None:
-        self._bench.spawn_workbench_task(
-            self._bench.move_to_branch(conversation, conversation), name="read a conversation again"
-        )
-
     def note_branch(self, conversation: str, branch: str) -> None:
-        self.branch_by_conversation[conversation] = branch
+        if branch != conversation:
+            self.branch_by_conversation[conversation] = branch
         self._bench.spawn_workbench_task(self._bench.move_to_branch(conversation, branch), name="list a branch")
 
 

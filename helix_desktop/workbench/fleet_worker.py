@@ -30,6 +30,7 @@ from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFou
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
 from helix_desktop.workbench.conversation_fences import ConversationFence
+from helix_desktop.workbench.conversation_sharing import MOST_UNSENT_FACTS
 from helix_desktop.workbench.delegated_agents import result_of_agent
 from helix_desktop.workbench.fleet_step_gate import BudgetSpent, FleetStepGate
 from helix_desktop.workbench.open_workbench import Workbench
@@ -157,7 +158,7 @@ class FleetWorker:
     async def _claim_and_start(self) -> int:
         room = self._at_once - len(self._claimed)
         try:
-            if room <= 0 or await self._bench.sharing.has_too_many_unsent():
+            if room <= 0 or await self._bench.sharing.count_facts_not_sent() > MOST_UNSENT_FACTS:
                 return 0
             if (await self._list.notes.read_state()).dollars_left("") <= 0:
                 return 0
@@ -262,7 +263,7 @@ class FleetWorker:
         before = session.conversation.state.last_seq
         allowed = self._allowed | frozenset(claimed.task.order.allowed if self.tasks_may_allow else ())
 
-        def hear_event(event: Event) -> None:
+        def answer_or_note_overload(event: Event) -> None:
             if isinstance(event, ReplyStreamed) and isinstance(event.delta, RetryDelay) and event.delta.is_overload:
                 self._owned.spawn_task(self._pause_provider(claimed, event.delta.seconds), name="pause a provider")
             if not isinstance(event, QuestionAsked):
@@ -273,7 +274,7 @@ class FleetWorker:
                 claimed.question = event.question
                 session.stop_turn()
 
-        unsubscribe = session.subscribe_to_events(hear_event)
+        unsubscribe = session.subscribe_to_events(answer_or_note_overload)
         try:
             if any(isinstance(one.fact, UserSaid) and not one.fact.by for one in session.all_facts):
                 if claimed.task.result.asked:

@@ -23,11 +23,33 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
-async def probe_shared_store(workspace: str, address: str, secrets: SecretStorage) -> str:
-    """What is there, in a few words; raises why it cannot be used. Nothing of the workspace is sent."""
-    return await _probe_with_key(
-        addresses.parse_store_address(address), await _read_sealing_key(workspace, secrets), None
-    )
+class WorkspaceSharingSetup:
+    """What the window asks before a workspace is shared, and how it begins."""
+
+    def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage) -> None:
+        self._workspace = workspace
+        self._secrets = secrets
+
+    async def measure_shared_amount(self) -> tuple[int, int, int]:
+        """How much sharing sends: conversations, entries, and their bytes."""
+        await self._workspace.index.wait_until_indexed()
+        stored = await self._workspace.index.stats()
+        return len(await self._workspace.journal.list_conversations()), stored.entries, stored.size
+
+    async def test_store_address(self, address: str) -> str:
+        """What is there, in a few words; raises why it cannot be used. Nothing of the workspace is sent."""
+        where = addresses.parse_store_address(address)
+        return await _probe_with_key(where, await _read_sealing_key(self._workspace.id, self._secrets), None)
+
+    async def start_sharing_at(self, address: str) -> None:
+        """Through the store at this address, from now on."""
+        await share_workspace(self._workspace, address, self._secrets)
+
+    async def key_for_joining(self) -> str:
+        """The line another machine needs besides the address; NotFound where it is not shared from here."""
+        if known := await self._secrets.read_secret(SharedStoreKey(self._workspace.id)):
+            return known
+        raise NotFound("This workspace has no key: it is not shared from this computer.", remedy="Share it first.")
 
 
 async def share_workspace(
@@ -65,14 +87,6 @@ async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str
     await workspace.stop_sharing()
     await workspace.share_content(where.url, connect_to_environment_store, acknowledge=acknowledge).announce_used_rows()
     return about
-
-
-async def joining_key_line(workspace: str, secrets: SecretStorage) -> str:
-    """The line another machine needs; NotFound where it is not shared from here."""
-    known = await secrets.read_secret(SharedStoreKey(workspace))
-    if not known:
-        raise NotFound("This workspace has no key: it is not shared from this computer.", remedy="Share it first.")
-    return known
 
 
 async def join_shared_workspace(

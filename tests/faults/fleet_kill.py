@@ -161,7 +161,7 @@ def _kill_until_done(
     chance: random.Random,
     found: Counter[str],
 ) -> None:
-    seen, since = -1, time.monotonic()
+    seen, since, ended_at_kill = -1, time.monotonic(), 0
     while not any(home.ledger() for home in homes) and time.monotonic() - since < PATIENCE:
         time.sleep(0.02)
     if kills:
@@ -181,7 +181,8 @@ def _kill_until_done(
         elif time.monotonic() - since > PATIENCE:
             found["LOST: tasks that nobody ended"] = tasks - ended
             return
-        if found["kills"] < kills:
+        if found["kills"] < kills and ended > ended_at_kill:  # else a busy machine does nothing but start workers
+            ended_at_kill = ended
             _kill_something(homes, server, chance, found)
 
 

@@ -337,7 +337,7 @@ async def test_what_was_written_apart_is_a_branch_before_the_next_turn_begins(
     await here.bench.sharing.stop_conversation_sync()
     there.engine.is_away = False
     there.bench.sharing.sharing_state = replace(there.bench.sharing.sharing_state, state="in step")
-    there.bench.sharing._conversations._taken_over.clear()  # type: ignore[union-attr]  # as after the program was opened again
+    there.bench.sharing._conversations.leases.taken_over.clear()  # type: ignore[union-attr]  # as after the program was opened again
     await told(seen, "and now together")
     await until(lambda: there.bench.sharing.branch_by_conversation)
     assert facts(there, seen)[: len(session.all_facts)] == facts(here, session)

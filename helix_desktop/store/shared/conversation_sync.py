@@ -26,6 +26,7 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadUpdate
 from helix_desktop.store.shared.fact_segments import FactSegment, HeadContents
+from helix_desktop.store.shared.known_leases import KnownLeases
 from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
 from helix_desktop.store.store_thread import StoreThread
 
@@ -52,11 +53,7 @@ class OpenConversations(Protocol):
         ...
 
     def note_branch(self, conversation: str, branch: str) -> None:
-        """What was written here is now in the branch."""
-        ...
-
-    def note_rewritten(self, conversation: str) -> None:
-        """Something was forgotten in it on another machine, and is now gone here."""
+        """What was written here is now in the branch; in its own place where something was forgotten in it on another machine."""
         ...
 
 
@@ -71,9 +68,6 @@ class NoOpenConversations:
         yield
 
     def note_branch(self, _conversation: str, _branch: str) -> None:
-        return
-
-    def note_rewritten(self, _conversation: str) -> None:
         return
 
 
@@ -134,40 +128,24 @@ class ConversationSync:
     now: Callable[[], float] = clock.monotonic
     lease: float = LEASE_SECONDS
     complaints: dict[str, str] = field(default_factory=dict)  # conversations that could not be read, and why
-    _lease_ends: dict[str, float] = field(default_factory=dict)  # When each lease ends, by the clock `now`.
-    _writers: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+    leases: KnownLeases = field(init=False)
     # The version of each head, and the machine that wrote it.
     _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)
     # New heads of conversations that are in use here.
     _waiting: dict[bytes, ConversationHead] = field(default_factory=dict)
     _mark: int = 0  # The engine's changes up to this mark have been seen.
     _unread: frozenset[bytes] = frozenset()  # Heads below the mark that could not be merged yet.
-    _taken_over: set[str] = field(default_factory=set)  # taken over while the engine was away
     _compared: bool = False
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        self.leases = KnownLeases(self.sync_state.machine, lambda: self.now())  # noqa: PLW0108 - it may be set later
 
     async def load_known_writers(self) -> None:
         """Know what was known when the program ended."""
         for known in await self.thread.run_there(self.sync_state.list_progress):
-            self._note_writer(known)
+            self.leases.note_writer(known)
         self._unread = await self.thread.run_there(lambda: self.sync_state.unread_heads)
-
-    def find_machine_writing(self, conversation: str) -> str:
-        """The other machine that writes there now, as far as is known; empty where this one may."""
-        writer, machine = self._writers.get(conversation, (b"", ""))
-        held = self._lease_ends.get(conversation, 0.0) > self.now()
-        return machine if held and writer != self.sync_state.machine and conversation not in self._taken_over else ""
-
-    def conversations_written_elsewhere(self) -> dict[str, str]:
-        """The conversations other machines write in now, and which."""
-        now = self.now()
-        self._lease_ends = {name: until for name, until in self._lease_ends.items() if until > now}
-        return {name: machine for name in self._lease_ends if (machine := self.find_machine_writing(name))}
-
-    def last_other_machine(self, conversation: str) -> str:
-        """The other machine that wrote there last; empty where it was this one."""
-        writer, machine = self._writers.get(conversation, (b"", ""))
-        return machine if writer != self.sync_state.machine else ""
 
     async def sync_once(self) -> None:
         """Look for what is new there, then send what is new here."""
@@ -184,7 +162,7 @@ class ConversationSync:
 
     async def acquire_turn_lease(self, conversation: str) -> None:
         """Fetch what others wrote in it, and be the one machine that writes there. ActionRefused where another one is."""
-        if self._holds_lease(conversation, self.lease / 2):
+        if self.leases.holds_lease(conversation, self.lease / 2):
             return
         name = self._head_row_name(conversation)
         async with self._busy:
@@ -194,29 +172,28 @@ class ConversationSync:
                 while await self._send_next_segments([conversation]):
                     pass
                 known = await self.thread.run_there(self.sync_state.get_progress, conversation)
-                if not known.contents or known.contents.is_removed or self._holds_lease(conversation, self.lease / 2):
+                if (
+                    not known.contents
+                    or known.contents.is_removed
+                    or self.leases.holds_lease(conversation, self.lease / 2)
+                ):
                     return
                 contents = replace(known.contents, machine=self.machine)
                 if await self._update_heads([(known, contents)]):
                     return
             self._refuse_if_used_elsewhere(conversation, name)
-            raise _busy_elsewhere_error(self.last_other_machine(conversation))
-
-    def _holds_lease(self, conversation: str, seconds: float) -> bool:
-        """Whether this machine alone may write there for so long."""
-        writer, _ = self._writers.get(conversation, (b"", ""))
-        return writer == self.sync_state.machine and self._lease_ends.get(conversation, 0.0) - self.now() > seconds
+            raise _busy_elsewhere_error(self.leases.last_other_machine(conversation))
 
     def _refuse_if_used_elsewhere(self, conversation: str, name: bytes) -> None:
         if complaint := self.complaints.get(name.hex()):
             raise JournalCorrupt(complaint, remedy="To work here all the same, continue in a copy of the conversation.")
-        if machine := self.find_machine_writing(conversation):
+        if machine := self.leases.find_machine_writing(conversation):
             raise _busy_elsewhere_error(machine)
 
     async def renew_leases(self, working: Collection[str]) -> None:
         """Where this machine works it stays the one that writes."""
         async with self._busy:
-            ending = [one for one in working if self._lease_ends.get(one, 0.0) - self.now() < self.lease / 2]
+            ending = [one for one in working if self.leases.seconds_left(one) < self.lease / 2]
             if ending:
                 await self._update_heads(await self.thread.run_there(self._own_heads, ending), force=False)
 
@@ -236,7 +213,7 @@ class ConversationSync:
         """Send what waits, and let go of every lease."""
         await self._send_all_new_facts()
         async with self._busy:
-            held = [name for name, until in self._lease_ends.items() if until > self.now()]
+            held = self.leases.list_held()
             for at in range(0, len(held), CONVERSATIONS_IN_BATCH):
                 some = await self.thread.run_there(self._own_heads, held[at : at + CONVERSATIONS_IN_BATCH])
                 await self._update_heads(some, force=False, seconds=0.0)
@@ -244,7 +221,7 @@ class ConversationSync:
     async def take_over_lease(self, conversation: str) -> None:
         """Write there from now on with this machine, also where another one still does: what that has not sent becomes a branch."""
         async with self._busy:
-            self._taken_over.add(conversation)  # Also if the engine cannot be reached.
+            self.leases.taken_over.add(conversation)  # Also if the engine cannot be reached.
             for _ in range(_TRIES):
                 await self._merge_heads_named([self._head_row_name(conversation)])
                 known = await self.thread.run_there(self.sync_state.get_progress, conversation)
@@ -253,7 +230,7 @@ class ConversationSync:
                 if await self._update_heads([(known, replace(known.contents, machine=self.machine))], force=True):
                     return
             raise ActionRefused(
-                f"{self.last_other_machine(conversation)} is still writing in this conversation.",
+                f"{self.leases.last_other_machine(conversation)} is still writing in this conversation.",
                 remedy="Try again in a moment.",
             )
 
@@ -305,7 +282,7 @@ class ConversationSync:
         self._waiting.pop(head.name, None)
         version, conversation = self._seen.get(head.name, (0, ""))
         if version == head.version:
-            self._note_lease(conversation, head.lease_seconds_left)
+            self.leases.note_lease(conversation, head.lease_seconds_left)
             return
         try:
             contents = fact_segments.decode_head(self.seal.decrypt_row(head.name, head.sealed))
@@ -326,14 +303,14 @@ class ConversationSync:
         if head.version < known.version:
             return
         seen = SharedProgress(conversation, contents.last, contents.chain, head.version, head.writer, contents)
-        self._note_lease(conversation, head.lease_seconds_left)
+        self.leases.note_lease(conversation, head.lease_seconds_left)
         if seen == known:
-            self._note_writer(seen)
+            self.leases.note_writer(seen)
             return
         if contents.is_removed or (contents.last, contents.chain) == (known.seq, known.chain):
             seen = replace(seen, seq=known.seq, chain=known.chain)
             await self.thread.run_there(self.sync_state.save_progress, seen)
-            self._note_writer(seen)
+            self.leases.note_writer(seen)
             return
         if known.seq and (known.must_be_sent_anew or contents.generation != known.generation):
             await self._merge_rewritten_facts(known, seen)
@@ -343,7 +320,7 @@ class ConversationSync:
             await self._append_fetched_facts(seen, known if goes_on else SharedProgress(conversation))
         except _ChainDiffers:
             await self._append_fetched_facts(seen, SharedProgress(conversation))
-        self._note_writer(seen)
+        self.leases.note_writer(seen)
 
     async def _append_fetched_facts(self, seen: SharedProgress, known: SharedProgress) -> None:
         after = known.seq
@@ -362,7 +339,7 @@ class ConversationSync:
         async with self.open_conversations.hold_for_change(seen.conversation):
             branch = await self.thread.run_there(self._branch_if_both_wrote, seen, taken, after)
         if branch:
-            self._taken_over.discard(seen.conversation)
+            self.leases.taken_over.discard(seen.conversation)
             self.open_conversations.note_branch(seen.conversation, branch)
 
     async def _merge_rewritten_facts(self, known: SharedProgress, seen: SharedProgress) -> None:
@@ -375,10 +352,8 @@ class ConversationSync:
             at = await self.thread.run_there(self.sync_state.merge_changed_facts, known, lines, seen)
             if at is not None:
                 branch = await self.thread.run_there(self._branch_if_both_wrote, seen, lines[at:], at)
-        self._note_writer(seen)
-        self.open_conversations.note_branch(
-            seen.conversation, branch
-        ) if branch else self.open_conversations.note_rewritten(seen.conversation)
+        self.leases.note_writer(seen)
+        self.open_conversations.note_branch(seen.conversation, branch or seen.conversation)
 
     def _append_if_compatible(
         self, seen: SharedProgress, lines: list[StoredFact], after: int, *, anew: bool = True
@@ -411,29 +386,7 @@ class ConversationSync:
         """The facts behind those that are known, as the head has them."""
         wanted = [one for one in seen.contents.segments if one.last > known.seq] if seen.contents else []
         found = await self.remote.fetch_in_batches([one.name for one in wanted])
-        return await asyncio.to_thread(self._decrypt_facts, seen, known, wanted, found)
-
-    def _decrypt_facts(
-        self, seen: SharedProgress, known: SharedProgress, wanted: Sequence[FactSegment], found: Mapping[bytes, bytes]
-    ) -> list[StoredFact]:
-        """Each segment is checked by its seal, all of them by the chain."""
-        lines: list[StoredFact] = []
-        for one in wanted:
-            if one.name not in found:
-                raise NotFound(
-                    f"Part of the conversation {seen.conversation} is missing.",
-                    remedy="The missing part will be requested again.",
-                )
-            content = self.seal.decrypt_row(one.name, found[one.name])
-            lines += [line for line in fact_segments.unpack_segment(content) if line.seq > known.seq]
-        if fact_segments.compute_chain(known.chain, lines) == seen.chain:
-            return lines
-        if known.seq:
-            raise _ChainDiffers(seen.conversation)
-        raise JournalCorrupt(
-            f"The conversation {seen.conversation} differs from what the other computer shared.",
-            remedy="Your own copy is intact.",
-        )
+        return await asyncio.to_thread(_decrypt_facts, self.seal, seen, known, wanted, found)
 
     async def _send_all_new_facts(self) -> None:
         """In batches, so that little of it waits for the loop the agents work on. Between them, turns may begin."""
@@ -452,7 +405,9 @@ class ConversationSync:
         for known in batch.stale:
             await self._send_whole_conversation(known)
         if batch.segments:
-            entries, rows, contents = await asyncio.to_thread(self._encrypt_segments, batch.segments)
+            entries, rows, contents = await asyncio.to_thread(
+                _encrypt_segments, self.seal, self.machine, batch.segments
+            )
             await self.send_content(entries)
             await self.remote.store_in_batches(rows)
             won = await self._update_heads(list(zip([each.known for each in batch.segments], contents, strict=True)))
@@ -467,7 +422,7 @@ class ConversationSync:
             if size > _BYTES:
                 return _OutgoingBatch(made, stale, more, conversations[at:])
             known = self.sync_state.get_progress(conversation)
-            if not self._may_write(known):
+            if not self.leases.may_write(known):
                 continue
             # It was removed on another machine, and has been written to here since.
             if known.contents and known.contents.is_removed and known.seq:
@@ -482,22 +437,6 @@ class ConversationSync:
                 size += sum(len(line.fact) for line in segment.all_facts_to_send)
                 more += [] if is_whole else [conversation]
         return _OutgoingBatch(made, stale, more, ())
-
-    def _may_write(self, known: SharedProgress) -> bool:
-        held = self._lease_ends.get(known.conversation, 0.0) > self.now()
-        return known.writer in (b"", self.sync_state.machine) or not held or known.conversation in self._taken_over
-
-    def _encrypt_segments(
-        self, outgoing: Sequence[_OutgoingSegment]
-    ) -> tuple[frozenset[Digest], Mapping[bytes, bytes], list[HeadContents]]:
-        """The entries these segments lead to, their rows, and what the heads will say."""
-        rows, contents = dict[bytes, bytes](), list[HeadContents]()
-        for one in outgoing:
-            content = fact_segments.pack_segment(one.all_facts_to_send)
-            name = self.seal.keyed_row_name("segment", content)
-            rows[name] = self.seal.encrypt_row(name, content)
-            contents.append(one.head_after_sending(name, self.machine))
-        return _entries_named_by_facts([line for one in outgoing for line in one.fresh]), rows, contents
 
     async def _send_whole_conversation(self, known: SharedProgress) -> None:
         """All of it in new segments, since what is there holds what was forgotten here."""
@@ -553,7 +492,7 @@ class ConversationSync:
         default where it was taken over.
         """
         seconds = self.lease if seconds is None else seconds
-        forced = [known.conversation in self._taken_over if force is None else force for known, _ in wanted]
+        forced = [known.conversation in self.leases.taken_over if force is None else force for known, _ in wanted]
         asked = self.now()
         answers = await self.remote.run_in_thread(self._update_heads_now, wanted, forced, seconds)
         won, unknown = list[SharedProgress](), list[SharedProgress]()
@@ -567,10 +506,10 @@ class ConversationSync:
         for one in unknown:  # The whole conversation is sent again.
             self._seen.pop(self._head_row_name(one.conversation), None)
         for one in won:
-            self._lease_ends[one.conversation] = asked + seconds
+            self.leases.note_lease(one.conversation, seconds, asked)
             self._seen[self._head_row_name(one.conversation)] = (one.version, one.conversation)
-            self._taken_over.discard(one.conversation)
-            self._note_writer(one)
+            self.leases.taken_over.discard(one.conversation)
+            self.leases.note_writer(one)
         for is_won, head in answers:
             if not is_won and head is not None:
                 await self._merge_head_if_new(head)
@@ -601,11 +540,45 @@ class ConversationSync:
     def _head_row_name(self, conversation: str) -> bytes:
         return self.seal.keyed_row_name("head", conversation.encode())
 
-    def _note_lease(self, conversation: str, left: float) -> None:
-        self._lease_ends[conversation] = self.now() + left
 
-    def _note_writer(self, known: SharedProgress) -> None:
-        self._writers[known.conversation] = (known.writer, known.contents.machine if known.contents else "")
+def _decrypt_facts(
+    seal: RowCipher,
+    seen: SharedProgress,
+    known: SharedProgress,
+    wanted: Sequence[FactSegment],
+    found: Mapping[bytes, bytes],
+) -> list[StoredFact]:
+    """Each segment is checked by its seal, all of them by the chain."""
+    lines: list[StoredFact] = []
+    for one in wanted:
+        if one.name not in found:
+            raise NotFound(
+                f"Part of the conversation {seen.conversation} is missing.",
+                remedy="The missing part will be requested again.",
+            )
+        content = seal.decrypt_row(one.name, found[one.name])
+        lines += [line for line in fact_segments.unpack_segment(content) if line.seq > known.seq]
+    if fact_segments.compute_chain(known.chain, lines) == seen.chain:
+        return lines
+    if known.seq:
+        raise _ChainDiffers(seen.conversation)
+    raise JournalCorrupt(
+        f"The conversation {seen.conversation} differs from what the other computer shared.",
+        remedy="Your own copy is intact.",
+    )
+
+
+def _encrypt_segments(
+    seal: RowCipher, machine: str, outgoing: Sequence[_OutgoingSegment]
+) -> tuple[frozenset[Digest], Mapping[bytes, bytes], list[HeadContents]]:
+    """The entries these segments lead to, their rows, and what the heads will say."""
+    rows, contents = dict[bytes, bytes](), list[HeadContents]()
+    for one in outgoing:
+        content = fact_segments.pack_segment(one.all_facts_to_send)
+        name = seal.keyed_row_name("segment", content)
+        rows[name] = seal.encrypt_row(name, content)
+        contents.append(one.head_after_sending(name, machine))
+    return _entries_named_by_facts([line for one in outgoing for line in one.fresh]), rows, contents
 
 
 def _busy_elsewhere_error(machine: str) -> ActionRefused:

@@ -30,6 +30,7 @@ _IN_STEP = (
     "CREATE TABLE IF NOT EXISTS in_step(conversation TEXT PRIMARY KEY, seq INTEGER NOT NULL, chain BLOB NOT NULL,"
     " version INTEGER NOT NULL, writer BLOB NOT NULL, head BLOB NOT NULL)"
 )
+_SAVE = sqlite_database.build_upsert("in_step", ["conversation", "seq", "chain", "version", "writer", "head"])
 _SHARING = "CREATE TABLE IF NOT EXISTS sharing(name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 _BLANKED = "CREATE TABLE IF NOT EXISTS blanked(name BLOB PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL)"
 _HEX = re.compile("[0-9a-f]{64}")
@@ -174,10 +175,8 @@ class SyncState:
     def save_progress(self, known: SharedProgress) -> None:
         head = fact_segments.encode_head(known.contents) if known.contents else b""
         with self._journal.in_one_transaction():
-            self._journal.connection.execute(
-                "INSERT OR REPLACE INTO in_step VALUES(?, ?, ?, ?, ?, ?)",
-                (known.conversation, known.seq, known.chain, known.version, known.writer, head),
-            )
+            row = (known.conversation, known.seq, known.chain, known.version, known.writer, head)
+            self._journal.connection.execute(_SAVE, row)
 
     def save_progress_together(self, known: Iterable[SharedProgress]) -> None:
         """Several in one transaction, and one sync."""

@@ -112,7 +112,7 @@ class Machines(RuleBasedStateMachine):
         machine, conversation = self._machine(number), self._conversation(which)
         if machine.way.left is None and conversation not in machine.desk.working:
             self.run(machine.shared.take_over_lease(conversation))
-            assert machine.shared.find_machine_writing(conversation) == ""
+            assert machine.shared.leases.find_machine_writing(conversation) == ""
 
     @rule(which=st.integers(0, 2), number=st.integers(0, 2), at=st.integers(2, 20))
     def forget(self, which: int, number: int, at: int) -> None:
@@ -310,7 +310,7 @@ async def test_many_conversations_are_sent_in_few_calls(tmp_path: Path) -> None:
     await one.shared.send_and_release_leases()
     assert ways[0].count - before < 10
     await two.step()
-    assert two.shared.conversations_written_elsewhere() == {}
+    assert two.shared.leases.conversations_written_elsewhere() == {}
     assert await two.everything() == await one.everything()
     for machine in (one, two):
         await machine.aclose()
@@ -378,10 +378,10 @@ async def test_a_clock_an_hour_off_changes_neither_order_nor_who_writes(tmp_path
             await machine.write("c", f"{machine.name} {turn}")
             await machine.step()
             await other.step()
-            assert other.shared.find_machine_writing("c") == machine.name
+            assert other.shared.leases.find_machine_writing("c") == machine.name
             clock.time += LEASE + 1
             wrong.time += LEASE + 1
-            assert other.shared.find_machine_writing("c") == ""
+            assert other.shared.leases.find_machine_writing("c") == ""
     there = await one.everything()
     assert there == await two.everything()
     assert re.findall(r'"((?:one|two) \d)"', repr(there["c"])) == [
@@ -411,12 +411,12 @@ async def test_on_postgresql_a_lease_ends_by_the_servers_clock(
             await machine.write("c", f"{machine.name} {turn}")
             await machine.step()
             await other.step()
-            assert other.shared.find_machine_writing("c") == machine.name
+            assert other.shared.leases.find_machine_writing("c") == machine.name
             (head,) = machine.way.heads.fetch_changed_heads(0)[0]
             assert 0 < head.lease_seconds_left <= LEASE
             await machine.shared.send_and_release_leases()
             await other.step()
-            assert other.shared.find_machine_writing("c") == ""
+            assert other.shared.leases.find_machine_writing("c") == ""
     there = await one.everything()
     assert there == await two.everything()
     assert re.findall(r'"((?:one|two) \d)"', repr(there["c"])) == [
@@ -436,30 +436,30 @@ async def test_who_writes_where_is_known_from_the_lease_and_the_last_head(tmp_pa
     await one.step()
     await two.step()
     assert (
-        one.shared.find_machine_writing("c"),
-        one.shared.last_other_machine("c"),
-        one.shared.conversations_written_elsewhere(),
+        one.shared.leases.find_machine_writing("c"),
+        one.shared.leases.last_other_machine("c"),
+        one.shared.leases.conversations_written_elsewhere(),
     ) == ("", "", {})
-    assert (two.shared.find_machine_writing("c"), two.shared.last_other_machine("c")) == ("one", "one")
-    assert (two.shared.conversations_written_elsewhere(), two.shared.find_machine_writing("unknown")) == (
+    assert (two.shared.leases.find_machine_writing("c"), two.shared.leases.last_other_machine("c")) == ("one", "one")
+    assert (two.shared.leases.conversations_written_elsewhere(), two.shared.leases.find_machine_writing("unknown")) == (
         {"c": "one"},
         "",
     )
     clock.time += LEASE - 1
-    assert two.shared.find_machine_writing("c") == "one"
+    assert two.shared.leases.find_machine_writing("c") == "one"
     clock.time += 1
     assert (
-        two.shared.find_machine_writing("c"),
-        two.shared.last_other_machine("c"),
-        two.shared.conversations_written_elsewhere(),
+        two.shared.leases.find_machine_writing("c"),
+        two.shared.leases.last_other_machine("c"),
+        two.shared.leases.conversations_written_elsewhere(),
     ) == ("", "one", {})
     await one.write("c", "more")
     await one.step()
     await two.step()
-    assert two.shared.find_machine_writing("c") == "one"
+    assert two.shared.leases.find_machine_writing("c") == "one"
     two.way.left = 0
     with pytest.raises(SharedStoreUnreachable):
         await two.shared.take_over_lease("c")  # the engine is away: it is done here
-    assert (two.shared.find_machine_writing("c"), two.shared.last_other_machine("c")) == ("", "one")
+    assert (two.shared.leases.find_machine_writing("c"), two.shared.leases.last_other_machine("c")) == ("", "one")
     for machine in (one, two):
         await machine.aclose()

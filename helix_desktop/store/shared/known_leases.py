@@ -1,0 +1,60 @@
+"""Which machine may write in which conversation, as far as this one knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from helix_desktop.store.shared.sync_state import SharedProgress
+
+
+class KnownLeases:
+    """`machine` is this one. `now`: a clock that only measures how long ago the engine was asked."""
+
+    def __init__(self, machine: bytes, now: Callable[[], float]) -> None:
+        self._machine = machine
+        self._now = now
+        self._ends: dict[str, float] = {}  # by the clock `now`
+        self._writers: dict[str, tuple[bytes, str]] = {}
+        self.taken_over: set[str] = set()  # conversations that were taken over while the engine was away
+
+    def find_machine_writing(self, conversation: str) -> str:
+        """The other machine that writes there now, as far as is known; empty where this one may."""
+        is_free = self.seconds_left(conversation) <= 0 or conversation in self.taken_over
+        return "" if is_free else self.last_other_machine(conversation)
+
+    def conversations_written_elsewhere(self) -> dict[str, str]:
+        """The conversations other machines write in now, and which."""
+        now = self._now()
+        self._ends = {name: until for name, until in self._ends.items() if until > now}
+        return {name: machine for name in self._ends if (machine := self.find_machine_writing(name))}
+
+    def list_held(self) -> list[str]:
+        """Conversations whose lease lasts, whoever has it."""
+        return [name for name in self._ends if self.seconds_left(name) > 0]
+
+    def last_other_machine(self, conversation: str) -> str:
+        """The other machine that wrote there last; empty where it was this one."""
+        writer, machine = self._writers.get(conversation, (b"", ""))
+        return machine if writer != self._machine else ""
+
+    def seconds_left(self, conversation: str) -> float:
+        """Of its lease, whoever has it."""
+        return self._ends.get(conversation, 0.0) - self._now()
+
+    def holds_lease(self, conversation: str, seconds: float) -> bool:
+        """Whether this machine alone may write there for so long."""
+        writer, _ = self._writers.get(conversation, (b"", ""))
+        return writer == self._machine and self.seconds_left(conversation) > seconds
+
+    def may_write(self, known: SharedProgress) -> bool:
+        """Whether nobody else writes there now."""
+        is_free = self.seconds_left(known.conversation) <= 0 or known.conversation in self.taken_over
+        return is_free or known.writer in (b"", self._machine)
+
+    def note_lease(self, conversation: str, left: float, asked: float | None = None) -> None:
+        """It lasts for so long from `asked` on, or from now on."""
+        self._ends[conversation] = (self._now() if asked is None else asked) + left
+
+    def note_writer(self, known: SharedProgress) -> None:
+        """The machine that wrote the head which is known."""
+        self._writers[known.conversation] = (known.writer, known.contents.machine if known.contents else "")
