@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from acp import helpers
@@ -46,6 +46,7 @@ from helix_desktop.engine.session_events import (
 from helix_desktop.engine.tool_names import EDITS, RECALLS, ToolName
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import parse_object, value_at
 
 if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
@@ -73,13 +74,7 @@ class ClientAbilities:
     @classmethod
     def parse_initialize(cls, params: Any) -> ClientAbilities:
         """From the parameters of `initialize` as they came."""
-        given = params.get("clientCapabilities") if isinstance(params, dict) else None
-
-        def value(*names: str) -> Any:
-            found: Any = given
-            for name in names:
-                found = found.get(name) if isinstance(found, dict) else None
-            return found
+        value = partial(value_at, params, "clientCapabilities")
 
         return cls(
             value("session", "compaction") is not None,
@@ -171,7 +166,7 @@ class ConversationUpdates:
             kind=kind_of_call(call),
             status="pending",
             locations=self.locations_of_call(call),
-            raw_input=_arguments_of_call(call),
+            raw_input=parse_object(call.arguments),
         )
         if self.abilities.terminal_output and call.name == ToolName.RUN_COMMAND:
             update.content = [helpers.tool_terminal_ref(call.id)]
@@ -180,7 +175,7 @@ class ConversationUpdates:
 
     def locations_of_call(self, call: ToolCall) -> list[ToolCallLocation] | None:
         """The file it is about, for an editor that follows the agent."""
-        path = (_arguments_of_call(call) or {}).get("path")
+        path = (parse_object(call.arguments) or {}).get("path")
         full = self._full_path(path) if isinstance(path, str) else ""
         return [ToolCallLocation(path=full)] if full else None
 
@@ -254,7 +249,7 @@ def kind_of_call(call: ToolCall) -> ToolKind:
 
 def title_of_call(call: ToolCall) -> str:
     """The tool with the first thing it was given, in one line."""
-    first = next((value for value in (_arguments_of_call(call) or {}).values() if isinstance(value, str)), "")
+    first = next((value for value in (parse_object(call.arguments) or {}).values() if isinstance(value, str)), "")
     line = " ".join(f"{call.name} {first}".split())
     return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
 
@@ -265,11 +260,3 @@ def fence(text: str) -> str:
     while marks in text:
         marks += "`"
     return f"{marks}\n{text.rstrip()}\n{marks}"
-
-
-def _arguments_of_call(call: ToolCall) -> dict[str, Any] | None:
-    try:
-        found = json.loads(call.arguments)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None

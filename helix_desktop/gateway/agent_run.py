@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import tempfile
@@ -18,6 +17,7 @@ from helix_desktop.gateway.agent_upstreams import AgentUpstream
 from helix_desktop.gateway.known_agents import AgentStart, KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import STATUS
+from helix_desktop.json_values import parse_object
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, open_process, own_program_command
 from helix_desktop.program_folders import ProgramFolders
 
@@ -29,10 +29,9 @@ def fetch_gateway_status(url: str) -> dict[str, Any] | None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{url}{STATUS}", timeout=3) as answer:
-            found = json.loads(answer.read())
-    except (OSError, ValueError, urllib.error.URLError):
+            return parse_object(answer.read())
+    except (OSError, urllib.error.URLError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 def command_of_this_program(where: ProgramFolders) -> list[str]:

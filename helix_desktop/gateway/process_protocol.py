@@ -5,12 +5,15 @@ A history is told once. Of what is told again with every request only what diffe
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import functools
+import itertools
+import logging
 import types
 import typing
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -18,10 +21,12 @@ import orjson
 
 from helix_desktop.engine.cache_marks import count_equal_start
 from helix_desktop.engine.facts import Usage
+from helix_desktop.errors import HelixError
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
 from helix_desktop.gateway.view_entries import As, Changed, Hidden, Part, Returned, Says
 from helix_desktop.protocols.wire_message import Piece, Tool, Wired
+from helix_desktop.tasks import OwnedTasks
 
 _CLASSES_BY_NAME: Mapping[str, type] = {
     kind.__name__: kind
@@ -32,6 +37,9 @@ _CLASSES_BY_NAME: Mapping[str, type] = {
 
 
 MOST_HELD_VALUES = 64  # The last value is kept for at most this many names.
+
+_ANSWERS = frozenset({"answer", "failed", "sent"})
+log = logging.getLogger(__name__)
 
 Tuple = tuple[Any, ...]
 
@@ -62,6 +70,59 @@ class LastSentValues:
         self._held.move_to_end(name)
         if len(self._held) > MOST_HELD_VALUES:
             self._held.popitem(last=False)
+
+
+class ProcessTalk:
+    """Questions and answers of two processes over one connection, a line each; either end may ask. `send` writes a line, `answer`
+    answers a question of the other end, `failure` is what a refusal of it becomes here.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        send: Callable[[tuple[str, int, Any]], Awaitable[None]],
+        answer: Callable[[str, Sequence[Any]], Awaitable[Any]],
+        failure: type[HelixError],
+    ) -> None:
+        self._send = send
+        self._answer = answer
+        self._failure = failure
+        self._numbers = itertools.count(1)
+        self._pending: dict[int, asyncio.Future[Any]] = {}
+        self.tasks = OwnedTasks(name)
+
+    async def ask(self, kind: str, value: Any) -> Any:
+        """The other end's answer."""
+        number = next(self._numbers)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._pending[number] = future
+        await self._send((kind, number, value))
+        return await future
+
+    def handle_message(self, kind: str, number: int, value: Any) -> None:
+        """One line of the other end."""
+        if kind not in _ANSWERS:
+            self.tasks.spawn_task(self._answer_question(kind, number, value), name=kind)
+        elif (future := self._pending.pop(number, None)) is not None and not future.done():
+            if kind == "failed":
+                future.set_exception(self._failure(value))
+            else:
+                future.set_result(value)
+
+    async def _answer_question(self, kind: str, number: int, value: Sequence[Any]) -> None:
+        try:
+            await self._send(("answer", number, await self._answer(kind, value)))
+        except HelixError as error:
+            await self._send(("failed", number, error.what))
+        except Exception as error:
+            log.exception("a question of another process failed")
+            await self._send(("failed", number, f"a mistake in Helix Desktop ({type(error).__name__})"))
+
+    def end_with(self, error: HelixError) -> None:
+        """Nobody answers any more."""
+        for future in self._pending.values():
+            if not future.done():
+                future.set_exception(error)
 
 
 def encode_line(value: Any) -> bytes:

@@ -6,18 +6,17 @@ Commands reach it the way every command does; this one lasts, and carries one qu
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop import running_instance, tasks
+from helix_desktop import running_instance
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
 from helix_desktop.gateway.local_conversations import UNSENT_MESSAGE, LocalAgentConversations
-from helix_desktop.gateway.process_protocol import LastSentValues, decode_line, encode_line
+from helix_desktop.gateway.process_protocol import LastSentValues, ProcessTalk, decode_line, encode_line
 
 if TYPE_CHECKING:
     from helix_desktop.console import Console
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 ARGUMENTS = ("gateway", "--engine")
+CLOSED = "The program that had the workspace open has closed."
 
 
 class RemoteAgentConversations:
@@ -36,22 +36,18 @@ class RemoteAgentConversations:
     def __init__(self, wire: running_instance.FrameConnection, ask: AskAgentModel) -> None:
         self._ask = ask
         self._lines_to_send: asyncio.Queue[bytes] = asyncio.Queue()
-        self._pending_answers: dict[int, asyncio.Future[Any]] = {}
-        self._numbers = itertools.count(1)
         self._last_values = LastSentValues()
         self._incoming_line = bytearray()
-        self._tasks = tasks.OwnedTasks("engine elsewhere")
+        self._talk = ProcessTalk("engine elsewhere", self._send_line, self._answer_model_question, HelixError)
         self.is_ended = False
-        self._tasks.spawn_task(self._run_until_disconnected(wire), name="carry")
+        self._talk.tasks.spawn_task(self._run_until_disconnected(wire), name="carry")
 
     async def _run_until_disconnected(self, wire: running_instance.FrameConnection) -> None:
         try:
             await running_instance.run_at_owner(wire, [*ARGUMENTS], self)
         finally:
             self.is_ended = True
-            for future in self._pending_answers.values():
-                if not future.done():
-                    future.set_exception(StoppedByUser("The program that had the workspace open has closed."))
+            self._talk.end_with(StoppedByUser(CLOSED))
 
     async def read_input(self) -> bytes:
         """What is asked next."""
@@ -67,13 +63,7 @@ class RemoteAgentConversations:
         if kind == "sent":
             same, sent = value
             value = replace(sent, entries=self._last_values.restore_whole(sent.ticket.conversation, same, sent.entries))
-        if kind == "ask":
-            self._tasks.spawn_task(self._answer_model_question(number, value), name="ask the agent's model")
-        elif (future := self._pending_answers.pop(number, None)) is not None and not future.done():
-            if kind == "failed":
-                future.set_exception(HelixError(value))
-            else:
-                future.set_result(value)
+        self._talk.handle_message(kind, number, value)
 
     async def print_line(self, words: str) -> None:
         """Nothing is said to people here."""
@@ -82,21 +72,16 @@ class RemoteAgentConversations:
         """What went wrong there goes to the log."""
         log.warning("the engine complains: %s", words)
 
-    async def _answer_model_question(self, number: int, value: Sequence[Any]) -> None:
-        try:
-            answer: Any = await self._ask(*value)
-            await self._lines_to_send.put(encode_line(("answer", number, answer)))
-        except HelixError as error:
-            await self._lines_to_send.put(encode_line(("failed", number, error.what)))
+    async def _send_line(self, value: tuple[str, int, Any]) -> None:
+        await self._lines_to_send.put(encode_line(value))
+
+    async def _answer_model_question(self, _kind: str, question: Sequence[Any]) -> Any:
+        return await self._ask(*question)
 
     async def _call_other_process(self, name: str, *arguments: Any) -> Any:
         if self.is_ended:
-            raise StoppedByUser("The program that had the workspace open has closed.")
-        number = next(self._numbers)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._pending_answers[number] = future
-        await self._lines_to_send.put(encode_line((name, number, arguments)))
-        return await future
+            raise StoppedByUser(CLOSED)
+        return await self._talk.ask(name, arguments)
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """Sends only the messages that the other process does not have yet."""
@@ -140,7 +125,7 @@ class RemoteAgentConversations:
     async def aclose(self) -> None:
         """End it."""
         await self._lines_to_send.put(b"")
-        await self._tasks.aclose(limit=1)
+        await self._talk.tasks.aclose(limit=1)
 
 
 async def serve_gateway_process(bench: Workbench, console: Console) -> int:
@@ -160,10 +145,8 @@ class _GatewayProcessServer:
     def __init__(self, bench: Workbench, console: Console) -> None:
         self._console = console
         self._room = LocalAgentConversations(bench, self._ask_gateway_process)
-        self._numbers = itertools.count(1)
-        self._pending_questions: dict[int, asyncio.Future[Any]] = {}
         self._last_values = LastSentValues()
-        self._tasks = tasks.OwnedTasks("engine for a gateway")
+        self._talk = ProcessTalk("engine for a gateway", self._send_line, self._run_call, ModelFailed)
         self._writing = asyncio.Lock()
 
     def handle_line(self, content: bytes) -> None:
@@ -171,29 +154,12 @@ class _GatewayProcessServer:
         kind, number, value = decode_line(content)
         if kind in ("known", "arrive", "look"):
             value = self._restore_arrival(*value)
-        if kind in ("answer", "failed"):
-            future = self._pending_questions.pop(number, None)
-            if future is not None and not future.done():
-                if kind == "failed":
-                    future.set_exception(ModelFailed(value))
-                else:
-                    future.set_result(value)
-            return
-        self._tasks.spawn_task(self._answer_call(kind, number, value), name=kind)
+        self._talk.handle_message(kind, number, value)
 
     def _restore_arrival(self, arrival: Arrival, known: int, same: int, *more: Any) -> Sequence[Any]:
         chain = self._last_values.restore_whole(f"{arrival.session} chain", known, arrival.chain)
         tools = self._last_values.restore_whole(f"{arrival.session} tools", same, arrival.tools)
         return replace(arrival, chain=chain, tools=tools), *more
-
-    async def _answer_call(self, kind: str, number: int, value: Sequence[Any]) -> None:
-        try:
-            await self._send_line(("answer", number, await self._run_call(kind, value)))
-        except HelixError as error:
-            await self._send_line(("failed", number, error.what))
-        except Exception as error:
-            log.exception("a gateway's question failed")
-            await self._send_line(("failed", number, f"a mistake in Helix Desktop ({type(error).__name__})"))
 
     async def _run_call(self, kind: str, value: Sequence[Any]) -> Any:
         room = self._room
@@ -213,11 +179,7 @@ class _GatewayProcessServer:
         return await answers[kind](*value)
 
     async def _ask_gateway_process(self, *question: Any) -> tuple[str, Usage, str]:
-        number = next(self._numbers)
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._pending_questions[number] = future
-        await self._send_line(("ask", number, question))
-        text, usage, model = await future
+        text, usage, model = await self._talk.ask("ask", question)
         return text, usage, model
 
     async def _send_line(self, value: tuple[str, int, Any]) -> None:
@@ -229,7 +191,6 @@ class _GatewayProcessServer:
 
     async def aclose(self) -> None:
         """Nobody asks any more."""
-        for future in self._pending_questions.values():
-            future.cancel()
-        await self._tasks.aclose(limit=2)
+        self._talk.end_with(StoppedByUser("The gateway has gone."))
+        await self._talk.tasks.aclose(limit=2)
         await self._room.aclose()

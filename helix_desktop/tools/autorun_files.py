@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from helix_desktop.json_values import object_at, parse_object
 from helix_desktop.tools.workspace_roots import normalise_spelling
 
 # Files with these names, anywhere.
@@ -104,10 +105,10 @@ def runnable_content(name: str, content: bytes, before: bytes | None = None) -> 
 
 def _automatic_scripts(content: bytes, before: bytes | None) -> str:
     """Scripts that are run by themselves, and changes of those that were there: a new one is run by its name only."""
-    now, old = _parse_json_table(content), _parse_json_table(before or b"")
+    now, old = parse_object(content or b"{}"), parse_object(before or b"{}")
     if now is None:
         return hashlib.sha256(content).hexdigest()
-    scripts, had = _table_within(now, "scripts"), _table_within(old or {}, "scripts")
+    scripts, had = object_at(now, "scripts"), object_at(old, "scripts")
     kept = {
         name: text
         for name, text in scripts.items()
@@ -121,16 +122,3 @@ def _is_automatic_script(name: str, scripts: Mapping[str, object]) -> bool:
     if any(word in name for word in _AUTOMATIC) or ("-" in name and name.startswith(("pre-", "post-"))):
         return True
     return name.startswith(("pre", "post")) and any(name.removeprefix(each) in scripts for each in ("pre", "post"))
-
-
-def _parse_json_table(content: bytes) -> dict[str, object] | None:
-    try:
-        value = json.loads(content or b"{}")
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _table_within(table: Mapping[str, object], name: str) -> dict[str, object]:
-    value = table.get(name)
-    return value if isinstance(value, dict) else {}

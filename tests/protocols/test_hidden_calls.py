@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
-from helix_desktop.protocols.hidden_calls import HiddenCallFilter
+from helix_desktop.protocols.hidden_calls import HiddenCallFilter, add_earlier_output, sum_output
 from helix_desktop.protocols.protocol_table import CALL_FILTERS
 from helix_desktop.protocols.wire_message import PieceKind
 from tests.gateway.running import PROTOCOLS, WIRES
@@ -76,3 +76,12 @@ def test_a_whole_reply_is_put_together_of_several(protocol: str) -> None:
     whole = veil.merge_whole_replies(json.loads(json.dumps(values)))
     pieces = WIRES[protocol].answer(whole).message.pieces
     assert [piece.name or piece.text for piece in pieces if piece.kind is not PieceKind.OTHER] == ["fine", "Bash"]
+
+
+def test_what_hidden_replies_wrote_is_part_of_the_bill() -> None:
+    assert add_earlier_output({"output_tokens": 3, "x": 1}, 4, "output_tokens") == {"output_tokens": 7, "x": 1}
+    told = add_earlier_output({"i": 10, "o": 3, "total_tokens": 13}, 4, "o", "i")
+    assert told == {"i": 10, "o": 7, "total_tokens": 17}
+    values = [{"usage": {"i": 5, "o": 2}}, {"usage": {"i": 8, "o": 3}}, {"usage": {"i": 9, "o": 4}}]
+    assert sum_output(values, "o", "i") == {"i": 9, "o": 9, "total_tokens": 18}
+    assert sum_output(values[:1], "o") == {"i": 5, "o": 2}
