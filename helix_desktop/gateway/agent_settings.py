@@ -32,7 +32,7 @@ FOLDER = "connected"
 
 @dataclass(frozen=True, slots=True)
 class AgentSettingsChange:
-    """`before` None: the file is not there."""
+    """`before` None: the file is not there. `created`: the folders that were made for it."""
 
     agent: str
     file: Path
@@ -40,6 +40,7 @@ class AgentSettingsChange:
     after: bytes | None
     registration: GatewayRegistration | None = None
     port: int = 0
+    created: tuple[Path, ...] = ()
 
     def as_unified_diff(self) -> str:
         """As `diff -u` shows it."""
@@ -84,6 +85,7 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
     upstream = change.registration.upstream if change.registration else ""
     known = {"file": str(change.file), "before": kept, "after": after, "token": token, "port": change.port}
     known |= {"upstream": upstream} if upstream else {}
+    known["created"] = [str(folder) for folder in change.file.parents if not folder.exists()]
     atomic_files.write_file_atomically(note, json.dumps(known), private=True)
     atomic_files.write_file_atomically(change.file, (change.after or b"").decode())
 
@@ -95,6 +97,7 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
         kept = json.loads(note.read_text("utf-8"))
         before = None if kept["before"] is None else base64.b64decode(kept["before"])
         file, after = Path(kept["file"]), base64.b64decode(kept["after"])
+        created = tuple(map(Path, kept.get("created", [str(file.parent)])))
     except FileNotFoundError:
         raise NotFound(f"{agent.title} was not connected by Helix Desktop.") from None
     except (OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
@@ -105,7 +108,7 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
             f"{file} was changed after it was connected. Nothing was written.",
             remedy=f"Remove the gateway's address yourself, and delete {note}.",
         )
-    return AgentSettingsChange(agent.name, file, now, before)
+    return AgentSettingsChange(agent.name, file, now, before, created=created)
 
 
 def remove_address(change: AgentSettingsChange, config: Path) -> None:
@@ -113,11 +116,13 @@ def remove_address(change: AgentSettingsChange, config: Path) -> None:
     if change.after is None:
         change.file.unlink(missing_ok=True)
         with suppress(OSError):  # where others have files in it, it stays
-            change.file.parent.rmdir()
+            for folder in change.created:
+                folder.rmdir()
     else:
         atomic_files.write_file_atomically(change.file, change.after.decode("utf-8"))
     with suppress(OSError):
         (config / FOLDER / f"{change.agent}.json").unlink()
+        (config / FOLDER).rmdir()
 
 
 def remove_all_addresses(config: Path) -> str:

@@ -6,7 +6,6 @@ with a sentence, before the agent starts.
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,14 +15,13 @@ from urllib.parse import urlsplit
 
 from helix_desktop.errors import ActionRefused, ConfigFileMistake
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.commented_json import parse_commented_json
 
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
 # of opencode and pi, which every address of the gateway serves
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
 _NOT_ANTHROPIC = {"BEDROCK": "Amazon Bedrock", "VERTEX": "Vertex AI", "FOUNDRY": "Microsoft Foundry"}
 _GEMINI_SIGN_INS = {"gemini-api-key": "", "oauth-personal": "a Google account", "vertex-ai": "Vertex AI"}
-_COMMENTS = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_LAST_COMMAS = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])')
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +58,6 @@ class AgentSurroundings:
 def find_agent_upstreams(agent: str, where: AgentSurroundings) -> list[AgentUpstream]:
     """The upstream of the agent's usual providers first, then one for each provider that has an address of its own."""
     return _FINDERS[agent](where)
-
-
-def parse_commented_json(text: str, what: str) -> dict[str, Any]:
-    """An object as agents write it: with comments, and with commas behind the last value."""
-    for pattern in (_COMMENTS, _LAST_COMMAS):
-        text = pattern.sub(lambda found: found[1] or "", text)
-    try:
-        found = json.loads(text or "{}")
-    except ValueError as error:
-        raise ConfigFileMistake(f"{what} is not valid JSON ({error}). Nothing was changed.") from None
-    if not isinstance(found, dict):
-        raise ConfigFileMistake(f"{what} doesn't contain a JSON object. Nothing was changed.")
-    return found
 
 
 def _read_text_or_empty(file: Path) -> str:

@@ -10,13 +10,18 @@ from typing import Any
 
 import tomlkit
 
-from helix_desktop.errors import ConfigFileMistake, InvalidInput
+from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity
 from helix_desktop.gateway.access_check import TOKEN_HEADER
-from helix_desktop.gateway.agent_upstreams import AgentUpstream, parse_commented_json
+from helix_desktop.gateway.agent_upstreams import AgentUpstream
+from helix_desktop.gateway.commented_json import parse_commented_json, set_commented_json
+from helix_desktop.json_values import object_at
 
 CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- a name: of the variable Codex reads the token from
+# What stands behind the gateway's address for each of the usual providers.
+OPENCODE_VERSIONS = {"anthropic": "/v1", "openai": "/v1", "google": "/v1beta"}
+PI_VERSIONS = {"anthropic": "", "openai": "/v1", "google": "/v1beta"}
 TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Claude Code sends every MCP schema to a foreign address, unless this is set
 
 
@@ -112,10 +117,9 @@ def _launch_pi(start: AgentStart) -> AgentLaunch:
 
 
 def _change_claude_settings(text: str, url: str) -> str:
-    whole = _parse_json_settings(text or "{}", "settings.json")
-    environment = {**whole.get("env", {}), "ANTHROPIC_BASE_URL": url}
-    environment.setdefault(TOOL_SEARCH, "true")
-    return _format_json_settings({**whole, "env": environment})
+    known = parse_commented_json(text, "settings.json")
+    text = set_commented_json(text, ("env", "ANTHROPIC_BASE_URL"), url)
+    return text if TOOL_SEARCH in object_at(known, "env") else set_commented_json(text, ("env", TOOL_SEARCH), "true")
 
 
 def _change_codex_settings(text: str, url: str) -> str:
@@ -128,14 +132,16 @@ def _change_codex_settings(text: str, url: str) -> str:
 
 
 def _change_opencode_settings(text: str, url: str) -> str:
-    settings = _parse_json_settings(text or "{}", "opencode.json")
-    return _format_json_settings(_set_provider_addresses(settings, {AgentUpstream(): url}))
+    parse_commented_json(text, "opencode.json")
+    for name, base in _base_addresses({AgentUpstream(): url}, OPENCODE_VERSIONS).items():
+        text = set_commented_json(text, ("provider", name, "options", "baseURL"), base)
+    return text
 
 
 def _set_provider_addresses(whole: dict[str, Any], urls: Mapping[AgentUpstream, str]) -> dict[str, Any]:
     """Sets the gateway's address for every provider in opencode's settings, keeping the user's other options."""
     providers = dict(whole.get("provider", {}))
-    for name, base in _base_addresses(urls, {"anthropic": "/v1", "openai": "/v1", "google": "/v1beta"}).items():
+    for name, base in _base_addresses(urls, OPENCODE_VERSIONS).items():
         given = dict(providers.get(name, {}))
         providers[name] = {**given, "options": {**given.get("options", {}), "baseURL": base}}
     return {**whole, "provider": providers}
@@ -154,33 +160,26 @@ def _change_gemini_settings(text: str, url: str) -> str:
 
 
 def _change_pi_models(text: str, url: str) -> str:
-    settings = _parse_json_settings(text or "{}", "models.json")
-    return _format_json_settings(_set_pi_addresses(settings, {AgentUpstream(): url}))
+    parse_commented_json(text, "models.json")
+    for name, base in _base_addresses({AgentUpstream(): url}, PI_VERSIONS).items():
+        text = set_commented_json(text, ("providers", name, "baseUrl"), base)
+    return text
 
 
 def _set_pi_addresses(whole: dict[str, Any], urls: Mapping[AgentUpstream, str]) -> dict[str, Any]:
     providers = dict(whole.get("providers", {}))
-    for name, base in _base_addresses(urls, {"anthropic": "", "openai": "/v1", "google": "/v1beta"}).items():
+    for name, base in _base_addresses(urls, PI_VERSIONS).items():
         providers[name] = {**providers.get(name, {}), "baseUrl": base}
     return {**whole, "providers": providers}
-
-
-def _parse_json_settings(text: str, what: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise ConfigFileMistake(f"{what} is not valid JSON ({error}). Nothing was changed.") from None
-    if not isinstance(found, dict):
-        raise ConfigFileMistake(f"{what} doesn't contain a JSON object. Nothing was changed.")
-    return found
 
 
 def _format_json_settings(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
 
 
-def _xdg_config_folder(home: Path, environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+def _opencode_settings_file(home: Path, environ: Mapping[str, str]) -> Path:
+    folder = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
+    return next((file for file in (folder / "opencode.json", folder / "opencode.jsonc") if file.exists()), folder / "opencode.json")  # fmt: skip
 
 
 KNOWN_AGENTS: Mapping[str, KnownAgent] = {
@@ -188,7 +187,7 @@ KNOWN_AGENTS: Mapping[str, KnownAgent] = {
     for agent in (
         KnownAgent("claude", agent_identity.CLAUDE, "claude", _launch_claude, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _change_claude_settings),
         KnownAgent("codex", agent_identity.CODEX, "codex", _launch_codex, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _change_codex_settings),
-        KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _launch_opencode, lambda home, env: _xdg_config_folder(home, env) / "opencode" / "opencode.json", _change_opencode_settings),
+        KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _launch_opencode, _opencode_settings_file, _change_opencode_settings),
         KnownAgent("gemini", agent_identity.GEMINI, "gemini", _launch_gemini, lambda home, _: home / ".gemini" / ".env", _change_gemini_settings),
         KnownAgent("pi", agent_identity.PI, "pi", _launch_pi, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", _change_pi_models),
     )

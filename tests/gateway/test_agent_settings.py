@@ -8,12 +8,13 @@ import pytest
 
 from helix_desktop.errors import ActionRefused
 from helix_desktop.gateway import agent_settings, known_agents
+from helix_desktop.gateway.commented_json import parse_commented_json, set_commented_json
 
 URL = "http://127.0.0.1:4356/t/"
 BEFORE = {
     "claude": b'{"model":"opus",\n  "env": {"A": "1"}}',
     "codex": b'# mine\nmodel = "gpt-5"\n\n[model_providers.own]\nname = "own"\n',
-    "opencode": b'{"provider": {"own": {}}}',
+    "opencode": b'{\n  // mine\n  "provider": {\n    "own": {}, /* "x": { */\n    "openai": {"options": {}},\n  },\n}\n',
     "gemini": b"GEMINI_API_KEY=k\n",
     "pi": b'{"providers": {"own": {"baseUrl": "https://own.example/v1"}}}',
 }
@@ -38,6 +39,34 @@ def test_installing_and_uninstalling_leaves_the_file_as_it_was(tmp_path: Path, n
     agent_settings.remove_address(agent_settings.plan_address_removal(agent, config), config)
     assert (file.read_bytes() if file.exists() else None) == (BEFORE[name] if there else None)
     assert not agent_settings.is_agent_connected(agent, config)
+    assert there or not home.exists()  # with what was made for the file
+    assert not config.exists() or list(config.iterdir()) == []
+
+
+def test_comments_and_the_way_it_is_written_stay(tmp_path: Path) -> None:
+    agent = known_agents.find_known_agent("opencode")
+    file = agent.file(tmp_path, {}).with_suffix(".jsonc")
+    file.parent.mkdir(parents=True)
+    file.write_bytes(BEFORE["opencode"])
+    change = agent_settings.plan_address_install(agent, 4356, tmp_path, {})
+    assert change.file == file
+    after = (change.after or b"").decode()
+    lines = [line for line in after.splitlines() if URL not in line]
+    assert all(line in lines for line in ("  // mine", '    "own": {}, /* "x": { */'))
+    providers = parse_commented_json(after, "opencode.json")["provider"]
+    assert set(providers) == {"own", "openai", "anthropic", "google"}
+    assert all(URL in providers[name]["options"]["baseURL"] for name in ("openai", "anthropic", "google"))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "{ // a\n}", '{"a": {}}', '{"a": {"b": 1}, "c": "}"}', '{"a": "x" /* {"a": */,}', '{"z": [1, {"a": 2}],\n "a": {"b": "\\"",},\n}']
+)  # fmt: skip
+def test_a_value_is_set_and_the_rest_is_equal(text: str) -> None:
+    before = parse_commented_json(text, "")
+    after = parse_commented_json(set_commented_json(text, ("a", "b", "c"), "new"), "")
+    assert after.pop("a")["b"] == {"c": "new"}
+    before.pop("a", None)
+    assert after == before
 
 
 def test_a_file_that_somebody_changed_since_is_left_alone(tmp_path: Path) -> None:

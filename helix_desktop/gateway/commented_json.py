@@ -1,0 +1,70 @@
+"""Settings as agents write them: JSON with comments, and with commas behind the last value. What is changed in them leaves the rest."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from json.decoder import scanstring
+from typing import Any
+
+from helix_desktop.errors import ConfigFileMistake
+
+_COMMENTS = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMAS = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])')
+_BETWEEN = re.compile(r"[\s,:]*")
+
+
+def parse_commented_json(text: str, what: str) -> dict[str, Any]:
+    """The object in the text; an empty one where there is no text."""
+    try:
+        found = json.loads(_blank_comments(text) if text.strip() else "{}")
+    except ValueError as error:
+        raise ConfigFileMistake(f"{what} is not valid JSON ({error}). Nothing was changed.") from None
+    if not isinstance(found, dict):
+        raise ConfigFileMistake(f"{what} doesn't contain a JSON object. Nothing was changed.")
+    return found
+
+
+def set_commented_json(text: str, path: Sequence[str], value: object) -> str:
+    """The text with this value at the path; everything else in it stays as it is written. The text holds an object."""
+    text = text if text.strip() else "{}\n"
+    plain = _blank_comments(text)
+    at, depth = plain.index("{"), 0
+    while (span := _find_member(plain, at, path[depth])) and depth + 1 < len(path) and plain[span[0]] == "{":
+        at, depth = span[0], depth + 1
+    for inner in reversed(path[depth + 1 :]):
+        value = {inner: value}
+    if span:
+        return f"{text[: span[0]]}{json.dumps(value)}{text[span[1] :]}"
+    indent = "  " * (depth + 1)
+    member = f"{json.dumps(path[depth])}: {json.dumps(value, indent=2)}".replace("\n", f"\n{indent}")
+    rest = text[at + 1 :]
+    if plain[_skip(plain, at + 1)] == "}":  # A comment may stand in it.
+        return f"{text[: at + 1]}\n{indent}{member}\n{indent[2:]}{rest if rest.lstrip()[0] != '}' else rest.lstrip()}"
+    return f"{text[: at + 1]}\n{indent}{member},{rest if rest[0].isspace() else ' ' + rest}"
+
+
+def _blank_comments(text: str) -> str:
+    """Strict JSON of the same length, so that every place in it is the same."""
+    for pattern in (_COMMENTS, _LAST_COMMAS):
+        text = pattern.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
+    return text
+
+
+def _find_member(plain: str, at: int, name: str) -> tuple[int, int] | None:
+    """Where the value of that name begins and ends, in the object that begins there."""
+    at = _skip(plain, at + 1)
+    while plain[at] != "}":
+        key, at = scanstring(plain, at + 1)
+        begins = _skip(plain, at)
+        _, at = json.JSONDecoder().raw_decode(plain, begins)
+        if key == name:
+            return begins, at
+        at = _skip(plain, at)
+    return None
+
+
+def _skip(plain: str, at: int) -> int:
+    found = _BETWEEN.match(plain, at)
+    return found.end() if found else at
