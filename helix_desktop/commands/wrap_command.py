@@ -20,11 +20,27 @@ if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
 
-OWN_OPTIONS = ("--workspace", "--upstream", "--fold-plans", "--install", "--uninstall", "--yes", "--dry-run")
+OWN_OPTIONS = (
+    "--command",
+    "--protocol",
+    "--workspace",
+    "--upstream",
+    "--fold-plans",
+    "--install",
+    "--uninstall",
+    "--yes",
+    "--dry-run",
+)
 
 
 OPTIONS: Options = {
-    "AGENT": "the agent: claude, codex, opencode, gemini or pi",
+    "[AGENT]": "the agent: claude, codex, opencode, gemini or pi",
+    "--command LINE": "start any other agent by this command line, for example 'qwen --yolo'; {url} in it is the gateway's address",
+    "--protocol P": {
+        "choices": ("anthropic", "openai", "openai-chat", "openai-responses", "gemini"),
+        "default": "",
+        "help": "with --command: how the agent speaks to its provider, which says by which variables it gets the address",
+    },
     "--workspace, -w W": "the workspace for the agent's conversation (default: the one of this folder)",
     "--upstream URL": "send all requests to this address instead of the agent's own provider",
     "--fold-plans": "fold even if the agent is signed in with a subscription",
@@ -48,13 +64,20 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
     from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, known_agents
     from helix_desktop.resident import resident_client
 
-    agent = known_agents.find_known_agent(arguments.agent)
     where = program_folders.find_program_folders(arguments.home)
+    command = _words_of_command(arguments)
     given = _arguments_for_agent(arguments)
+    if command:
+        agent = known_agents.build_agent_of_command(command, arguments.protocol)
+    else:
+        agent = known_agents.find_known_agent(arguments.agent)
     if arguments.install or arguments.uninstall:
         return _change_agent_configuration(arguments, agent, where)
     surroundings = agent_upstreams.AgentSurroundings(os.environ, Path.home(), Path.cwd(), given)
-    found = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
+    if command:
+        found = [agent_upstreams.find_protocol_upstream(arguments.protocol, os.environ)]
+    else:
+        found = agent_upstreams.find_agent_upstreams(agent.name, surroundings)
     upstreams = agent_settings.pass_over_installed_address(found, where.config)
     if arguments.upstream:
         upstreams = [replace(one, address=arguments.upstream, source="--upstream") for one in upstreams]
@@ -74,6 +97,25 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
         done = list({one["conversation"]: one for each in told for one in each.get("figures", [])}.values())
     print(json.dumps(done) if arguments.json else agent_run.format_run_summary(done), file=sys.stderr)
     return code
+
+
+def _words_of_command(arguments: argparse.Namespace) -> list[str]:
+    """The words of `--command`; none without it, where there has to be an agent."""
+    import shlex
+
+    try:
+        words = shlex.split(arguments.command)
+    except ValueError as error:
+        raise InvalidInput(f"--command is no command line: {error}.", remedy="Quote it as in a shell: --command 'qwen --yolo'.") from None  # fmt: skip
+    if words and not arguments.protocol:
+        raise InvalidInput("--command needs --protocol.", remedy="Add --protocol anthropic, openai or gemini: how the agent speaks to its provider.")  # fmt: skip
+    if words and "--" in arguments.argv:  # argparse takes what is behind it for the agent
+        arguments.agent, arguments.arguments = "", arguments.argv[arguments.argv.index("--") + 1 :]
+    if words and (arguments.install or arguments.uninstall):
+        raise InvalidInput("--install and --uninstall work for known agents only.", remedy="Start it with wrap --command each time.")  # fmt: skip
+    if bool(words) == bool(arguments.agent):
+        raise InvalidInput("Enter either an agent or --command.", remedy="For example: wrap claude, or wrap --command 'qwen --yolo' --protocol openai.")  # fmt: skip
+    return words
 
 
 def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:

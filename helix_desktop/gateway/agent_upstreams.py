@@ -20,6 +20,14 @@ from helix_desktop.gateway.commented_json import parse_commented_json
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
 # of opencode and pi, which every address of the gateway serves
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
+# The variables from which agents of a protocol read an address, and what stands behind the gateway's address in them.
+_OPENAI_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+ADDRESS_VARIABLES: Mapping[str, Sequence[str]] = {
+    "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
+    **dict.fromkeys(("openai", "openai-chat", "openai-responses"), _OPENAI_VARIABLES),
+    "gemini": ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
+}
+ADDRESS_ENDS = dict.fromkeys(("openai", "openai-chat", "openai-responses"), "/v1")
 _NOT_ANTHROPIC = {"BEDROCK": "Amazon Bedrock", "VERTEX": "Vertex AI", "FOUNDRY": "Microsoft Foundry"}
 _GEMINI_SIGN_INS = {"gemini-api-key": "", "oauth-personal": "a Google account", "vertex-ai": "Vertex AI"}
 
@@ -58,6 +66,13 @@ class AgentSurroundings:
 def find_agent_upstreams(agent: str, where: AgentSurroundings) -> list[AgentUpstream]:
     """The upstream of the agent's usual providers first, then one for each provider that has an address of its own."""
     return _FINDERS[agent](where)
+
+
+def find_protocol_upstream(protocol: str, environ: Mapping[str, str]) -> AgentUpstream:
+    """Where an agent that nobody has described sends its requests: by its protocol's variables, as far as anybody knows."""
+    named = ((name, environ[name]) for name in ADDRESS_VARIABLES[protocol] if environ.get(name))
+    name, address = next(named, ("", ""))
+    return AgentUpstream("", _checked_address(address, name), f"{name} in the environment") if address else AgentUpstream()  # fmt: skip
 
 
 def _read_text_or_empty(file: Path) -> str:

@@ -14,7 +14,8 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import agent_identity
 from helix_desktop.gateway.access_check import TOKEN_HEADER
-from helix_desktop.gateway.agent_upstreams import AgentUpstream
+from helix_desktop.gateway.agent_identity import title_of_known_agent
+from helix_desktop.gateway.agent_upstreams import ADDRESS_ENDS, ADDRESS_VARIABLES, AgentUpstream
 from helix_desktop.gateway.commented_json import parse_commented_json, set_commented_json
 from helix_desktop.json_values import object_at
 
@@ -60,6 +61,19 @@ def find_known_agent(name: str) -> KnownAgent:
     if name not in KNOWN_AGENTS:
         raise InvalidInput(f"{name!r} is not a known agent. Choose one of {', '.join(KNOWN_AGENTS)}.")
     return KNOWN_AGENTS[name]
+
+
+def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
+    """An agent nobody has described: it reads its address from the usual variables of its protocol, or takes it where `{url}` stands."""
+
+    def launch(start: AgentStart) -> AgentLaunch:
+        ((_, url),) = start.urls.items()
+        url += ADDRESS_ENDS.get(protocol, "")
+        words = [word.replace("{url}", url) for word in (*command, *start.arguments)]
+        return AgentLaunch(tuple(words), dict.fromkeys(ADDRESS_VARIABLES[protocol], url))
+
+    name = Path(command[0]).name
+    return KnownAgent(name, title_of_known_agent(name), command[0], launch, lambda home, _: home, lambda text, _: text)
 
 
 def _launch_claude(start: AgentStart) -> AgentLaunch:

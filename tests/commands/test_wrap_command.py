@@ -48,6 +48,21 @@ def test_a_dry_run_says_where_requests_would_go_and_why(home: Path, helix: Helix
     assert "a-secret" not in "".join(told)
 
 
+def test_any_agent_is_started_by_its_command(home: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setenv("OPENAI_API_BASE", "https://llm.example/v1")
+    code, *told = helix("wrap", "--dry-run", "--command", "qwen --yolo", "--protocol", "openai", "--", "-p", "hi")
+    assert not code
+    assert "qwen, requests: to https://llm.example/v1, as OPENAI_API_BASE in the environment says." in "".join(told)
+    for line in (["--command", "qwen"], ["--command", "'qwen", "--protocol", "openai"], [], ["--command", "qwen", "--protocol", "openai", "claude"]):  # fmt: skip
+        code, *told = helix("wrap", "--dry-run", *line)
+        assert code
+        assert "wrap " in "".join(told) or "--protocol anthropic" in "".join(told) or "in a shell" in "".join(told)
+    code, *told = helix("wrap", "--install", "--command", "qwen", "--protocol", "openai")
+    assert code
+    assert "known agents only" in "".join(told)
+
+
 def test_install_takes_yes_behind_the_name_and_nothing_else(helix: Helix) -> None:
     code, *told = helix("wrap", "--uninstall", "claude", "--yes")
     assert code

@@ -14,7 +14,7 @@ import pytest
 
 from helix_desktop.gateway import agent_run
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
-from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart, build_agent_of_command
 from helix_desktop.providers import http_transport
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
@@ -32,6 +32,16 @@ def test_no_command_line_shows_the_token(tmp_path: Path, name: str) -> None:
     assert "a-token" not in " ".join(launch.command)
     files = " ".join(file.read_text("utf-8") for file in tmp_path.rglob("*.json"))
     assert "a-token" in json.dumps(dict(launch.environment)) + files
+
+
+def test_an_agent_that_nobody_described_gets_the_address_by_variables_or_where_it_is_asked_for(tmp_path: Path) -> None:
+    agent = build_agent_of_command(["bin/qwen", "--base={url}"], "openai-chat")
+    launch = agent.launch(AgentStart({AgentUpstream(): URL}, ["-p"], {}, tmp_path))
+    assert (agent.title, agent.program) == ("qwen", "bin/qwen")
+    assert launch.command == ("bin/qwen", f"--base={URL}/v1", "-p")
+    assert launch.environment == {"OPENAI_BASE_URL": f"{URL}/v1", "OPENAI_API_BASE": f"{URL}/v1"}
+    launch = build_agent_of_command(["x"], "anthropic").launch(AgentStart({AgentUpstream(): URL}, [], {}, tmp_path))
+    assert launch.environment["ANTHROPIC_BASE_URL"] == URL
 
 
 def test_a_registration_has_the_proxies_of_its_agent() -> None:
