@@ -35,7 +35,7 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 
 log = logging.getLogger(__name__)
-REST_MILLISECONDS, ACTIVE_MILLISECONDS = 250, 10  # between two looks at what the system told of changes
+REST_MILLISECONDS, ACTIVE_MILLISECONDS = 1000, 10  # between two looks at what the system told of changes
 ACTIVE_SECONDS = 30.0  # after a change, in which more of them are likely
 FOLDERS_MILLISECONDS = 60_000  # between two looks for an agent's folder that was not there
 IDLE_SECONDS = 60.0  # after which the importing process is ended
@@ -70,9 +70,15 @@ def copies_folder(where: ProgramFolders) -> Path:
 class HistoryRecorder:
     """Records from `start_recording` to `stop_recording`. `command`: how the importing process is started."""
 
-    def __init__(self, where: ProgramFolders, command: Sequence[str], places: HistoryPlaces) -> None:
+    def __init__(
+        self,
+        where: ProgramFolders,
+        command: Sequence[str],
+        places: HistoryPlaces,
+        importing: ImportingProcess | None = None,
+    ) -> None:
         self._where, self._places = where, places
-        self._importing = _ImportingProcess([*command, "recorder", "--run"])
+        self._importing = importing or ImportingProcess([*command, "recorder", "--run"])
         self._copies = PendingCopies(copies_folder(where))
         self._files: set[Path] = set()  # that are imported from where they are
         self._lock = threading.Lock()
@@ -83,7 +89,7 @@ class HistoryRecorder:
 
     def start_recording(self) -> None:
         tasks.start_thread(self._watch_folders, name="watch histories", daemon=True)
-        tasks.start_thread(self._import_until_ended, name="import histories", daemon=True)
+        tasks.start_thread(self.import_until_ended, name="import histories", daemon=True)
 
     def stop_recording(self) -> None:
         """What is being imported is given a moment; the rest stays copied."""
@@ -117,7 +123,7 @@ class HistoryRecorder:
         there = {file for kind, folder in folders for file in _history_files_in(kind, folder)}
         recent = {file for file in there if _is_recent(file)}
         self._note_changes(folders, recent)
-        self._add_files(there - recent)
+        self.add_files(there - recent)
 
     def _folders_there(self) -> Folders:
         return [one for one in recorded_folders(self._where, self._places) if one[1].is_dir()]
@@ -144,14 +150,14 @@ class HistoryRecorder:
                 self.trouble = f"{file} could not be copied: {error.strerror}."
                 directly.add(file)
         if files:
-            self._add_files(directly)
+            self.add_files(directly)
 
-    def _add_files(self, files: Iterable[Path]) -> None:
+    def add_files(self, files: Iterable[Path]) -> None:
         with self._lock:
             self._files.update(files)
         self._has_work.set()
 
-    def _import_until_ended(self) -> None:
+    def import_until_ended(self) -> None:
         while not self._is_ending.is_set():
             if not self._has_work.wait(IDLE_SECONDS if self._importing.pid else None):
                 self._importing.end_process()
@@ -179,7 +185,7 @@ class HistoryRecorder:
         """The same for files that are imported from where they are; what was copied meanwhile is not kept waiting."""
         while portion := self._next_files():
             if not self._ask_to_import({"files": [str(file) for file in portion]}) and self._deaths < MOST_DEATHS:
-                self._add_files(portion)
+                self.add_files(portion)
                 return False
             if not self._import_copies():
                 return False
@@ -205,7 +211,7 @@ class HistoryRecorder:
         return not self.trouble
 
 
-class _ImportingProcess:
+class ImportingProcess:
     """The process that imports: started when it is asked something, one request after another."""
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -243,6 +249,8 @@ class _ImportingProcess:
             process.wait(3)
         process.kill()
         process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def _history_files_in(kind: str, folder: Path) -> Iterator[Path]:

@@ -2,7 +2,7 @@
 
 python -m tests.faults.agent_recorder [--conversations N] [--seed S]      HELIX_CLIENTS: see tests/benchmarks/gateway_clients.py
 
-Each conversation is made by Claude Code or Codex against a scripted provider, in several runs, while the recorder runs. Between and
+Each conversation is made by a real agent against a scripted provider, in several runs, while the recorder runs. Between and
 during the runs, at random moments, the file is cut, written anew with a summary, or deleted, and the resident or its importing process is
 killed and the resident started again. What counts as on the disk is what stood in the file `SETTLED` seconds before something was taken out of it.
 At the end every text and every output that stood there must be in a conversation.
@@ -31,7 +31,7 @@ from helix_desktop import program_folders, tasks
 from helix_desktop.engine import fact_encoding
 from helix_desktop.errors import StoreBusy
 from helix_desktop.store.all_workspaces import AllWorkspaces
-from tests.faults.agent_resume import AGENTS, Script, begin, resume, run_agent, session_file, session_id
+from tests.faults.agent_resume import AGENTS, Script, begin, delete_session, resume, run_agent, session_file, session_id
 from tests.peers.agent_provider import Provider
 
 SETTLED = 0.5  # seconds
@@ -55,6 +55,9 @@ class MarkedScript(Script):
 def marks_in(file: Path) -> set[bytes]:
     """The marks in the whole lines of a file."""
     with suppress(OSError):
+        if file.suffix == ".db":  # what SQLite has not merged yet stands beside it
+            log = file.with_name(f"{file.name}-wal")
+            return set(MARK.findall(file.read_bytes() + (log.read_bytes() if log.exists() else b"")))
         whole, _, _ = file.read_bytes().rpartition(b"\n")
         return set(MARK.findall(whole))
     return set()
@@ -77,6 +80,9 @@ class Trouble:
             content = file.read_bytes()
             self.expected |= stood
             self.done.append(what)
+            if file.suffix == ".db":
+                delete_session(self.name, file, session_id(self.name, file))
+                return
             lines = content.splitlines(keepends=True)
             if what == "cut":
                 file.write_bytes(b"".join(lines[: self.chance.randint(1, len(lines))]))
@@ -176,7 +182,9 @@ def _work(name: str, script: MarkedScript, provider: Provider, recording: Record
 
 
 def _run(name: str, provider: Provider, home: Path, session: str, words: str) -> None:
-    with suppress(RuntimeError):  # it may refuse to go on with a file that was cut
+    with suppress(
+        RuntimeError, subprocess.TimeoutExpired
+    ):  # it may refuse to go on with a file that was cut, or wait for ever
         run_agent(name, provider, home, resume(name, session, words) if session else begin(name, words))
 
 
@@ -184,10 +192,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--conversations", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--agent", choices=AGENTS)
     arguments = parser.parse_args()
     failed = whole = 0
     for number in range(arguments.conversations):
-        name = AGENTS[number % 2]
+        name = arguments.agent or AGENTS[number % len(AGENTS)]
         count, lost, trouble = try_conversation(name, random.Random(arguments.seed * 1000 + number))
         failed, whole = failed + len(lost), whole + count
         print(f"{name} {number}: {count} marks, {len(lost)} lost {sorted(lost)[:3]}; {trouble.done}, {trouble.kills} kills", flush=True)  # fmt: skip

@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from helix_desktop import program_folders
+from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.resident import history_recorder
 from tests.histories import written
 from tests.resident.test_resident_process import is_gone
 
@@ -64,10 +67,32 @@ def recorded_texts(helix: Helix, workspace: str) -> str:
     return "".join(helix("conversation", "export", "-w", workspace, one["id"]) for one in listed)
 
 
+class StoppedMeanwhile(history_recorder.ImportingProcess):
+    """One that is asked when recording stops at that very moment."""
+
+    stop: Callable[[], None]
+
+    def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
+        self.stop()
+        return super().ask_process(request)
+
+
+def test_a_process_that_was_started_while_recording_stops_is_ended(tmp_path: Path) -> None:
+    answers = ["/bin/sh", "-c", """while read -r line; do echo '{"imported": 0, "trouble": ""}'; done"""]
+    importing = StoppedMeanwhile(answers)
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), importing)
+    importing.stop = recorder.stop_recording
+    recorder.add_files([tmp_path / "history.jsonl"])
+    recorder.import_until_ended()
+    assert importing.pid == 0
+
+
 def test_what_was_on_the_disk_is_kept_through_growing_cutting_deleting_and_kills(tmp_path: Path, helix: Helix) -> None:
     me = tmp_path / "me"
     path = written.lines(me / ".claude" / "projects" / "-p" / "session-1.jsonl", session(me, 2))
     status = helix("recorder", "on", "--without-agent", "goose", "--without-folder", str(tmp_path / "private"))
+    helix("recorder", "on")  # a second time, while the first has just started to import
     assert [(one["agent"], one["folder"]) for one in status["reads"]] == [("claude-code", str(me / ".claude/projects"))]
     wait_until(lambda: "answer 2" in recorded_texts(helix, "project"))
     with path.open("a", encoding="utf-8") as file:
