@@ -83,7 +83,13 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
     after = base64.b64encode(change.after or b"").decode()
     token = change.registration.token if change.registration else ""
     upstream = change.registration.upstream if change.registration else ""
-    known = {"file": str(change.file), "before": kept, "after": after, "token": token, "port": change.port}
+    known: dict[str, object] = {
+        "file": str(change.file),
+        "before": kept,
+        "after": after,
+        "token": token,
+        "port": change.port,
+    }
     known |= {"upstream": upstream} if upstream else {}
     known["created"] = [str(folder) for folder in change.file.parents if not folder.exists()]
     atomic_files.write_file_atomically(note, json.dumps(known), private=True)

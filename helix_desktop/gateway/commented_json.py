@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from json.decoder import scanstring
 from typing import Any
 
 from helix_desktop.errors import ConfigFileMistake
@@ -56,7 +55,7 @@ def _find_member(plain: str, at: int, name: str) -> tuple[int, int] | None:
     """Where the value of that name begins and ends, in the object that begins there."""
     at = _skip(plain, at + 1)
     while plain[at] != "}":
-        key, at = scanstring(plain, at + 1)
+        key, at = json.JSONDecoder().raw_decode(plain, at)
         begins = _skip(plain, at)
         _, at = json.JSONDecoder().raw_decode(plain, begins)
         if key == name:
