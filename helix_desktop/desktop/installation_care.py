@@ -34,7 +34,7 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import SecretStorage
 
 if TYPE_CHECKING:
-    from helix_desktop.gui.lab.replay_lab_port import ReplayOutcome, ReplaySelection
+    from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
     from helix_desktop.mcp_host.hosted_server import HostedServer
     from helix_desktop.workbench.open_workbench import Workbench
 
@@ -188,11 +188,16 @@ class InstallationCare:
     # --- the replay lab and the tour
 
     async def replay_policies(
-        self, bench: Shown, wanted: ReplaySelection, report: Callable[[int, int], None]
-    ) -> ReplayOutcome:
+        self,
+        bench: Shown,
+        conversation: str,
+        policies: Sequence[str],
+        window: int,
+        report: Callable[[int, int], None],
+    ) -> Sequence[PolicyOutcome]:
         from helix_desktop.desktop import replay_process
 
-        return await replay_process.replay_conversations(bench, wanted, report)
+        return await replay_process.replay_conversation(bench, conversation, policies, window, report)
 
     async def open_tour_workbench(self, desk: WorkbenchesPort, folder: Path) -> Shown:
         """The workspace of the tour: the one of last time, else a new one on a fresh sample."""

@@ -1,4 +1,4 @@
-"""The replay lab: conversations of a workspace through policies they did not have, in a process that can be stopped.
+"""The replay lab: a conversation through policies it did not have, in a process that can be stopped.
 
 A conversation is written out as messages of the common form, and `helix-desktop replay` does the rest: nothing is sent anywhere.
 """
@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.gui.engine_sentences import translate_sentences as told
-from helix_desktop.gui.lab.replay_lab_port import ConversationReplay, PolicyOutcome, ReplayOutcome, ReplaySelection
+from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import WorkbenchPort
 from helix_desktop.histories import session_export
@@ -35,35 +32,22 @@ from helix_desktop.processes.starter import (
 LARGEST = 8 << 20  # The most bytes of an output that are used.
 
 
-async def replay_conversations(
-    bench: WorkbenchPort, wanted: ReplaySelection, report: Callable[[int, int], None]
-) -> ReplayOutcome:
-    """Every policy over every conversation and file. Cancelled, the process ends. Nothing stays in the temporary files."""
+async def replay_conversation(
+    bench: WorkbenchPort,
+    conversation: str,
+    policies: Sequence[str],
+    window: int,
+    report: Callable[[int, int], None],
+) -> Sequence[PolicyOutcome]:
+    """Every policy over the conversation. Cancelled, the process ends. Nothing stays in the temporary files."""
     with tempfile.TemporaryDirectory(prefix="helix-replay-") as folder:
-        files = [*(await _write_recording_files(bench, wanted.conversations, Path(folder))), *wanted.files]
-        page = Path(folder, "replay.html")
-        told = {"--compare": ",".join(wanted.policies), "--window": str(wanted.window), "--html": str(page)}
-        told["--recalls"] = (
-            "searched"  # Otherwise nothing behind a summary would cost anything, and presets with many summaries would look too cheap.
-        )
-        options = ["--json", "--points", *(word for pair in told.items() for word in pair)]
-        found = await _run_replay_process([*options, *map(str, files)], len(files) * len(wanted.policies), report)
-        html = await asyncio.to_thread(page.read_text, "utf-8")
-    played = [_played_policy_from_json(name, result) for name, result in found["policies"].items()]
-    return ReplayOutcome(played, wanted.window, html.replace(escape(f"{folder}{os.sep}"), ""))
-
-
-async def _write_recording_files(bench: WorkbenchPort, conversations: Sequence[str], folder: Path) -> Sequence[Path]:
-    """Writes one file per conversation, named by its title, because the report shows file names."""
-    titles = {row.id: row.title for row in bench.list_conversations()}
-    files = []
-    for number, conversation in enumerate(conversations, 1):
-        words = re.sub(r"[^\w\- ]+", " ", titles.get(conversation, ""))[:60].strip() or tr("New conversation")
-        file = folder / f"{number} {words}.json"
+        file = Path(folder, "conversation.json")
         messages = await _build_recording_lines(await bench.read_conversation_facts(conversation), bench)
         await asyncio.to_thread(_write_message_lines, file, messages)
-        files.append(file)
-    return files
+        # Without searches, nothing behind a summary would cost anything, and presets with many summaries would look too cheap.
+        options = ["--compare", ",".join(policies), "--window", str(window), "--recalls", "searched"]
+        found = await _run_replay_process(["--json", "--points", *options, str(file)], len(policies), report)
+    return [_policy_outcome_from_json(name, result) for name, result in found["policies"].items()]
 
 
 def _write_message_lines(file: Path, messages: Sequence[Mapping[str, Any]]) -> None:
@@ -102,24 +86,7 @@ async def _build_recording_lines(facts: Sequence[Recorded], bench: WorkbenchPort
     return await asyncio.to_thread(lambda: list(session_export.openai_lines(facts, contents.get)))
 
 
-def _played_policy_from_json(name: str, found: Mapping[str, Any]) -> PolicyOutcome:
-    total = found["total"]
-    courses = [
-        ConversationReplay(
-            Path(one["session"]).name.removesuffix(".json"),
-            one["points"],
-            [(step, kind) for step, kind in one["marks"]],
-        )
-        for one in found["sessions"]
-    ]
-    return PolicyOutcome(
-        name,
-        total["steps"],
-        total["sent"],
-        total["effective"],
-        total["none"]["billed"],
-        total["peak"],
-        total["retention"],
-        dict(total["folds"]),
-        courses,
-    )
+def _policy_outcome_from_json(name: str, found: Mapping[str, Any]) -> PolicyOutcome:
+    total, (session,) = found["total"], found["sessions"]
+    folds = [(step, kind) for step, kind in session["marks"]]
+    return PolicyOutcome(name, total["effective"], total["none"]["billed"], total["peak"], session["points"], folds)

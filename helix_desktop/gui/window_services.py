@@ -201,21 +201,20 @@ class WindowServices(QObject):
         self._window.show_workspace_choices()
 
     def open_replay_lab(self) -> None:
-        """Other policies on conversations of the workspace in front."""
+        """What the conversation in front, or else the newest one, would have cost with other policies."""
         from helix_desktop.gui.lab.replay_lab_dialog import ReplayLabDialog
 
-        window = self._window
-        if window.current_workbench is not None:
-            play, took = self._installation.replay_policies, lambda _policy: window.show_workspace_choices()
-            ReplayLabDialog(
-                window.current_workbench,
-                list_policy_choices(),
-                play,
-                window.background_runner,
-                took,
-                window.theme,
-                window,
-            ).open()
+        window, session = self._window, self._window.current_session
+        bench = window.current_workbench
+        rows = [row for row in bench.list_conversations() if not row.trashed and not row.parent] if bench else []
+        rows = [row for row in rows if session and row.id == session.id] or rows
+        if bench is None or not rows:
+            window.notices.show_notice(tr("There is no conversation to replay yet."))
+            return
+        play, runner = self._installation.replay_policies, window.background_runner
+        lab = ReplayLabDialog(bench, rows[0], list_policy_choices(), play, runner, window.theme, window)
+        lab.policy_adopted.connect(window.show_workspace_choices)
+        lab.open()
 
     # --- conversations of other programs
 

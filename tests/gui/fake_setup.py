@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from helix_desktop.errors import HelixError, InvalidInput, NotFound, NoUsableKeyring, ProviderKeyRefused
+from helix_desktop.errors import HelixError, InvalidInput, NotFound, NoUsableKeyring, ProviderKeyRefused, StoreFailed
 from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentsPort
 from helix_desktop.gui.importing.history_import_port import HistoryGroup
 from helix_desktop.gui.importing.history_import_port import ImportOutcome as Brought
-from helix_desktop.gui.lab.replay_lab_port import ConversationReplay, PolicyOutcome, ReplayOutcome, ReplaySelection
+from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.model_setup_port import (
     ModelChoice,
     ProviderChoice,
@@ -168,7 +168,8 @@ class FakeInstallation:
 
     def __init__(self) -> None:
         self.of_others = FakeHistories()
-        self.played: list[ReplaySelection] = []
+        self.played: list[tuple[str, list[str], int]] = []
+        self.replay_error = ""
 
     def histories_for_import(self, desk: WorkbenchesPort) -> FakeHistories:
         return self.of_others
@@ -230,19 +231,19 @@ class FakeInstallation:
         return CheckpointSettings(("node_modules/", "*.iso"), 200_000, 5_000_000_000, 30)
 
     async def replay_policies(
-        self, bench: WorkbenchPort, wanted: ReplaySelection, report: Callable[[int, int], None]
-    ) -> ReplayOutcome:
+        self,
+        bench: WorkbenchPort,
+        conversation: str,
+        policies: Sequence[str],
+        window: int,
+        report: Callable[[int, int], None],
+    ) -> Sequence[PolicyOutcome]:
         report(1, 2)
-        self.played.append(wanted)
-        courses = [
-            ConversationReplay("1 Extract the lock manager", [4_000, 9_000, 21_000, 12_000], [(3, "marker")]),
-            ConversationReplay("2 Flaky test", [4_000, 5_000], []),
-        ]
-        played = [
-            PolicyOutcome(name, 20, 90_000, 50_000, 100_000, 0.8, 1.0, {"marker": 3}, courses)
-            for name in wanted.policies
-        ]
-        return ReplayOutcome(played, wanted.window, "<html>the page</html>")
+        self.played.append((conversation, list(policies), window))
+        if self.replay_error:
+            raise StoreFailed(self.replay_error)
+        steps, folds = [4_000, 9_000, 21_000, 12_000], [(3, "marker")]
+        return [PolicyOutcome(name, 50_000, 100_000, 0.8, steps, folds) for name in policies]
 
     async def open_tour_workbench(self, desk: WorkbenchesPort, folder: Path) -> WorkbenchPort:
         folder.mkdir(parents=True, exist_ok=True)

@@ -316,18 +316,13 @@ class Walk:
     # --- replay lab
 
     async def lab(self) -> None:
-        """Two policies are played over the conversation, and one becomes the workspace's."""
+        """The policies are played over the conversation, and one becomes the workspace's."""
         await self._do("replay lab")
         dialog = await shown(ReplayLabDialog)
-        for name in ("observational", "layered"):
-            await click(dialog.checks[name], QPoint(10, dialog.checks[name].height() // 2))
-        await until(lambda: not dialog.checks["layered"].isChecked())
-        await click(dialog.run_)
-        await until(lambda: dialog.results is not None)
-        assert dialog.results is not None
-        lines = dialog.results.lines
+        lines = dialog.curves
+        await until(lines.isVisible)
         await click(lines)
-        await until(lambda: 0 < lines._hover < len(lines._lines[0].replay.steps) - 1)
+        await until(lambda: 0 < lines._hover < len(lines._lines[0].outcome.steps) - 1)
         assert "No folding: " in lines.words_at(lines._hover)
         await press(dialog, "Use this policy")
         await until(lambda: self.bench.policy_name == "helix")

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.lab.replay_lab_port import ConversationReplay
+from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot, compute_axis_ticks
 from helix_desktop.gui.theme import Theme
@@ -56,8 +56,7 @@ class PolicyPenSample(QWidget):
 
 @dataclass(frozen=True, slots=True)
 class _PolicyCurve:
-    policy: str
-    replay: ConversationReplay
+    outcome: PolicyOutcome
     pyramid: MinMaxPyramid
     kinds: Mapping[int, Sequence[str]]  # The kinds of folds at each step.
 
@@ -74,8 +73,8 @@ class PolicyCurves(StepPlot):
         self._shown_times = 0
         self.setAccessibleName(tr("Tokens by step"))
 
-    def plot_conversation_replays(self, courses: Mapping[str, ConversationReplay], window: int) -> None:
-        self._lines = [_build_policy_curve(policy, course) for policy, course in courses.items()]
+    def plot_policies(self, outcomes: Sequence[PolicyOutcome], window: int) -> None:
+        self._lines = [_build_policy_curve(outcome) for outcome in outcomes]
         self._window, self._hover, self._whole = window, -1, True
         self._shown_times += 1
         self._keep_span_in_range()
@@ -86,8 +85,11 @@ class PolicyCurves(StepPlot):
         """What each policy sent at a step, a line for each."""
         lines = [tr("Step {n} of {total}", n=format_number(step + 1), total=format_number(self._count_points))]
         for line in self._lines:
-            if step < len(line.replay.steps):
-                name, tokens = self._names.get(line.policy, line.policy), format_token_count(line.replay.steps[step])
+            if step < len(line.outcome.steps):
+                name, tokens = (
+                    self._names.get(line.outcome.policy, line.outcome.policy),
+                    format_token_count(line.outcome.steps[step]),
+                )
                 folds = [describe_fold_kind(FoldKind(kind)) for kind in line.kinds.get(step, ())]
                 lines.append(" · ".join([tr("{name}: {tokens} tokens", name=name, tokens=tokens), *folds]))
         return "\n".join(lines)
@@ -98,11 +100,11 @@ class PolicyCurves(StepPlot):
 
     @property
     def _count_points(self) -> int:
-        return max((len(line.replay.steps) for line in self._lines), default=0)
+        return max((len(line.outcome.steps) for line in self._lines), default=0)
 
     @property
     def _top_tokens(self) -> float:
-        return max(max(line.replay.steps, default=0) for line in self._lines) * 1.1 or 1.0
+        return max(max(line.outcome.steps, default=0) for line in self._lines) * 1.1 or 1.0
 
     def _plot_cache_key(self) -> object:
         return self._shown_times
@@ -113,7 +115,7 @@ class PolicyCurves(StepPlot):
     def _draw_plot_background(self, painter: QPainter, top: float) -> None:
         self._draw_token_scale(painter, top)
         for line in self._lines:
-            self._draw_line(painter, line.pyramid, top, build_policy_pen(line.policy, self._theme))
+            self._draw_line(painter, line.pyramid, top, build_policy_pen(line.outcome.policy, self._theme))
         for line in self._lines:
             self._draw_fold_marks(painter, line, top)
 
@@ -137,13 +139,15 @@ class PolicyCurves(StepPlot):
             x = self._pixel_x_of_point(step)
             if self._first - 1 <= step <= self._last + 1 and x - taken >= width:
                 taken = x
-                place = QPointF(x, self._y_of_token_count(line.replay.steps[step], top))
-                self._draw_mark(painter, place, self._theme.colour_of_policy(line.policy), 3.5)
+                place = QPointF(x, self._y_of_token_count(line.outcome.steps[step], top))
+                self._draw_mark(painter, place, self._theme.colour_of_policy(line.outcome.policy), 3.5)
 
     def _draw_choice_and_pointer(self, painter: QPainter, top: float) -> None:
         if 0 <= self._hover < self._count_points:
-            here = [line for line in self._lines if self._hover < len(line.replay.steps)]
-            dots = [(line.replay.steps[self._hover], self._theme.colour_of_policy(line.policy)) for line in here]
+            here = [line for line in self._lines if self._hover < len(line.outcome.steps)]
+            dots = [
+                (line.outcome.steps[self._hover], self._theme.colour_of_policy(line.outcome.policy)) for line in here
+            ]
             self._draw_pointer(painter, top, dots, self.words_at(self._hover))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -160,8 +164,8 @@ class PolicyCurves(StepPlot):
         self.update()
 
 
-def _build_policy_curve(policy: str, course: ConversationReplay) -> _PolicyCurve:
+def _build_policy_curve(outcome: PolicyOutcome) -> _PolicyCurve:
     kinds: dict[int, list[str]] = {}
-    for step, kind in sorted(course.folds):
+    for step, kind in sorted(outcome.folds):
         kinds.setdefault(step, []).append(kind)
-    return _PolicyCurve(policy, course, MinMaxPyramid(course.steps), kinds)
+    return _PolicyCurve(outcome, MinMaxPyramid(outcome.steps), kinds)

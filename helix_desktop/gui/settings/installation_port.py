@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentsPort
 from helix_desktop.gui.importing.history_import_port import HistoryImportPort
-from helix_desktop.gui.lab.replay_lab_port import ReplayOutcome, ReplaySelection
+from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.window_ports import WorkbenchesPort, WorkbenchPort
 
 
@@ -137,8 +137,13 @@ class Installation(Protocol):
         ...
 
     async def replay_policies(
-        self, bench: WorkbenchPort, wanted: ReplaySelection, report: Callable[[int, int], None]
-    ) -> ReplayOutcome: ...
+        self,
+        bench: WorkbenchPort,
+        conversation: str,
+        policies: Sequence[str],
+        window: int,
+        report: Callable[[int, int], None],
+    ) -> Sequence[PolicyOutcome]: ...
     async def open_tour_workbench(self, desk: WorkbenchesPort, folder: Path) -> WorkbenchPort: ...
     def histories_for_import(self, desk: WorkbenchesPort) -> HistoryImportPort:
         """Conversations from other programs on this computer."""
