@@ -45,6 +45,11 @@ VARIABLES = (
         "BUN_INSTALL",
     ),
 )
+# Files of certificates that people trust beside the system's, such as a proxy's. They are no secrets, and without them nothing is fetched.
+CERTIFICATES = (
+    "SSL_CERT_FILE", "NIX_SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "PIP_CERT",
+    "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "HTTPLIB2_CA_CERTS", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
+)  # fmt: skip
 # Caches of build tools, relative to the home folder, with the variable that moves each for sandboxes that cannot mount another folder there.
 CACHES = (
     (".cache", "XDG_CACHE_HOME"), (".npm", "npm_config_cache"), (".cargo", "CARGO_HOME"), ("go/pkg", "GOMODCACHE"),
@@ -158,7 +163,7 @@ def _toolchain_paths(home: str, environ: Mapping[str, str]) -> Iterator[str]:
     if os.path.realpath(named) != home:
         named = home
     yield from (f"{home}/{name}" for name in TOOLCHAINS)
-    for name in VARIABLES:
+    for name in (*VARIABLES, *CERTIFICATES):
         yield from _path_in_home(environ.get(name, ""), home, named)
     yield from (
         f"{path}/bin" for name in ("CARGO_HOME", "GOPATH") for path in _path_in_home(environ.get(name, ""), home, named)

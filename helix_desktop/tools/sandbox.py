@@ -191,6 +191,8 @@ class Sandbox:
         moved = {variable: f"{base}/{name}" for name, variable in home_folder.CACHES if variable}
         moved["MAVEN_OPTS"] = f"-Dmaven.repo.local={base}/.m2/repository"
         moved["GOMODCACHE"] = f"{base}/go/pkg/mod"
+        # Java knows no TMPDIR, and Gradle does not start without a temporary file.
+        moved["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={self.scratch}"
         return moved
 
     # --- bubblewrap
@@ -456,7 +458,7 @@ def scrub_environment(
     environment: Mapping[str, str], temporary: str, *, network: bool, extra: Sequence[str] = ()
 ) -> dict[str, str]:
     """What a command gets of our environment: by name, so that no key, token or address of a bus is among it."""
-    wanted = PASSED_ON | set(extra) | (PROXIES if network else set())
+    wanted = PASSED_ON | set(extra) | ({*PROXIES, *home_folder.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
     out = {name: value for name, value in environment.items() if name in wanted or name.startswith("LC_")}
     if out.get("VIRTUAL_ENV") == sys.prefix:  # This is the program's own environment, not the user's.
         del out["VIRTUAL_ENV"]

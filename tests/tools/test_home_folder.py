@@ -127,6 +127,8 @@ def test_what_path_and_variables_name_is_there_without_what_lies_beside_it(base:
         "env/pyvenv.cfg",
         ".sdk/java",
         "all/k",
+        "certificates/ours.pem",
+        "certificates/key",
     ):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).touch()
@@ -136,6 +138,7 @@ def test_what_path_and_variables_name_is_there_without_what_lies_beside_it(base:
         "PATH": f"{home}/tools/x/bin:{home}/env/bin:{home}:/usr/bin:{base}",
         "JAVA_HOME": f"{home}/.sdk",
         "GOROOT": f"{home}/../home",
+        "SSL_CERT_FILE": f"{home}/certificates/ours.pem",
     }
     there = build_closed_home([str(base / "root")], environ, "", NOTHING_OPENED, network=False)
     read = [
@@ -143,7 +146,7 @@ def test_what_path_and_variables_name_is_there_without_what_lies_beside_it(base:
         for _, place in there.readable_paths
         if Path(place).is_relative_to(home)
     ]
-    assert read == [".sdk", "env", "tools/x/bin", "tools/x/lib"]
+    assert read == [".sdk", "certificates/ours.pem", "env", "tools/x/bin", "tools/x/lib"]
     assert str(home) in there.emptied_homes
 
 

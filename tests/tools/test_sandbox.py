@@ -75,6 +75,14 @@ async def test_java_finds_its_limits(box: Sandbox) -> None:
     assert await ran(box, "readlink /proc/self/ns/cgroup") == f"{Path('/proc/self/ns/cgroup').readlink()}\n"
 
 
+async def test_java_has_a_temporary_folder_that_it_can_write_to(box: Sandbox) -> None:
+    """It takes /tmp whatever TMPDIR says; without a temporary file Gradle does not start."""
+    said = await ran(
+        box, 'folder="${JAVA_TOOL_OPTIONS#-Djava.io.tmpdir=}"; echo x > "${folder:-/tmp}/java" && echo made'
+    )
+    assert said == "made\n"
+
+
 async def test_commands_write_in_the_roots_and_in_their_own_tmp(box: Sandbox) -> None:
     assert await ran(box, "echo a > new && cat new && echo b > $TMPDIR/x && cat $TMPDIR/x") == "a\nb\n"
     assert (box.folders[0] / "new").read_text() == "a\n"
@@ -259,8 +267,11 @@ def test_children_get_no_keys_and_no_bus() -> None:
         "PYTHONPATH": "x",
         "VIRTUAL_ENV": sys.prefix,
         "HTTPS_PROXY": "http://user:secret@proxy",
+        "SSL_CERT_FILE": "/etc/ours.pem",
         "MINE": "1",
     }
     plain = scrub_environment(full, "/tmp", network=False)
     assert {name for name in plain if name in full} == {"PATH", "HOME", "LC_ALL"}
-    assert {"HTTPS_PROXY", "MINE"} <= set(scrub_environment(full, "/tmp", network=True, extra=["MINE"]))
+    assert {"HTTPS_PROXY", "SSL_CERT_FILE", "MINE"} <= set(
+        scrub_environment(full, "/tmp", network=True, extra=["MINE"])
+    )
