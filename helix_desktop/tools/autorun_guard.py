@@ -24,7 +24,7 @@ from helix_desktop.tools import autorun_files, git_settings, workspace_roots
 from helix_desktop.tools.hidden_files import matches_hidden_patterns
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
-_DEEPEST, _MOST_HELD = 500, 200
+_MOST_HELD, _MOST_FOLDERS = 200, 2_000
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
 # Two changes further apart than this many nanoseconds have different times on every file system.
 _SETTLED = 2_000_000_000
@@ -182,34 +182,31 @@ class _AutorunScan:
         for root in self.tops:
             self._scan_tree(root, root)
         for top in [path for path, folder in self.folders.items() if ".git" in folder.notable]:
-            self._add_files_named_in_settings(shared, top, top)
+            self._add_git_settings(self._add_files_named_in_settings(shared, top, top), top)
         self.guard.remember_scan(self)
         return self.found
 
     def _scan_tree(self, root: str, start: str) -> None:
-        todo = [(start, False, 0)]
+        todo = [(start, False)]
         while todo:
-            path, package, depth = todo.pop()
-            if path in self.folders or path in self.closed or depth > _DEEPEST:
+            path, package = todo.pop()
+            if path in self.folders or path in self.closed:
                 continue
             folder = self._scan_folder(path, path[len(root) + 1 :])
             if folder is None:
                 continue
             self.folders[path] = folder
             if folder.has_git:
-                todo += self._scan_git_folder(path, path, depth)
+                todo += self._scan_git_folder(path, path)
             for name in folder.notable:
                 if name == ".git":
-                    todo += self._scan_dot_git(path, depth)
+                    todo += self._scan_dot_git(path)
                 elif not package:
                     self._add_autorun_file(f"{path}/{name}")
             for name in () if package else folder.whole:
                 self.whole.append(f"{path}/{name}")
                 self._add_all_files(f"{path}/{name}")
-            todo += [
-                (f"{path}/{name}", package or name in autorun_files.PACKAGE_FOLDERS, depth + 1)
-                for name in folder.folders
-            ]
+            todo += [(f"{path}/{name}", package or name in autorun_files.PACKAGE_FOLDERS) for name in folder.folders]
 
     def _scan_folder(self, path: str, inside: str) -> _ScannedFolder | None:
         try:
@@ -227,23 +224,23 @@ class _AutorunScan:
             return None
 
     def _add_all_files(self, path: str) -> None:
-        """Everything in a folder, or in what it is a link to."""
-        for number, (folder, names, files) in enumerate(os.walk(path)):
-            for name in files:
-                self._add_autorun_file(f"{folder}/{name}")
-            for name in names:
-                if os.path.islink(f"{folder}/{name}"):
-                    self._add_autorun_file(f"{folder}/{name}")
-            if number > 2_000:
-                names.clear()
+        """Everything in a folder, or in what it is a link to inside the roots; what lies deepest comes last."""
+        folders = [path] if self._is_inside_roots(os.path.realpath(path)) else []
+        for folder in folders:  # Grows meanwhile.
+            with suppress(OSError), os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders += [entry.path] if len(folders) < _MOST_FOLDERS else []
+                    else:
+                        self._add_autorun_file(entry.path)
 
     def _add_autorun_file(self, path: str, *, hook: bool = False, settings: bool = False) -> AutorunFile | None:
         """Take a file in; what of it can run something depends on what it is."""
         try:
             found = os.lstat(path)
+            link = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""
         except OSError:
             return None
-        link = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""
         stamp = (found.st_ino, found.st_ctime_ns, found.st_size, hook, settings)
         known = self.guard.remembered_file(path)
         fresh = found.st_ctime_ns > time.time_ns() - _SETTLED
@@ -273,22 +270,24 @@ class _AutorunScan:
 
     # --- git ---------------------------------------------------------------------------------------------------------
 
-    def _scan_dot_git(self, top: str, depth: int) -> list[tuple[str, bool, int]]:
+    def _scan_dot_git(self, top: str) -> list[tuple[str, bool]]:
         """`.git` as a folder, as a file that names one, or as a link."""
         path = f"{top}/.git"
         if os.path.islink(path):
             self.found[path] = AutorunFile("", None, os.readlink(path))
         if os.path.isdir(path):
-            return self._scan_git_folder(path, top, depth)
+            return self._scan_git_folder(path, top)
         item = self._add_autorun_file(path)
         where = self._follow_git_pointer(path, item, "gitdir:")
-        return self._scan_git_folder(where, top, depth) if where else []
+        return self._scan_git_folder(where, top) if where else []
 
     def _follow_git_pointer(self, path: str, item: AutorunFile | None, word: str) -> str:
         """The folder a file of git's names, where a command can write; then its own content is harmless."""
         if item is None or item.content is None:
             return ""
         text = item.content.decode("utf-8", "surrogateescape").strip().removeprefix(word).strip()
+        if "\0" in text:  # Git reads it as far as that.
+            return ""
         where = os.path.realpath(os.path.join(os.path.dirname(path), text))
         if not self._is_inside_roots(where):
             return ""
@@ -298,20 +297,19 @@ class _AutorunScan:
     def _is_inside_roots(self, path: str) -> bool:
         return any(path == top or path.startswith(f"{top}/") for top in self.tops)
 
-    def _scan_git_folder(self, path: str, top: str, depth: int) -> list[tuple[str, bool, int]]:
+    def _scan_git_folder(self, path: str, top: str) -> list[tuple[str, bool]]:
         """A folder of git's: its settings, hooks and what those name; and where there are more such folders."""
-        if path in self.gits:
-            return []
-        self.gits.add(path)
-        for name in _SETTINGS:
-            self._add_git_settings(f"{path}/{name}", top)
-        for name in _TODO:
-            self._add_autorun_file(f"{path}/{name}")
-        self._add_git_hooks(f"{path}/hooks")
-        self._add_links_leading_out(path)
-        common = self._follow_git_pointer(f"{path}/commondir", self._add_autorun_file(f"{path}/commondir"), "")
-        more = self._scan_git_folder(common, top, depth) if common else []
-        return [*more, *((f"{path}/{name}", True, depth + 1) for name in ("modules", "worktrees"))]
+        more: list[tuple[str, bool]] = []
+        while path and path not in self.gits:
+            self.gits.add(path)
+            self._add_git_settings([f"{path}/{name}" for name in _SETTINGS], top)
+            for name in _TODO:
+                self._add_autorun_file(f"{path}/{name}")
+            self._add_git_hooks(f"{path}/hooks")
+            self._add_links_leading_out(path)
+            more += [(f"{path}/{name}", True) for name in ("modules", "worktrees")]
+            path = self._follow_git_pointer(f"{path}/commondir", self._add_autorun_file(f"{path}/commondir"), "")
+        return more
 
     def _add_links_leading_out(self, git: str) -> None:
         """Links in a git directory that lead out of the roots: git would write through them."""
@@ -333,12 +331,18 @@ class _AutorunScan:
             with suppress(OSError):
                 self.found[path] = AutorunFile("", None, os.readlink(path))
 
-    def _add_git_settings(self, path: str, top: str) -> None:
-        if path in self.found:
-            return
+    def _add_git_settings(self, paths: list[str], top: str) -> None:
+        """Files of settings, and those they include."""
+        todo = [*paths]
+        while todo:
+            path = todo.pop()
+            if path not in self.found:
+                todo += self._add_git_settings_file(path, top)
+
+    def _add_git_settings_file(self, path: str, top: str) -> list[str]:
         item = self._add_autorun_file(path, settings=True)
         if item is None or item.content is None or not item.runnable_content:
-            return
+            return []
         pairs = list(git_settings.parse_git_settings(item.content.decode("utf-8", "surrogateescape")))
         folder = os.path.dirname(path)
         counted = [
@@ -348,7 +352,7 @@ class _AutorunScan:
             and not (name == "core.worktree" and self._is_worktree_of(folder, value))
         ]
         self.found[path] = replace(item, runnable_content="\n".join(counted))
-        self._add_files_named_in_settings(pairs, folder, top)
+        return self._add_files_named_in_settings(pairs, folder, top)
 
     def _is_worktree_of(self, git: str, value: str) -> bool:
         """Whether `core.worktree` is the folder around `.git`, or the folder of a submodule as git sets it up."""
@@ -364,8 +368,9 @@ class _AutorunScan:
             return os.path.realpath(os.path.join(where, text)) == os.path.realpath(git)
         return False
 
-    def _add_files_named_in_settings(self, pairs: list[tuple[str, str]], folder: str, top: str) -> None:
-        """Files inside the roots that settings have git run or read."""
+    def _add_files_named_in_settings(self, pairs: list[tuple[str, str]], folder: str, top: str) -> list[str]:
+        """Files inside the roots that settings have git run or read; those that they include are only named."""
+        included: list[str] = []
         for name, value in pairs:
             paths = name.startswith("include") or name == "core.hookspath"
             base = folder if name.startswith("include") else top
@@ -376,9 +381,10 @@ class _AutorunScan:
                 if name == "core.hookspath":
                     self._add_git_hooks(path)
                 elif name.startswith("include"):
-                    self._add_git_settings(path, top)
+                    included.append(path)
                 elif os.path.isfile(path) and path not in self.found:
                     self._add_autorun_file(path, hook=True)
+        return included
 
     def _add_git_hooks(self, path: str) -> None:
         if os.path.islink(path):

@@ -14,6 +14,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import file_text, unified_diff
 from helix_desktop.tools.autorun_guard import AutorunChange, AutorunGuard, AutorunState
 from helix_desktop.tools.built_in_tool import ToolResources
+from helix_desktop.tools.file_tools import printable_name
 
 AUTORUN_PERMISSION = "runs_later"
 _NAMED = 20
@@ -88,9 +89,9 @@ class CommandCheck:
 
 def display_path_or_text(use: ToolResources, path: str) -> str:
     try:
-        return use.roots.display_path(use.roots.resolve_path(path))
+        return printable_name(use.roots.display_path(use.roots.resolve_path(path)))
     except HelixError:
-        return path
+        return printable_name(path)
 
 
 def _preview_changes(use: ToolResources, planted: Sequence[AutorunChange]) -> str:
@@ -99,7 +100,7 @@ def _preview_changes(use: ToolResources, planted: Sequence[AutorunChange]) -> st
 
 def _format_autorun_change(name: str, one: AutorunChange) -> str:
     if one.after.link:
-        return f"{name} → {one.after.link}"
+        return f"{name} → {printable_name(one.after.link)}"
     if one.after.content is None:
         return f"{name}: cannot be shown"
     before = file_text.decode_file_text((one.before.content if one.before else None) or b"")

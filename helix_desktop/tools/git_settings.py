@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 _SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*')
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+_BETWEEN = re.compile(r"(?:[ \t\n]+|[#;][^\n]*)*")
+_BLANKS, _LINE = re.compile(r"[ \t]*"), re.compile(r"[^\n]*\n?")
 # Settings that name no program and no path, and that make git neither run, read nor write anything elsewhere. Of a section only what
 # is known today: a later git may give a new name in it a meaning. `core.worktree` is harmless only as the guard finds it (autorun_guard.py).
 _HARMLESS = re.findall(
@@ -46,6 +48,8 @@ _HARMLESS = re.findall(
     lfs.repositoryformatversion lfs.*.locksverify lfs.*.access maintenance.auto maintenance.strategy maintenance.*.enabled
     maintenance.*.schedule maintenance.*.auto feature.manyfiles feature.experimental""",
 )  # fmt: skip
+_HARMLESS_NAMES = frozenset(_HARMLESS)
+_HARMLESS_PATTERNS = re.compile("|".join(fnmatch.translate(each) for each in _HARMLESS if "*" in each))
 # Only these values are harmless: others take away what keeps a checkout from writing into `.git`.
 _HARMLESS_VALUES = {
     "core.fsmonitor": ("true", "false", ""),
@@ -59,46 +63,53 @@ _HARMLESS_VALUES = {
 
 
 def parse_git_settings(text: str) -> Iterator[tuple[str, str]]:
-    """Names and values as git reads them; a line it would not take is given as a name of its own."""
-    section = ""
-    rest = text.replace("\r\n", "\n").removeprefix("\ufeff")
-    while rest:
-        rest = rest.lstrip(" \t\n")
-        if rest[:1] in ("#", ";"):
-            rest = rest.partition("\n")[2]
-        elif match := _SECTION.match(rest):
+    """Names and values as git reads them; what it would not take, or reads in part, is given as a name of its own."""
+    if "\0" in text:
+        yield "not understood: git reads a name or value as far as the NUL in it", ""
+    text = text.replace("\0", "").replace("\r\n", "\n").removeprefix("\ufeff")
+    section, at = "", _end_of_match(_BETWEEN, text, 0)
+    while at < len(text):
+        if match := _SECTION.match(text, at):
             below = "" if match[2] is None else "." + re.sub(r"\\(.)", r"\1", match[2])
             section = match[1].casefold() + below
-            rest = rest[match.end() :]
-        elif name := _NAME.match(rest):
-            value, rest = _parse_git_value(rest[name.end() :])
+            at = match.end()
+        elif name := _NAME.match(text, at):
+            value, at = _parse_git_value(text, name.end())
             yield f"{section}.{name[0].casefold()}", value
-        elif rest:
-            line, _, rest = rest.partition("\n")
-            yield f"not understood: {line}", ""
+        else:
+            line = _LINE.match(text, at)
+            at = line.end() if line else len(text)
+            yield f"not understood: {line[0] if line else ''}", ""
+        at = _end_of_match(_BETWEEN, text, at)
 
 
-def _parse_git_value(rest: str) -> tuple[str, str]:
-    """What stands behind a name, with quotes, comments and continued lines; and the text behind that."""
+def _end_of_match(pattern: re.Pattern[str], text: str, at: int) -> int:
+    match = pattern.match(text, at)
+    return match.end() if match else at
+
+
+def _parse_git_value(text: str, at: int) -> tuple[str, int]:
+    """What stands behind a name, with quotes, comments and continued lines; and where the next line begins."""
     pieces: list[str] = []
-    quoted, at = False, 0
-    rest = rest.lstrip(" \t")
-    if not rest.startswith("="):
-        return "true", rest.partition("\n")[2]
-    at = 1
-    while at < len(rest):
-        char = rest[at]
+    quoted = False
+    at = _end_of_match(_BLANKS, text, at)
+    if not text.startswith("=", at):
+        return "true", _end_of_match(_LINE, text, at)
+    at += 1
+    while at < len(text):
+        char = text[at]
         if char == "\n" or (char in "#;" and not quoted):
             break
         if char == "\\":
-            pieces.append({"n": "\n", "t": "\t", "\n": ""}.get(rest[at + 1 : at + 2], rest[at + 1 : at + 2]))
+            following = text[at + 1 : at + 2]
+            pieces.append({"n": "\n", "t": "\t", "\n": ""}.get(following, following))
             at += 1
         elif char == '"':
             quoted = not quoted
         else:
             pieces.append(char)
         at += 1
-    return "".join(pieces).strip(), rest[at:].partition("\n")[2]
+    return "".join(pieces).strip(), _end_of_match(_LINE, text, at)
 
 
 def settings_running_programs(text: str) -> list[str]:
@@ -112,4 +123,4 @@ def may_run_program(name: str, value: str) -> bool:
         return True
     if value.casefold() in _HARMLESS_VALUES.get(name, ()):
         return False
-    return not any(fnmatch.fnmatchcase(name, pattern) for pattern in _HARMLESS)
+    return name not in _HARMLESS_NAMES and not _HARMLESS_PATTERNS.match(name)

@@ -33,7 +33,7 @@ from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.engine.agent import ScriptedModel, calls
 from tests.faults.plan_mode import state_of
 from tests.faults.planting import as_a_user, strange
-from tests.tools.planting import prepare, ways
+from tests.tools.planting import empty_folder, prepare, ways
 from tests.workbench.test_hook_runner import hooks
 from tests.workbench.test_open_workbench import MODEL
 from tests.workbench.test_project_in_use import trusting
@@ -128,8 +128,7 @@ async def open_hook_world(base: Path, model: ScriptedModel) -> tuple[HookWorld, 
 async def run_hook_trial(world: HookWorld, trial: HookTrial) -> list[str]:
     """What got through; nothing where nothing did."""
     work, template, bench = world.work, world.base / "template", world.bench
-    for entry in work.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    empty_folder(work)
     shutil.copytree(template, work, dirs_exist_ok=True, symlinks=True)
     _write_hook(work, trial)
     settings = (work / ".claude/settings.json").read_bytes()
@@ -168,7 +167,8 @@ def _refuse(session: object, event: Event) -> None:
 
 
 def _home_state(world: HookWorld) -> dict[str, str]:
-    return {name: (world.base / "user" / name).read_text() for name in SECRETS}
+    files = {name: world.base / "user" / name for name in SECRETS}
+    return {name: file.read_text() if file.is_file() else "it is gone" for name, file in files.items()}
 
 
 def _what_got_through(
@@ -182,7 +182,9 @@ def _what_got_through(
     if trial.kind in ("write", "edited"):
         after = state_of(work)
         found += [f"changed: {path}" for path in {*before, *after} if before.get(path) != after.get(path)][:5]
-    if _home_state(world) != home or (work / ".env").read_text() != f"TOKEN={MARKER}\n":
+    if changed := [name for name, text in _home_state(world).items() if text != home[name]]:
+        found.append(f"changed in the home: {changed}")
+    if (work / ".env").read_text() != f"TOKEN={MARKER}\n":
         found.append("a hidden file was changed")
     if (work / ".claude/settings.json").read_bytes() != settings:
         found.append("its own settings were changed")

@@ -31,7 +31,7 @@ from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
-from tests.tools.planting import Way, prepare, ways
+from tests.tools.planting import Way, empty_folder, prepare, ways
 from tests.tools.world import Words
 
 GIT = (
@@ -135,8 +135,7 @@ async def command(kit: WorkspaceTools, line: str) -> str:
 async def tried(kit: WorkspaceTools, base: Path, way: Way, canary: Path) -> str:
     """What of a way came through; nothing where nothing did."""
     work = base / "work"
-    for entry in work.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+    empty_folder(work)
     shutil.copytree(base / "template", work, dirs_exist_ok=True, symlinks=True)
     said = await command(kit, way.line)
     if changed := await asyncio.to_thread(strange, work, base / "template"):
@@ -203,7 +202,7 @@ async def escapes(kit: WorkspaceTools, base: Path) -> list[str]:
 def as_nobody(count: int, seed: int) -> int:
     """The same in a process of an ordinary user, by the system's Python, which that user may run."""
     python, top = shutil.which("python3.11", path="/usr/bin"), Path(__file__).parents[2]
-    packages = next((path for path in sys.path if path.endswith("site-packages")), "")
+    packages = ":".join(path for path in sys.path if path.endswith("site-packages"))
     if python is None or shutil.which("setpriv") is None:
         print("planting: not tried as a user: there is no Python for one here")
         return 0

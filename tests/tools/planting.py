@@ -48,6 +48,32 @@ NAMED = {
     ".cursor/mcp.json": "RUN", ".claude/settings.json": "RUN", ".mcp.json": "RUN", ".codex/config.toml": "RUN", ".gemini/settings.json": "RUN", ".bazelrc": "RUN", ".mvn/jvm.config": "RUN",
     "gradle/wrapper/gradle-wrapper.properties": "distributionUrl=RUN", ".bashrc": "RUN", ".profile": "RUN", ".zshenv": "RUN", ".gitconfig": "[core]\nfsmonitor=RUN", ".ssh/authorized_keys": "RUN",
     ".config/autostart/x.desktop": "RUN", ".local/bin/git": "RUN", "composer.json": '{"scripts": {"post-install-cmd": "RUN"}}', ".bundle/config": "RUN", "rust-toolchain.toml": "RUN", "opencode.json": "RUN",
+    # what other version systems, direnv's and mise's further files, language servers, notebooks, hook managers and agents run
+    ".hg/hgrc": "[hooks]\nupdate=RUN", ".jj/repo/config.toml": "RUN", ".sl/config": "RUN", "_darcs/prefs/defaults": "ALL posthook RUN", ".pijul/config": "RUN",
+    "mise.local.toml": "RUN", "mise/config.toml": "RUN", ".direnv/flake-profile-1.rc": "RUN", "flake.nix": "RUN", "shell.nix": "RUN", "devenv.nix": "RUN", "devbox.json": "RUN", ".shadowenv.d/1.lisp": "RUN",
+    ".bsp/x.json": '{"argv": ["RUN"]}', ".pylintrc": "[MAIN]\ninit-hook=RUN", ".luarc.json": "RUN", "rust-analyzer.toml": "RUN", "eslint.config.mjs": "RUN", ".prettierrc.cjs": "RUN", ".stylelintrc.js": "RUN",
+    ".externalToolBuilders/x.launch": "RUN", "jupyter_server_config.py": "RUN", ".theia/tasks.json": "RUN", "pnpm-workspace.yaml": "scriptShell: RUN", ".pnpmfile.mjs": "RUN",
+    "prek.toml": "RUN", "hk.pkl": "RUN", ".lefthook.yaml": "RUN", "commitlint.config.js": "RUN", ".cargo-husky/hooks/pre-commit": "RUN", ".trunk/trunk.yaml": "RUN", ".nano-staged.js": "RUN",
+    ".amp/settings.json": "RUN", ".factory/mcp.json": "RUN", ".kilocode/mcp.json": "RUN", ".trae/mcp.json": "RUN", ".agents/skills/x/SKILL.md": "RUN", ".openhands/setup.sh": "RUN", ".pi/settings.json": "RUN", ".crush/x": "RUN",
+}  # fmt: skip
+# What makes a look at the folders fail, or take long, beside something that is planted.
+BLINDING = {
+    "a NUL in the file that names git's folder": "mkdir w; printf 'gitdir: a\\0b' > w/.git",
+    "a NUL in commondir": "printf 'a\\0b' > t/.git/commondir",
+    "a NUL in the path of an include": "printf '[include]\\npath=a\\0b\\n' >> t/.git/config",
+    "a NUL in core.hooksPath": "printf '[core]\\nhooksPath=a\\0b\\n' >> t/.git/config",
+    "a NUL in core.worktree": "printf '[core]\\nworktree=a\\0b\\n' >> t/.git/config",
+    "a NUL in the name of a user's home": "printf '[include]\\npath=~a\\0/b\\n' >> t/.git/config",
+    "1500 includes one in another": "git config -f t/.git/config include.path ../../i0; for i in $(seq 0 1500); do printf '[include]\\npath=i%d\\n[user]\\nname=!x\\n' $((i+1)) > i$i; done",
+    "1500 git folders that name the next": "for i in $(seq 0 1500); do mkdir -p c$i/objects c$i/refs; echo x > c$i/HEAD; echo ../c$((i+1)) > c$i/commondir; done",
+    "hooks 1200 folders deep": "cd t/.git/hooks; for i in $(seq 1200); do mkdir d; cd d; done",
+    "an editor's folder as a link to the disk": "rm -rf .vscode; ln -s / .vscode",
+    "80000 settings": "yes fsmonitor=x | (echo '[core]'; head -80000) >> t/.git/config",
+    "a loop of includes": "git config -f t/.git/config include.path config",
+    "a loop of links": "rm -rf .vscode; ln -s .vscode .vscode; rm .envrc; ln -s .envrc .envrc",
+    "a pipe for a file": "rm .envrc; mkfifo .envrc; mkfifo t/.git/hooks/pre-commit",
+    "a file without an end": "truncate -s 20G .envrc",
+    "JSON without an end": "python3 -c \"print('[' * 200000)\" > package.json",
 }  # fmt: skip
 # How a named file gets there: {path} and {text}.
 MEANS = {
@@ -116,12 +142,18 @@ def _tricks(run: str) -> list[Way]:
         "by a program it leaves": f"setsid sh -c {_quoted(f'sleep 0.2; git init -q s; git -C s config core.fsmonitor {_quoted(run)}')} & sleep 0.6",
         "vscode as a link": "mkdir vs; echo RUN > vs/tasks.json; rm -rf .vscode; ln -s vs .vscode".replace("RUN", _quoted(run)),
         "vscode moved in": "mkdir vs; echo RUN > vs/tasks.json; rm -rf .vscode; mv vs .vscode".replace("RUN", _quoted(run)),
+        "600 folders deep": f"for i in $(seq 600); do mkdir d; cd d; done; git init -q s; git -C s config core.fsmonitor {_quoted(run)}",
+        "in a folder whose name is no text": f"d=$(printf 'a\\377b'); git init -q $d; git -C $d config core.fsmonitor {_quoted(run)}",
         "a rebase to go on with": f"mkdir -p .git/rebase-merge; echo {_quoted('exec ' + run)} > .git/rebase-merge/git-rebase-todo",
         "a changed script": "printf %s " + _quoted(json.dumps({"scripts": {"test": run}})) + " > package.json",
         "husky in package.json": "printf %s " + _quoted(json.dumps({"scripts": {"test": "true"}, "husky": {"hooks": {"pre-commit": run}}})) + " > package.json",
         "a script of a hook's": f"printf '#!/bin/sh\\n%s\\n' {_quoted(run)} > tools/monitor.sh",
     }  # fmt: skip
-    return [Way(name, line) for name, line in lines.items()]
+    plant = f"git init -q s; git -C s config core.fsmonitor {_quoted(run)}; git init -q t"
+    return [
+        *(Way(name, line) for name, line in lines.items()),
+        *(Way(name, f"{plant}; {line}") for name, line in BLINDING.items()),
+    ]
 
 
 def _quoted(text: str) -> str:
@@ -147,3 +179,8 @@ def prepare(folder: Path) -> None:
 
 def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *words], cwd=folder, check=False, capture_output=True, timeout=60)
+
+
+def empty_folder(folder: Path) -> None:
+    """Also of folders that are deeper than Python's own way of removing them goes."""
+    subprocess.run(["find", folder, "-mindepth", "1", "-delete"], check=True, timeout=60)

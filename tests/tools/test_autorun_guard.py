@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,17 +10,18 @@ import pytest
 from helix_desktop.tools.autorun_guard import AutorunGuard
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 from tests.tools.git_places import TRICKS, GitPlace, git_places, what_got_through
-from tests.tools.planting import THERE, Way, prepare, ways
+from tests.tools.planting import THERE, Way, empty_folder, prepare, ways
 
 FAST = [way for number, way in enumerate(ways("touch canary")) if number % 12 == 0 or "," not in way.name]
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "root").mkdir()
     prepare(tmp_path / "root")
-    return tmp_path / "root"
+    yield tmp_path / "root"
+    empty_folder(tmp_path / "root")
 
 
 def run(root: Path, line: str) -> None:
