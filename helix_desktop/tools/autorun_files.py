@@ -10,6 +10,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 
 from helix_desktop.json_values import object_at, parse_object
@@ -66,7 +67,9 @@ MOST_BYTES = 1 << 20
 
 
 _EXACT = frozenset(normalise_spelling(name) for name in AUTORUN_FILES if not set(name) & set("*?["))
-_PATTERNS = tuple(normalise_spelling(name) for name in AUTORUN_FILES if set(name) & set("*?["))
+_PATTERNS = re.compile(
+    "|".join(fnmatch.translate(normalise_spelling(name)) for name in AUTORUN_FILES if set(name) & set("*?["))
+)
 _FOLDERS = frozenset(map(normalise_spelling, AUTORUN_FOLDERS))
 _BELOW: dict[str, tuple[str, ...]] = {}
 for _each in map(normalise_spelling, AUTORUN_PATHS):
@@ -80,7 +83,7 @@ def is_autorun_entry(name: str, path: str, *, folder: bool) -> bool:
         return True
     if folder:
         return name in _FOLDERS
-    return name in _EXACT or name in (SCRIPTS, COMPOSER) or any(fnmatch.fnmatchcase(name, each) for each in _PATTERNS)
+    return name in _EXACT or name in (SCRIPTS, COMPOSER) or _PATTERNS.match(name) is not None
 
 
 def is_autorun_path(path: str) -> bool:
