@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import bz2
 import gzip
 import json
+import lzma
+import os
 import random
 import sys
 import tempfile
@@ -38,8 +41,10 @@ PACKERS: Mapping[str, Callable[[bytes], bytes]] = {
     "gzip": lambda content: gzip.compress(content, 6),
     "deflate": zlib.compress,
     "zstd": zstandard.compress,
+    "xz": lzma.compress,  # The gateway reads neither of these two: such a body goes on as it came.
+    "bzip2": bz2.compress,
 }
-SLOWEST_SECONDS = 60.0
+SLOWEST_SECONDS = 60.0  # of the processor's time in the gateway, for one body: so it means the same on a busy machine
 LATEST_SECONDS = 5.0  # for the other client
 MOST_MEMORY_MB = 1_000.0  # at the peak: a body of 64 MB is held a few times while it is read
 MOST_KEPT_MB = 500.0  # some seconds after the last
@@ -90,6 +95,12 @@ def memory_mb(pid: int, name: str) -> float:
     """`VmHWM`: the most a process has had so far; `VmRSS`: what it has now."""
     lines = Path(f"/proc/{pid}/status").read_text("ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has taken of the processors so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text("ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -154,18 +165,18 @@ def trials(bodies: int, seed: int, found: Counter[str]) -> None:
         pid = (asyncio.run(resident_client.ask_resident(folders, "status")) or {})["gateway"]
         with measured_client(held.first_address) as waits:
             for number in range(bodies):
-                began = time.monotonic()
+                began = processor_seconds(pid)
                 if number % 2:
                     receive_hostile_reply(held.first_address, chance, replies, found)
                 else:
                     send_hostile_request(held.first_address, chance, found)
-                slowest = max(slowest, time.monotonic() - began)
+                slowest = max(slowest, processor_seconds(pid) - began)
         peak, kept = memory_mb(pid, "VmHWM"), memory_mb(pid, "VmRSS")
         if (asyncio.run(resident_client.ask_resident(folders, "status")) or {})["gateway"] != pid:
             found["LOST the gateway ended"] += 1
     late = sorted(waits)
     found[
-        f"bodies: slowest {slowest:.1f} s; {peak:.0f} MB at the peak, {kept:.0f} MB kept; the other client waited "
+        f"bodies: slowest {slowest:.1f} s of work; {peak:.0f} MB at the peak, {kept:.0f} MB kept; the other client waited "
         f"{late[len(late) // 2]:.3f} s as the median, {late[-len(late) // 100 - 1]:.2f} s in one of a hundred, {late[-1]:.2f} s at most"
     ] += bodies
     if slowest > SLOWEST_SECONDS or peak > MOST_MEMORY_MB or kept > MOST_KEPT_MB or late[-1] > LATEST_SECONDS:
