@@ -104,6 +104,19 @@ async def test_nothing_is_written_anywhere_else(box: Sandbox, base: Path) -> Non
     assert {path.name: path.read_text() for path in outside.iterdir()} == {"file": "content\n"}
 
 
+async def test_no_command_links_to_a_file_outside_also_from_the_same_disk(box: Sandbox, base: Path) -> None:
+    """The kernel refuses it, whatever the folder holds."""
+    for number in range(2_000):
+        (base / "root" / f"file{number}").touch()
+    line = "import os, sys; os.link(sys.argv[1], 'hard'); open('hard', 'w').write('changed')"
+    said = await ran(
+        box, f'python3 -c "{line}" {base}/outside/file; cp -l {base}/outside/file h2; ln file1 inside && echo linked'
+    )
+    assert said.endswith("linked\n")
+    assert (base / "outside/file").read_text() == "content\n"
+    assert (base / "outside/file").stat().st_nlink == 1
+
+
 async def test_the_rest_of_the_system_can_be_read(box: Sandbox, base: Path) -> None:
     if box.kind is SandboxKind.BUBBLEWRAP:
         assert "root" in await ran(box, "cat /etc/passwd")
