@@ -210,7 +210,7 @@ class MainWindow(WindowFrame):
     def refresh_workspaces(self, then: Callable[[], object] | None = None) -> None:
         def show_listed_workspaces(rows: Sequence[WorkspaceRowPort]) -> None:
             rows = self._workspace_rows = self._sort_workspaces(rows)
-            self.rail.show_workspace_buttons(rows, self.current_workbench.id if self.current_workbench else "")
+            self.rail.show_workspace_buttons(rows, self.showing.workspace_id)
             for name, watched in self._activity_by_workspace.items():
                 self.rail.show_workspace_state(name, watched.most_urgent_state)
             if then is not None:
@@ -233,11 +233,7 @@ class MainWindow(WindowFrame):
         self._workspace_rows = self._sort_workspaces(self._workspace_rows)
 
     def ask_for_workspace(self) -> None:
-        others = [
-            row
-            for row in self.listed_workspaces()
-            if self.current_workbench is None or row.id != self.current_workbench.id
-        ]
+        others = [row for row in self.listed_workspaces() if row.id != self.showing.workspace_id]
         if others:
             self.palette_box.open_palette(known=search_suggestions.suggest_workspaces(others, self.go_to_place))
         else:
@@ -246,7 +242,7 @@ class MainWindow(WindowFrame):
     def go_to_workspace(self, workspace: str, then: Callable[[], object] | None = None) -> None:
         """Bring a workspace to the front; the others keep running. The last one asked for is shown."""
         self._wanted_workspace = workspace
-        if self.current_workbench is not None and self.current_workbench.id == workspace:
+        if self.current_workbench is not None and self.showing.workspace_id == workspace:
             if then is not None:
                 then()
             return
@@ -342,7 +338,7 @@ class MainWindow(WindowFrame):
             watched.deleteLater()
         if self._wanted_workspace == workspace:
             self._wanted_workspace = ""
-        if self.current_workbench is not None and self.current_workbench.id == workspace:
+        if self.showing.workspace_id == workspace:
             self.bridge.stop_listening_to_session()
             self.showing.set_shown_workspace(None)
             self.enable_possible_actions()
@@ -409,11 +405,7 @@ class MainWindow(WindowFrame):
     def current_model(self) -> str:
         """The main model of what is shown: the conversation's own, or the workspace's."""
         bench = self.current_workbench
-        return (
-            ""
-            if bench is None
-            else bench.model_of_conversation(self.current_session.id if self.current_session is not None else "")
-        )
+        return "" if bench is None else bench.model_of_conversation(self.showing.conversation_id)
 
     def _show_model(self) -> None:
         self.top.model.show_choice(self.current_model)
@@ -464,14 +456,14 @@ class MainWindow(WindowFrame):
 
     @property
     def current_activity(self) -> WorkspaceActivity:
-        return self._activity_by_workspace[self.showing.bench.id if self.showing.bench else ""]
+        return self._activity_by_workspace[self.showing.workspace_id]
 
     def current_conversation_rows(self) -> Sequence[ConversationListRow]:
         return self.current_workbench.list_conversations() if self.current_workbench else ()
 
     def find_current_row(self, conversation: str = "") -> ConversationListRow | None:
         """A conversation of the list; without a name the open one."""
-        name = conversation or (self.current_session.id if self.current_session else "")
+        name = conversation or self.showing.conversation_id
         return self.current_workbench.conversation_row(name) if self.current_workbench else None
 
     def refresh_conversations(self) -> None:
@@ -479,7 +471,7 @@ class MainWindow(WindowFrame):
         current = self.find_current_row()
         if self.current_session is not None and (current is None or current.trashed):
             self.show_session_or_new(None)
-        self.sidebar.mark_open_conversation(self.current_session.id if self.current_session else "")
+        self.sidebar.mark_open_conversation(self.showing.conversation_id)
         self._update_window_title()
 
     def go_to_conversation(self, conversation: str, then: Callable[[], object] | None = None) -> None:
@@ -702,7 +694,7 @@ class MainWindow(WindowFrame):
             if bench
             else []
         )
-        others = [row for row in self.listed_workspaces() if bench is None or row.id != bench.id]
+        others = [row for row in self.listed_workspaces() if row.id != self.showing.workspace_id]
         return [
             *talks[:5],
             *search_suggestions.suggest_workspaces(others, self.go_to_place),

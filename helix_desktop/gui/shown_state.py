@@ -27,6 +27,14 @@ class ShownState(QObject):
         self.page = "chat"
         self.moment: int | None = None
 
+    @property
+    def workspace_id(self) -> str:
+        return self.bench.id if self.bench is not None else ""
+
+    @property
+    def conversation_id(self) -> str:
+        return self.session.id if self.session is not None else ""
+
     def set_shown_workspace(self, bench: WorkbenchPort | None) -> None:
         """Another workspace, or none; of its conversations none is shown yet."""
         self.about_to_change.emit()

@@ -131,7 +131,7 @@ class TwoModelsDialog(QDialog):
     ) -> None:
         super().__init__(window)
         self._window, self._bench = window, bench
-        self._parent_conversation = window.current_session.id if window.current_session is not None else ""
+        self._parent_conversation = window.showing.conversation_id
         self._files = [part for part in parts if isinstance(part, Attachment)]
         self._models: Sequence[ModelChoice] = ()
         self._chooser: ModelChooser | None = None

@@ -267,7 +267,7 @@ class WindowServices(QObject):
         workspace, conversation = outcome.first_conversation
         if not workspace:
             return
-        if window.current_workbench is not None and window.current_workbench.id == workspace:
+        if window.showing.workspace_id == workspace:
             window.refresh_conversations()
         elif window.current_workbench is None:
             window.go_to_place(WindowPlace("conversation", workspace, conversation))

@@ -112,11 +112,7 @@ def _open_workspace_by_number(window: MainWindow, number: int) -> None:
 
 def _wire_sidebar(window: MainWindow) -> None:
     side, on = window.sidebar, window.window_actions.set_action_handler
-    side.opened.connect(
-        lambda talk: window.go_to_place(
-            WindowPlace("conversation", window.current_workbench.id if window.current_workbench else "", talk)
-        )
-    )
+    side.opened.connect(lambda talk: window.go_to_place(WindowPlace("conversation", window.showing.workspace_id, talk)))
     side.conversation_action_wanted.connect(partial(_act_on_conversation, window))
     side.emptying_wanted.connect(
         lambda: (
@@ -132,9 +128,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     )
     side.new_wanted.connect(window.window_actions["new"].trigger)
     side.search_wanted.connect(window.palette_box.open_palette)
-    side.workspace_menu_wanted.connect(
-        lambda at: window.rail.open_workspace_menu(window.current_workbench.id if window.current_workbench else "", at)
-    )
+    side.workspace_menu_wanted.connect(lambda at: window.rail.open_workspace_menu(window.showing.workspace_id, at))
     window.palette_box.search_wanted.connect(partial(message_sending.search_everywhere, window))
     window.palette_box.closed.connect(lambda: _focus_back(window))
     on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))

@@ -162,23 +162,12 @@ class WorkspaceActions:
         ).open()
 
     def act_on_current_workspace(self, act: Callable[[WorkspaceRowPort], object]) -> None:
-        bench = self._window.current_workbench
-        row = next((row for row in self._window.listed_workspaces() if bench is not None and row.id == bench.id), None)
-        if row is not None:
+        shown = self._window.showing.workspace_id
+        for row in [row for row in self._window.listed_workspaces() if row.id == shown]:
             act(row)
 
     def _on_workspace_renamed(self) -> None:
-        self._window.refresh_workspaces(self._update_sidebar_name)
+        self._window.refresh_workspaces(partial(self.act_on_current_workspace, self._update_sidebar_name))
 
-    def _update_sidebar_name(self) -> None:
-        window = self._window
-        row = next(
-            (
-                r
-                for r in window.listed_workspaces()
-                if window.current_workbench is not None and r.id == window.current_workbench.id
-            ),
-            None,
-        )
-        if row is not None:
-            window.sidebar.show_workspace_title(row.name, row.main_folder)
+    def _update_sidebar_name(self, row: WorkspaceRowPort) -> None:
+        self._window.sidebar.show_workspace_title(row.name, row.main_folder)

@@ -27,7 +27,7 @@ from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_which_way
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
@@ -85,8 +85,7 @@ class CachePage(QWidget):
         self._figures_timer.timeout.connect(self._fetch_cache_figures)
         self._refresh_timer = QTimer(self, interval=_LIVE, singleShot=True)
         self._refresh_timer.timeout.connect(self._refresh_entries_now)
-        set_widget_look(self, "page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "page")
         self._connect_signals()
 
     def _connect_signals(self) -> None:

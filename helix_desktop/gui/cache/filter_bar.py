@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtGui import QActionGroup, QKeyEvent, Qt
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.entry_catalogue import EntryFilter
-from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
 
@@ -32,9 +32,11 @@ class EntryFilterBar(QWidget):
         super().__init__(parent)
         self.filter = EntryFilter()
         self._tools: Sequence[tuple[str, int]] = ()
-        self.field = QLineEdit(self)
-        self.field.setPlaceholderText(tr("Search inside cached outputs, or paste a hash"))
-        self.field.setAccessibleName(tr("Search inside cached outputs, or paste a hash"))
+        self.field = build_line_edit(
+            tr("Search inside cached outputs, or paste a hash"),
+            tr("Search inside cached outputs, or paste a hash"),
+            self,
+        )
         self.field.setClearButtonEnabled(True)
         self.field.installEventFilter(self)
         self._hint = QLabel(self.field)

@@ -29,7 +29,7 @@ from helix_desktop.gui.question_dialogs import ask_text
 from helix_desktop.gui.shared.difference_rows import DifferenceSheet, build_difference_sheet, build_hunk_rows
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 
@@ -97,8 +97,7 @@ class ChangesPage(QWidget):
     def _lay_out_changes_page(self, theme: Theme) -> None:
         bar = QWidget(self)
         for each in (bar, self.body):
-            set_widget_look(each, "page")
-            each.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+            set_surface_look(each, "page")
         theme.keep_scaled(self, bar.setFixedHeight, 53)
         row = build_row(
             self.scope,

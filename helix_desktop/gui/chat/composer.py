@@ -20,7 +20,7 @@ from helix_desktop.gui.chat.next_message_cost import NextMessageCostLabel
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageList, message_as_one_line
 from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button, build_surface, set_surface_look
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_memory import WindowMemory
@@ -62,15 +62,12 @@ class Composer(QWidget):
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
         self._was_empty = True
-        self.setProperty("look", "composer")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "composer")
         self.waiting = WaitingMessageList(self)
         self.attachments = AttachmentChips(theme, self)
         self.text = ComposerTextEdit(theme, self)
         self.text.setAcceptDrops(False)
-        self._box = QWidget(self)
-        self._box.setProperty("look", "box")
-        self._box.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._box = build_surface(self, "box")
         self._attach = self._build_composer_button(tr("+ Attach"), "quiet", tr("Attach files or images"))
         self._mode = self._build_composer_button("", "quiet", tr("Permission mode"))
         self._mode.hide()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
@@ -22,8 +22,7 @@ class EmptyConversationPanel(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setProperty("look", "page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "page")
         column = QVBoxLayout(self)
         column.addStretch(2)
         self._title = build_plain_label("", "large", self, wraps=False)

@@ -35,7 +35,7 @@ from helix_desktop.gui.chat.centred_column import build_centred_column
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.engine_sentences import translate_sentences, translate_title
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, set_surface_look
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.translation import format_count, format_number, tr
@@ -129,8 +129,7 @@ class PermissionQuestionCard(QWidget):
         self._form = self._build_server_form() if question.form else None
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
-        self.setProperty("look", "ask")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "ask")
         self.setAccessibleName(announce_question_text(question))
         self._inside = build_column(owner=self, margins=(14, 11, 14, 11), spacing=8)
         self._build_question_label(question_title(question), "title")

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtWidgets import (
-    QDialogButtonBox,
-    QLabel,
-    QLineEdit,
-    QListWidget,
-    QPushButton,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialogButtonBox, QLabel, QListWidget, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from helix_desktop.engine import exact_text
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.exact_text_view import ExactTextView
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_line_edit, build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_ports import ProjectItemPort
@@ -53,9 +44,7 @@ class TrustDialog(TransientDialog):
         self._list = QListWidget(self)
         self._list.setFixedWidth(240)
         self._list.setAccessibleName(tr("New or changed items"))
-        self.filter = QLineEdit(self)
-        self.filter.setPlaceholderText(tr("Filter"))
-        self.filter.setAccessibleName(tr("Filter"))
+        self.filter = build_line_edit(tr("Filter"), tr("Filter"), self)
         self.filter.setClearButtonEnabled(True)
         self.filter.textChanged.connect(self._filter_items)
         self._right = QVBoxLayout()

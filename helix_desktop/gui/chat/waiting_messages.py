@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
 
 from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.gui.layouts import build_column, build_row, clear_layout
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
@@ -57,9 +57,7 @@ class WaitingMessageList(QWidget):
         self.setVisible(bool(texts))
 
     def _build_waiting_message_row(self, index: int, text: str) -> QWidget:
-        row = QWidget(self)
-        row.setProperty("look", "soft")
-        row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        row = build_surface(self, "soft")
         waits = build_plain_label(tr("Queued"), "faint", row, wraps=False)
         short = " ".join(text[:400].split())
         words = OneLineLabel(short, row)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer
+from PySide6.QtCore import QEvent, QObject, QTimer
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_row
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.markdown_blocks import without_backticks
@@ -44,8 +44,7 @@ class Notices(QWidget):
         self._repeat_shown_offer: Callable[[], None] | None = None  # shows the current offer again
         self._offers_more_than_undo = False  # the offer is something other than an undo
         self._waiting_offers: list[Callable[[], None]] = []
-        self.setProperty("look", "notice")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "notice")
         self.setAccessibleName(tr("Notice"))
         self._text = build_plain_label(parent=self)
         self._button = build_push_button("", self, self.run_notice_action)

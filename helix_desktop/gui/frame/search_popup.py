@@ -13,6 +13,7 @@ from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QListView, QStyledItemDelegate, QWidget
 
 from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.shared.plain_widgets import build_surface
 from helix_desktop.gui.theme import Theme
 
 ROWS_PER_PAGE_KEY = 10  # rows that Page Up and Page Down move by
@@ -25,9 +26,7 @@ class SearchPopup(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._focus_before: QWidget | None = None  # The widget that had the focus before.
-        self.box = QWidget(self)
-        self.box.setProperty("look", "box")
-        self.box.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.box = build_surface(self, "box")
         self.line = QLineEdit(self.box)
         self.line.setProperty("look", "palette")
         self.list = QListView(self.box)

@@ -16,7 +16,12 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_popup_menu, build_push_button
+from helix_desktop.gui.shared.plain_widgets import (
+    build_plain_label,
+    build_popup_menu,
+    build_push_button,
+    set_surface_look,
+)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
@@ -98,8 +103,7 @@ class Sidebar(QWidget):
         self._rows: Sequence[ConversationListRow] = ()
         self._folder = ""
         self._shown_place = ""
-        self.setProperty("look", "side")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "side")
         self.setMinimumWidth(200)
         self._title = ElidedLabel(self)
         self._title.setProperty("look", "title")

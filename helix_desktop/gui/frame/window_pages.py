@@ -152,7 +152,7 @@ class WindowPages(QObject):
             self._memory.remember_value("place", bench.id, session.id, value=[] if follow else [seq, below])
 
     def _saved_reading_place(self, conversation: str) -> tuple[int, int, bool] | None:
-        workspace = self._showing.bench.id if self._showing.bench else ""
+        workspace = self._showing.workspace_id
         kept = self._memory.get_remembered("place", workspace, conversation, default=list[int]())
         return (kept[0], kept[1], False) if len(kept) == 2 and all(isinstance(n, int) for n in kept) else None
 

@@ -16,7 +16,7 @@ from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.sidebar import format_folder
 from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_to_confirm
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import WorkbenchesPort, WorkspaceRowPort
 
@@ -57,9 +57,7 @@ class WorkspaceTrashDialog(TransientDialog):
         self.adjustSize()
 
     def _build_trash_row(self, row: WorkspaceRowPort) -> QWidget:
-        card = QWidget(self)
-        card.setProperty("look", "card")
-        card.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        card = build_surface(self, "card")
         words = QVBoxLayout()
         words.setSpacing(1)
         for text, look in ((row.name, ""), (format_folder(row.main_folder), "small")):

@@ -31,7 +31,7 @@ from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_of_day
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, describe_block_source
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript.basic_boxes import ActionLineBox, LayoutBox, SectionKey, ToggleSection, build_note_box
@@ -88,8 +88,7 @@ class ContextInspector(QWidget):
         self._read_timer = QTimer(self, interval=0)
         self._read_timer.timeout.connect(self._read_facts_slice)
         self.slider.valueChanged.connect(lambda _: self._refresh_timer.start())
-        set_widget_look(self, "inspector")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "inspector")
 
     def _lay_out_inspector(self) -> None:
         row = build_row((self._step, 1), self._now_button, self._close)

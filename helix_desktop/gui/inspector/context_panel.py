@@ -14,7 +14,7 @@ from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.inspector import context_figures
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes
 from helix_desktop.gui.layouts import build_row
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox
@@ -38,8 +38,7 @@ class ContextPanel(QWidget):
     def __init__(self, theme: Theme, opener: QWidget, window: QWidget) -> None:
         super().__init__(window)
         self._theme, self._opener, self._window = theme, opener, window
-        self.setProperty("look", "box")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "box")
         self.setAccessibleName(tr("Context"))
         self.figures = BoxesView(theme, self, pad=(0, 0))
         self.figures.setAccessibleName(tr("Context"))

@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.engine_sentences import translate_sentences
@@ -14,7 +13,7 @@ from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.settings.installation_port import McpServerState, ServerTool
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.translation import format_count, tr
 
 LOG_HEIGHT = 110
@@ -32,8 +31,7 @@ class McpServerCard(QWidget):
         self._build_server_work, self._run_work = acts, do
         self._server = McpServerState("", "")
         self._offered: tuple[ServerTool, ...] | None = None
-        self.setProperty("look", "card")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "card")
         self._name, self._words, self._state = (build_plain_label("", look, self) for look in ("", "mono", "small"))
         self._inside = QWidget(self)
         self._inside.setProperty("look", "plain")

@@ -8,7 +8,7 @@ from typing import Any
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QLineEdit, QPlainTextEdit
+from PySide6.QtWidgets import QPlainTextEdit
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -18,7 +18,7 @@ from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.settings.installation_port import Installation, McpServerState
 from helix_desktop.gui.settings.mcp_server_card import McpServerCard
 from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import WorkbenchPort
 
@@ -46,9 +46,7 @@ class McpServersPage(SettingsPage):
         self._text.setTabChangesFocus(True)
         self._text.setFixedHeight(90)
         self.add_page_widget(self._text)
-        self._name = QLineEdit(self.page_content)
-        self._name.setPlaceholderText(tr("Name (optional)"))
-        self._name.setAccessibleName(tr("Name"))
+        self._name = build_line_edit(tr("Name"), tr("Name (optional)"), self.page_content)
         add = build_push_button(tr("Add"), self.page_content, self._ask_add_server)
         line = build_row((self._name, 1), add)
         self.add_page_layout(line)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_row, clear_layout
@@ -15,7 +15,7 @@ from helix_desktop.gui.question_dialogs import ask_allow_all
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
 from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import ALLOW_ALL, WorkbenchPort
 
@@ -133,9 +133,7 @@ class PermissionsPage(SettingsPage):
             self._rules.addWidget(self._build_permission_rule_row(rule))
 
     def _build_permission_rule_row(self, rule: Mapping[str, Any]) -> QWidget:
-        row_widget = QWidget(self.page_content)
-        row_widget.setProperty("look", "card")
-        row_widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        row_widget = build_surface(self.page_content, "card")
         line = build_row(
             (build_plain_label(describe_permission_rule(rule), "mono", row_widget, wraps=False), 1),
             owner=row_widget,
@@ -156,12 +154,8 @@ class PermissionsPage(SettingsPage):
         for name, words in zip(DECISIONS, (tr("Allow"), tr("Ask"), tr("Deny")), strict=True):
             self._decision.addItem(words, name)
         self._decision.setAccessibleName(tr("Decision"))
-        self._tool = QLineEdit(self.page_content)
-        self._tool.setPlaceholderText(tr("Tool, such as run_command"))
-        self._tool.setAccessibleName(tr("Tool"))
-        self._command = QLineEdit(self.page_content)
-        self._command.setPlaceholderText(tr("Command, such as cargo test *"))
-        self._command.setAccessibleName(tr("Command"))
+        self._tool = build_line_edit(tr("Tool"), tr("Tool, such as run_command"), self.page_content)
+        self._command = build_line_edit(tr("Command"), tr("Command, such as cargo test *"), self.page_content)
         add = build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
         for widget in (self._decision, self._tool, self._command, add):
             line.addWidget(widget)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -17,7 +17,7 @@ from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.settings.edit_provider_dialog import EditProviderDialog
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.translation import format_count, tr
 
 
@@ -57,9 +57,7 @@ class ProvidersPage(SettingsPage):
             self._rows.addWidget(self._build_provider_row(provider))
 
     def _build_provider_row(self, provider: ProviderChoice) -> QWidget:
-        row = QWidget(self.page_content)
-        row.setProperty("look", "card")
-        row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        row = build_surface(self.page_content, "card")
         state = ElidedLabel(row)  # elided, so that the buttons stay visible
         state.setProperty("look", "small")
         state.set_elided_text(self._describe_provider_key(provider))

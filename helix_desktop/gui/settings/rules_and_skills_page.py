@@ -16,7 +16,7 @@ from helix_desktop.gui.chat.trust_dialog import TrustDialog, item_kind_plurals
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_ports import ProjectItemPort, ProjectItemsPort, WorkbenchPort
@@ -85,9 +85,7 @@ class RulesAndSkillsPage(SettingsPage):
             widget.setVisible(words.casefold() in text)
 
     def _build_item_card(self, item: ProjectItemPort) -> QWidget:
-        card = QWidget(self.page_content)
-        card.setProperty("look", "card")
-        card.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        card = build_surface(self.page_content, "card")
         line = build_row(
             (self._build_item_label(exact_text.mark_on_one_line(item.name), "title"), 1),
             self._build_item_label(item_state_titles().get(item.describe_state, item.describe_state), "small"),

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QWidget
 
 from helix_desktop.gui.layouts import build_column, clear_layout
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface
 
 W = TypeVar("W", bound=QWidget)
 # items in the column after the first sentence: the title, the sentence and the stretch
@@ -26,9 +26,7 @@ class SettingsPage(QScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName(title)
-        self._inside = QWidget(self)
-        self._inside.setProperty("look", "page")
-        self._inside.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._inside = build_surface(self, "page")
         self._column = build_column(1, owner=self._inside, margins=(24, 20, 24, 24), spacing=4)
         self.setWidget(self._inside)
         self._title = self._insert_before_stretch(build_plain_label(title, "large", self._inside))

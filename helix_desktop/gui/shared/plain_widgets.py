@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QLineEdit, QMenu, QPushButton, QWidget
 
 from helix_desktop.gui.translation import tr
 
@@ -16,6 +16,26 @@ def build_plain_label(text: str = "", look: str = "", parent: QWidget | None = N
     if look:
         label.setProperty("look", look)
     return label
+
+
+def set_surface_look(widget: QWidget, look: str) -> None:
+    """Lets the style sheet paint the ground of a plain widget."""
+    widget.setProperty("look", look)
+    widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+
+
+def build_surface(parent: QWidget, look: str) -> QWidget:
+    surface = QWidget(parent)
+    set_surface_look(surface, look)
+    return surface
+
+
+def build_line_edit(name: str, example: str, parent: QWidget) -> QLineEdit:
+    """`name` is for a screen reader; `example` stands in the field while it is empty."""
+    line = QLineEdit(parent)
+    line.setPlaceholderText(example)
+    line.setAccessibleName(name)
+    return line
 
 
 def build_push_button(

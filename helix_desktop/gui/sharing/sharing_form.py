@@ -11,7 +11,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_line_edit, build_plain_label
 from helix_desktop.gui.translation import tr
 
 WIDTH = 560
@@ -42,10 +42,7 @@ class SharingFormDialog(TransientDialog):
         build_column(*widgets, self.status_label, 1, buttons, owner=self, margins=(20, 20, 20, 16), spacing=12)
 
     def _build_text_field(self, name: str, example: str = "") -> QLineEdit:
-        line = QLineEdit(self)
-        line.setPlaceholderText(example)
-        line.setAccessibleName(name)
-        return line
+        return build_line_edit(name, example, self)
 
     def _build_widget_row(self, *widgets: QWidget) -> QWidget:
         row = QWidget(self)

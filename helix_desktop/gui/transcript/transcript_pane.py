@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QLabel, QLineEdit, QToolButton, QWidget
+from PySide6.QtWidgets import QLabel, QToolButton, QWidget
 
 from helix_desktop.engine.session_events import Event
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.shared.plain_widgets import build_line_edit
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent, TranscriptContentSource
 from helix_desktop.gui.transcript.transcript_search import TranscriptSearch
@@ -30,9 +31,7 @@ class FindBar(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.field = QLineEdit(self)
-        self.field.setPlaceholderText(tr("Find in this conversation"))
-        self.field.setAccessibleName(tr("Find in this conversation"))
+        self.field = build_line_edit(tr("Find in this conversation"), tr("Find in this conversation"), self)
         self.field.setClearButtonEnabled(True)
         self.counts = QLabel(self)
         set_widget_look(self.counts, "muted")
