@@ -1,0 +1,312 @@
+"""What each protocol's messages, replies and streams say, word for word: who speaks, what a piece is, why a reply ended and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.gemini import gemini_wire
+from helix_desktop.protocols.openai_chat import chat_wire
+from helix_desktop.protocols.openai_responses import responses_wire
+from helix_desktop.protocols.wire_message import Piece, PieceEdit, PieceKind, Speaker, Tool, Wired
+
+TEXT, CALL, RESULT = PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT
+REASONING, IMAGE, OTHER = PieceKind.REASONING, PieceKind.IMAGE, PieceKind.OTHER
+PNG = "data:image/png;base64,AAAA"
+
+
+def read(wire: ModuleType, unit: Any) -> Wired:
+    found: Wired = wire.message([unit] if wire is responses_wire else unit)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("wire", "unit", "speaker"),
+    [
+        (anthropic_wire, {"role": "user", "content": "x"}, Speaker.USER),
+        (anthropic_wire, {"role": "assistant", "content": "x"}, Speaker.ASSISTANT),
+        (anthropic_wire, {"role": "system", "content": "x"}, Speaker.SYSTEM),
+        (chat_wire, {"role": "user", "content": "x"}, Speaker.USER),
+        (chat_wire, {"role": "assistant", "content": "x"}, Speaker.ASSISTANT),
+        (chat_wire, {"role": "developer", "content": "x"}, Speaker.SYSTEM),
+        (chat_wire, {"role": "tool", "content": "x"}, Speaker.USER),
+        (responses_wire, {"role": "user", "content": "x"}, Speaker.USER),
+        (responses_wire, {"role": "assistant", "content": "x"}, Speaker.ASSISTANT),
+        (responses_wire, {"role": "developer", "content": "x"}, Speaker.SYSTEM),
+        (responses_wire, {"type": "function_call", "name": "x"}, Speaker.ASSISTANT),
+        (responses_wire, {"type": "web_search_call"}, Speaker.ASSISTANT),
+        (responses_wire, {"type": "function_call_output"}, Speaker.USER),
+        (gemini_wire, {"role": "model", "parts": []}, Speaker.ASSISTANT),
+        (gemini_wire, {"role": "user", "parts": []}, Speaker.USER),
+        (gemini_wire, {"parts": []}, Speaker.USER),
+    ],
+)
+def test_who_speaks(wire: ModuleType, unit: Any, speaker: Speaker) -> None:
+    assert read(wire, unit).speaker is speaker
+
+
+def pieces_of(wire: ModuleType, unit: Any) -> list[Piece]:
+    return list(read(wire, unit).pieces)
+
+
+def test_pieces_of_anthropic() -> None:
+    blocks = [
+        {"type": "text", "text": "a", "cache_control": {}},
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "redacted_thinking", "data": "x"},
+        {"type": "tool_use", "id": "1", "name": "Bash", "input": {"b": 1, "a": 2}},
+        {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "out"}], "is_error": True},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+        {"type": "image", "source": {"type": "url", "url": "u"}, "cache_control": {}},
+    ]
+    path = [(0, "content", at) for at in range(len(blocks))]
+    assert pieces_of(anthropic_wire, {"role": "user", "content": blocks}) == [
+        Piece(TEXT, "a", path[0]),
+        Piece(REASONING, "hm", path[1]),
+        Piece(REASONING, "", path[2]),
+        Piece(CALL, '{"b":1,"a":2}', path[3], "1", "Bash"),
+        Piece(RESULT, "out", path[4], "1", ok=False),
+        Piece(IMAGE, "AAAA", path[5], media_type="image/png"),
+        Piece(OTHER, '{"type":"image","source":{"type":"url","url":"u"}}', path[6]),
+    ]
+    assert pieces_of(anthropic_wire, {"role": "user", "content": "a"}) == [Piece(TEXT, "a", (0, "content"))]
+
+
+def test_pieces_of_chat() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "Bash", "arguments": "{}"}}
+    unit = {"role": "assistant", "content": "a", "reasoning_content": "hm", "tool_calls": [call]}
+    assert pieces_of(chat_wire, unit) == [
+        Piece(REASONING, "hm", (0, "reasoning_content")),
+        Piece(TEXT, "a", (0, "content")),
+        Piece(CALL, "{}", (0, "tool_calls", 0), "1", "Bash"),
+    ]
+    parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": PNG}}, {"type": "audio"}]
+    assert pieces_of(chat_wire, {"role": "user", "content": parts}) == [
+        Piece(TEXT, "a", (0, "content", 0)),
+        Piece(IMAGE, "AAAA", (0, "content", 1), media_type="image/png"),
+        Piece(OTHER, '{"type":"audio"}', (0, "content", 2)),
+    ]
+    result = Piece(RESULT, "out", (0,), "1")
+    assert pieces_of(chat_wire, {"role": "tool", "tool_call_id": "1", "content": "out"}) == [result]
+    assert pieces_of(chat_wire, {"role": "function", "name": "1", "content": "out"}) == [result]
+
+
+def test_pieces_of_responses() -> None:
+    call = {"type": "function_call", "call_id": "1", "name": "Bash", "arguments": "{}"}
+    custom = {"type": "custom_tool_call", "call_id": "2", "name": "patch", "input": "x"}
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
+    reply = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
+    assert list(responses_wire.message([thought, reply, call, custom]).pieces) == [
+        Piece(REASONING, "hm", (0,)),
+        Piece(TEXT, "a", (1, "content", 0)),
+        Piece(CALL, "{}", (2,), "1", "Bash", media_type="arguments"),
+        Piece(CALL, "x", (3,), "2", "patch", media_type="input"),
+    ]
+    result = {"type": "function_call_output", "call_id": "1", "output": [{"type": "input_text", "text": "out"}]}
+    assert pieces_of(responses_wire, result) == [Piece(RESULT, "out", (0,), "1")]
+    assert pieces_of(responses_wire, {**result, "output": "out"}) == [Piece(RESULT, "out", (0,), "1")]
+    image = {"role": "user", "content": [{"type": "input_image", "image_url": PNG}]}
+    assert pieces_of(responses_wire, image) == [Piece(IMAGE, "AAAA", (0, "content", 0), media_type="image/png")]
+    assert pieces_of(responses_wire, {"role": "user", "content": "a"}) == [Piece(TEXT, "a", (0, "content"))]
+    assert pieces_of(responses_wire, {"type": "compaction"}) == [Piece(OTHER, '{"type":"compaction"}', (0,))]
+
+
+def test_items_between_two_of_the_users_are_one_reply() -> None:
+    user, call, out = {"role": "user"}, {"type": "function_call"}, {"type": "function_call_output"}
+    items = [user, {"type": "reasoning"}, call, out, {"role": "assistant"}]
+    found = responses_wire.messages({"input": items})
+    assert [len(message.units) for message in found] == [1, 2, 1, 1]
+    assert responses_wire.messages({"input": items}, found[:2]) == found
+    assert [message.units for message in responses_wire.messages({"input": "hello"})] == [("hello",)]
+    assert responses_wire.with_messages({}, ["hello"]) == {"input": "hello"}
+    assert responses_wire.with_messages({}, ["hello", call]) == {"input": [responses_wire.said("hello"), call]}
+
+
+def test_pieces_of_gemini() -> None:
+    parts = [
+        {"text": "hm", "thought": True},
+        {"text": "a"},
+        {"functionCall": {"name": "run", "args": {"b": 1}}},
+        {"functionResponse": {"name": "run", "response": {"error": "no"}}},
+        {"functionResponse": {"name": "run", "response": {"output": "x", "code": 1}}},
+        {"inline_data": {"mime_type": "image/png", "data": "AAAA"}},
+        {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}},
+    ]
+    path = [(0, "parts", at) for at in range(len(parts))]
+    assert pieces_of(gemini_wire, {"role": "user", "parts": parts}) == [
+        Piece(REASONING, "hm", path[0]),
+        Piece(TEXT, "a", path[1]),
+        Piece(CALL, '{"b":1}', path[2], "call-1", "run"),
+        Piece(RESULT, "no", path[3], "call-1", "run", ok=False, media_type="error"),
+        Piece(RESULT, '{"output":"x","code":1}', path[4], "", "run"),
+        Piece(IMAGE, "AAAA", path[5], media_type="image/png"),
+        Piece(OTHER, '{"inlineData":{"mimeType":"audio/wav","data":"AAAA"}}', path[6]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wire", "body", "system"),
+    [
+        (anthropic_wire, {"system": "a"}, "a"),
+        (
+            anthropic_wire,
+            {"system": [{"text": "x-anthropic-billing-header: 1"}, {"text": "a"}, {"text": "b"}]},
+            "a\n\nb",
+        ),
+        (chat_wire, {"messages": [{"role": "system", "content": "a"}, {"role": "user", "content": "b"}]}, "a"),
+        (responses_wire, {"instructions": "a"}, "a"),
+        (gemini_wire, {"systemInstruction": {"parts": [{"text": "a"}]}}, "a"),
+        (gemini_wire, {"system_instruction": {"parts": [{"text": "a"}]}}, "a"),
+    ],
+)
+def test_the_head_of_a_request(wire: ModuleType, body: Mapping[str, Any], system: str) -> None:
+    mine = Tool("run", "runs", '{"type":"object","properties":{"a":{"type":"string"}}}')
+    head = wire.head(wire.with_tools({"model": "m", **body}, [mine]))
+    assert (head.model, head.system, head.tools) == ("" if wire is gemini_wire else "m", system, (mine,))
+
+
+STOPS = [
+    (anthropic_wire, "end_turn", Stop.END),
+    (anthropic_wire, "tool_use", Stop.CALLS),
+    (anthropic_wire, "max_tokens", Stop.LENGTH),
+    (anthropic_wire, "model_context_window_exceeded", Stop.LENGTH),
+    (anthropic_wire, "refusal", Stop.FILTERED),
+    (anthropic_wire, "", Stop.CUT),
+    (chat_wire, "stop", Stop.END),
+    (chat_wire, "tool_calls", Stop.CALLS),
+    (chat_wire, "length", Stop.LENGTH),
+    (chat_wire, "content_filter", Stop.FILTERED),
+    (chat_wire, "", Stop.CUT),
+    (gemini_wire, "STOP", Stop.END),
+    (gemini_wire, "MAX_TOKENS", Stop.LENGTH),
+    (gemini_wire, "SAFETY", Stop.FILTERED),
+    (gemini_wire, "", Stop.CUT),
+]
+
+
+@pytest.mark.parametrize(("wire", "reason", "stop"), STOPS)
+def test_why_a_reply_ended(wire: ModuleType, reason: str, stop: Stop) -> None:
+    value = {
+        anthropic_wire: {"content": [], "stop_reason": reason, "model": "m"},
+        chat_wire: {"choices": [{"message": {}, "finish_reason": reason}], "model": "m"},
+        gemini_wire: {"candidates": [{"content": {"parts": []}, "finishReason": reason}], "modelVersion": "m"},
+    }[wire]
+    found = wire.answer(value)
+    assert (found.stop, found.model, found.message.speaker) == (stop, "m", Speaker.ASSISTANT)
+
+
+@pytest.mark.parametrize(
+    ("value", "stop"),
+    [
+        ({"status": "completed"}, Stop.END),
+        ({"status": "completed", "output": [{"type": "function_call", "status": "completed"}]}, Stop.CALLS),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, Stop.LENGTH),
+        ({"status": "incomplete", "incomplete_details": {"reason": "content_filter"}}, Stop.FILTERED),
+        ({"status": "failed"}, Stop.CUT),
+    ],
+)
+def test_why_a_response_ended(value: Mapping[str, Any], stop: Stop) -> None:
+    found = responses_wire.answer(value)
+    assert found.stop is stop
+    assert all("status" not in item for item in found.message.units)
+
+
+def test_a_gemini_reply_with_calls_ends_with_calls() -> None:
+    content = {"parts": [{"functionCall": {"name": "run"}}]}
+    assert gemini_wire.answer({"candidates": [{"content": content, "finishReason": "STOP"}]}).stop is Stop.CALLS
+
+
+@pytest.mark.parametrize(
+    ("wire", "told", "usage"),
+    [
+        (
+            anthropic_wire,
+            {"input_tokens": 1, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 300, "output_tokens": 4},
+            Usage(321, 20, 300, 4),
+        ),
+        (
+            chat_wire,
+            {
+                "prompt_tokens": 100,
+                "prompt_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 5},
+                "prompt_cache_hit_tokens": 30,
+                "completion_tokens": 4,
+                "completion_tokens_details": {"reasoning_tokens": 3},
+                "cost": 0.5,
+            },
+            Usage(100, 30, 5, 4, 3, 0.5),
+        ),
+        (
+            responses_wire,
+            {
+                "input_tokens": 100,
+                "input_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 5},
+                "output_tokens": 4,
+                "output_tokens_details": {"reasoning_tokens": 3},
+            },
+            Usage(100, 20, 5, 4, 3),
+        ),
+        (
+            gemini_wire,
+            {
+                "promptTokenCount": 100,
+                "toolUsePromptTokenCount": 7,
+                "cachedContentTokenCount": 20,
+                "candidatesTokenCount": 4,
+                "thoughtsTokenCount": 3,
+            },
+            Usage(107, 20, 0, 7, 3),
+        ),
+    ],
+)
+def test_what_a_reply_cost(wire: ModuleType, told: Mapping[str, Any], usage: Usage) -> None:
+    assert wire.usage(told) == usage
+
+
+def test_results_and_calls_are_changed_where_they_stand() -> None:
+    def changed(wire: ModuleType, unit: Any, text: str, at: int = 0) -> Any:
+        return wire.edited(read(wire, unit), [PieceEdit(at, text)])[0]
+
+    use = {"type": "tool_use", "id": "1", "name": "n", "input": {}}
+    assert changed(anthropic_wire, {"role": "assistant", "content": [use]}, '{"a":1}')["content"][0]["input"] == {
+        "a": 1
+    }
+    out = {"type": "tool_result", "tool_use_id": "1", "content": "long"}
+    assert changed(anthropic_wire, {"role": "user", "content": [out]}, "s")["content"] == [{**out, "content": "s"}]
+    assert changed(chat_wire, {"role": "tool", "tool_call_id": "1", "content": "long"}, "s")["content"] == "s"
+    call = {"id": "1", "function": {"name": "n", "arguments": "{}"}}
+    assert changed(chat_wire, {"role": "assistant", "content": None, "tool_calls": [call]}, "[]")["tool_calls"] == [
+        {"id": "1", "function": {"name": "n", "arguments": "[]"}}
+    ]
+    custom = {"type": "custom_tool_call", "call_id": "2", "name": "patch", "input": "x"}
+    assert changed(responses_wire, custom, "y") == {**custom, "input": "y"}
+    output = {"type": "function_call_output", "call_id": "1", "output": "long"}
+    assert changed(responses_wire, output, "s") == {**output, "output": "s"}
+    answer = {"role": "user", "parts": [{"functionResponse": {"name": "n", "response": {"error": "long"}}}]}
+    assert changed(gemini_wire, answer, "s")["parts"][0]["functionResponse"]["response"] == {"error": "s"}
+    asked = {"role": "model", "parts": [{"functionCall": {"name": "n", "args": {}}}, {"text": "a"}]}
+    assert changed(gemini_wire, asked, '{"a":1}')["parts"][0]["functionCall"]["args"] == {"a": 1}
+    assert changed(gemini_wire, asked, "b", 1)["parts"][1] == {"text": "b"}
+    for wire in (anthropic_wire, chat_wire, responses_wire):
+        assert changed(wire, {"role": "user", "content": "a"}, "b") == {"role": "user", "content": "b"}
+
+
+def test_marks_of_the_cache_are_counted_taken_and_set() -> None:
+    mark = {"type": "ephemeral"}
+    unit = {
+        "role": "user",
+        "content": [{"type": "text", "text": "a", "cache_control": mark}, {"type": "text", "text": ""}],
+    }
+    assert anthropic_wire.count_cache_marks({"messages": [unit, unit]}) == 2
+    assert anthropic_wire.last_cache_mark(unit) == mark
+    bare = anthropic_wire.without_cache_marks(unit)
+    assert (anthropic_wire.last_cache_mark(bare), anthropic_wire.count_blocks(bare)) == (None, 2)
+    assert anthropic_wire.with_cache_mark(bare, mark) == unit
+    thinking = {"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}]}
+    assert anthropic_wire.with_cache_mark(thinking, mark) is thinking
+    assert anthropic_wire.count_blocks({"role": "user", "content": "a"}) == 1
