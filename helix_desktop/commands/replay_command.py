@@ -68,7 +68,7 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
     from helix_desktop import token_counting
     from helix_desktop.histories import history_reading
     from helix_desktop.replay import html_report, text_report
-    from helix_desktop.replay.joined_recordings import join_recordings
+    from helix_desktop.replay.session_player import join_recordings
 
     names = [name.strip() for name in arguments.compare.split(",") if name.strip()] or [arguments.policy]
     terms = [_build_replay_terms(arguments, name) for name in names]

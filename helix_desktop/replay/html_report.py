@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from helix_desktop.replay.replay_figures import ReplayFigures
-from helix_desktop.replay.text_report import LEGEND, PolicyResult, format_fold_counts, plotted_folds
+from helix_desktop.replay.text_report import LEGEND, REPORT_COLUMNS, PolicyResult, plotted_folds, report_cells
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720, 260, 56, 28, 12
 POINTS = 700  # The most points of a line. Of a longer session, the highest points are kept.
@@ -27,10 +27,6 @@ p, figcaption { color: var(--quiet); } figure { margin: 0; } svg { max-width: 10
 svg text { fill: var(--quiet); font-size: 11px; } .grid { stroke: var(--line); } .window { stroke: var(--quiet); stroke-dasharray: 2 4; }
 .key { display: inline-block; margin-right: 1.2rem; } .key svg { display: inline-block; vertical-align: middle; }
 """
-HEADINGS = (
-    "policy", "steps", "sent", "effective", "of recalls", "sent of none", "effective of none", "kept in view", "plain", "peak", "median use",
-    "overflowed", "illegal", "recalls failed", "details lost", "undo", "longest wait", "folds",
-)  # fmt: skip
 
 
 def format_html_report(results: Sequence[PolicyResult], note: str) -> str:
@@ -49,41 +45,12 @@ def format_html_report(results: Sequence[PolicyResult], note: str) -> str:
 
 
 def _totals_table(results: Sequence[PolicyResult]) -> Iterator[str]:
-    yield (
-        '<div class="scroll"><table><thead><tr>'
-        + "".join(f"<th>{name}</th>" for name in HEADINGS)
-        + "</tr></thead><tbody>"
-    )
+    headings = ["policy", *(name for name, _ in REPORT_COLUMNS[1:])]
+    yield f'<div class="scroll"><table><thead><tr>{"".join(f"<th>{name}</th>" for name in headings)}</tr></thead><tbody>'
     for result in results:
-        yield (
-            "<tr>"
-            + "".join(f"<td>{escape(cell)}</td>" for cell in _table_cells(result.policy, result.total_figures))
-            + "</tr>"
-        )
+        cells = report_cells(result.total_figures, result.policy)
+        yield f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
     yield "</tbody></table></div>"
-
-
-def _table_cells(name: str, one: ReplayFigures) -> list[str]:
-    return [
-        name,
-        f"{len(one.steps):,}",
-        f"{one.sent:,}",
-        f"{one.billed_with_recalls:,}",
-        f"{one.recalls_billed:,}",
-        f"{one.sent / max(1, one.plain_sent):.3f}",
-        f"{one.billed_with_recalls / max(1, one.plain_billed):.3f}",
-        f"{one.retained_share:.3f}",
-        f"{one.plainly_retained_share:.3f}",
-        f"{one.peak_window_share:.2f}",
-        f"{one.median_window_share:.2f}",
-        str(one.overflowed),
-        str(one.illegal_requests),
-        f"{one.recalls_failed} of {one.recalls:,}",
-        str(one.details.get("lost", 0)),
-        "identical" if one.undo_identical else "differs",
-        f"{one.waited:.1f} s",
-        format_fold_counts(one.folds),
-    ]
 
 
 # --- the plot of one session -----------------------------------------------------------------------------------------

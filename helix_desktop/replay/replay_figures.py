@@ -6,10 +6,54 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from typing import Any
 
 from helix_desktop.fast_dataclass import dataclass
 
 COUNTED = ("found", "kept", "added", "entry", "lost")
+# Figures of several sessions: added up, or the largest; and those that `--json` shows as they are.
+_SUMMED = [
+    "sent",
+    "billed",
+    "cache_read",
+    "overflowed",
+    "plain_sent",
+    "plain_billed",
+    "illegal_requests",
+    "recalls",
+    "recalls_failed",
+    "fallbacks",
+    "failed_folds",
+    "used",
+    "standing",
+    "standing_plain",
+    "recalls_billed",
+    "searches_billed",
+    "recalled_pages",
+    "repeats_served",
+    "output_tokens",
+    "output_shown",
+]
+_LARGEST = ("peak", "plain_peak", "waited", "longest_admission")
+_SHOWN = [
+    "sent",
+    "billed",
+    "recalls_billed",
+    "searches_billed",
+    "recalled_pages",
+    "head_tokens",
+    "cache_read",
+    "overflowed",
+    "illegal_requests",
+    "recalls",
+    "recalls_failed",
+    "fallbacks",
+    "failed_folds",
+    "undo_identical",
+    "repeats_served",
+    "output_tokens",
+    "output_shown",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,31 +143,15 @@ class ReplayFigures:
         """The shape of `--json`; integers but for shares."""
         return {
             "steps": len(self.steps),
-            "sent": self.sent,
-            "billed": self.billed,
+            **{name: getattr(self, name) for name in _SHOWN},
             "effective": self.billed_with_recalls,
-            "recalls_billed": self.recalls_billed,
-            "searches_billed": self.searches_billed,
-            "recalled_pages": self.recalled_pages,
-            "head_tokens": self.head_tokens,
-            "cache_read": self.cache_read,
             "peak": round(self.peak_window_share, 4),
-            "overflowed": self.overflowed,
-            "illegal_requests": self.illegal_requests,
             "folds": dict(self.folds),
             "markers": self.folds.get("marker", 0),
-            "recalls": self.recalls,
-            "recalls_failed": self.recalls_failed,
             "details": {name: self.details.get(name, 0) for name in COUNTED},
-            "fallbacks": self.fallbacks,
-            "failed_folds": self.failed_folds,
             "retention": round(self.retained_share, 4),
             "retention_plain": round(self.plainly_retained_share, 4),
             "median_use": round(self.median_window_share, 4),
-            "undo_identical": self.undo_identical,
-            "repeats_served": self.repeats_served,
-            "output_tokens": self.output_tokens,
-            "output_shown": self.output_shown,
             "waited_seconds": round(self.waited, 1),
             "longest_admission_seconds": round(self.longest_admission, 1),
             "none": {"sent": self.plain_sent, "billed": self.plain_billed},
@@ -142,7 +170,7 @@ def _brief_figures(group: Sequence[ReplayFigures]) -> dict[str, object]:
     if not group:
         return {"sessions": 0}
     whole = replace(sum_figures(group), of=())
-    names = (
+    names = [
         "steps",
         "billed",
         "effective",
@@ -152,7 +180,7 @@ def _brief_figures(group: Sequence[ReplayFigures]) -> dict[str, object]:
         "retention_plain",
         "details",
         "none",
-    )
+    ]
     return {"sessions": len(group)} | {name: value for name, value in whole.as_json().items() if name in names}
 
 
@@ -163,38 +191,18 @@ def sum_figures(all_of: Sequence[ReplayFigures]) -> ReplayFigures:
     for one in all_of:
         folds.update(one.folds)
         details.update(one.details)
+    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in all_of) for name in _SUMMED}
+    largest: dict[str, Any] = {name: max(getattr(one, name) for one in all_of) for name in _LARGEST}
     return ReplayFigures(
         name="total",
         window=all_of[0].window,
         steps=[step for one in all_of for step in one.steps],
-        sent=sum(one.sent for one in all_of),
-        billed=sum(one.billed for one in all_of),
-        cache_read=sum(one.cache_read for one in all_of),
-        peak=max(one.peak for one in all_of),
-        overflowed=sum(one.overflowed for one in all_of),
-        plain_sent=sum(one.plain_sent for one in all_of),
-        plain_billed=sum(one.plain_billed for one in all_of),
-        illegal_requests=sum(one.illegal_requests for one in all_of),
         folds=folds,
-        recalls=sum(one.recalls for one in all_of),
-        recalls_failed=sum(one.recalls_failed for one in all_of),
         details=details,
-        fallbacks=sum(one.fallbacks for one in all_of),
-        failed_folds=sum(one.failed_folds for one in all_of),
-        used=sum(one.used for one in all_of),
-        standing=sum(one.standing for one in all_of),
-        standing_plain=sum(one.standing_plain for one in all_of),
-        recalls_billed=sum(one.recalls_billed for one in all_of),
-        searches_billed=sum(one.searches_billed for one in all_of),
-        recalled_pages=sum(one.recalled_pages for one in all_of),
         head_tokens=all_of[0].head_tokens,
-        plain_peak=max(one.plain_peak for one in all_of),
         of=tuple(all_of),
         undo_identical=all(one.undo_identical for one in all_of),
-        repeats_served=sum(one.repeats_served for one in all_of),
-        output_tokens=sum(one.output_tokens for one in all_of),
-        output_shown=sum(one.output_shown for one in all_of),
-        waited=max(one.waited for one in all_of),
-        longest_admission=max(one.longest_admission for one in all_of),
         sessions=len(all_of),
+        **sums,
+        **largest,
     )

@@ -8,9 +8,11 @@ the reply uses what the view no longer shows, the pages that hold it are recalle
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from helix_desktop.engine import content_recall, legal_messages
@@ -51,7 +53,6 @@ from helix_desktop.replay.cache_billing import (
 )
 from helix_desktop.replay.jumping_clock import LoopClock
 from helix_desktop.replay.missed_references import RecalledPage, RecallMode, group_by_round
-from helix_desktop.replay.remembered_counts import RememberingCounter
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.replay_observer import ReplayObserver
 from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
@@ -381,3 +382,28 @@ def _words_with_calls(messages: Sequence[RecordedMessage], tokens: TokenCounter)
     """As many words as the recorded agent says and thinks with its calls, in the mean."""
     said = [tokens.count_tokens(one.text) + tokens.count_tokens(one.reasoning) for one in messages if one.calls]
     return (WORD_WITH_CALL * round(sum(said) / len(said))).strip() if said else ""
+
+
+class RememberingCounter:
+    """The engine's `TokenCounter` in front of a slower one: a replay counts the same texts at every step."""
+
+    def __init__(self, tokens: TokenCounter) -> None:
+        self.count_tokens = functools.cache(tokens.count_tokens)
+
+
+def join_recordings(recordings: Sequence[RecordedSession]) -> RecordedSession:
+    """All messages in order. The first session's system prompt stands for all; times are left out, as they do not follow
+    each other.
+    """
+    messages = tuple(one for number, each in enumerate(recordings) for one in _messages_of_task(each, number))
+    return RecordedSession(f"{len(recordings)} sessions as one conversation", messages)
+
+
+def _messages_of_task(recording: RecordedSession, number: int) -> Iterator[RecordedMessage]:
+    """The messages with ids of calls that no other task has."""
+    for message in recording.messages:
+        if message.role == "system" and number:
+            continue
+        calls = tuple(replace(call, id=f"{number}-{call.id}") for call in message.calls)
+        answers = f"{number}-{message.answers}" if message.answers else ""
+        yield replace(message, calls=calls, answers=answers, time=0.0)

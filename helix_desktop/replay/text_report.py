@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.replay.replay_figures import ReplayFigures, sum_figures
 
-_COLUMNS = (
+REPORT_COLUMNS = (
     ("session", 34),
     ("steps", 6),
     ("sent", 12),
@@ -62,16 +62,16 @@ def report_lines(result: PolicyResult) -> list[str]:
     head = f"{result.policy} · window {result.window:,}"
     rows = [
         head,
-        _format_report_row([name for name, _ in _COLUMNS]),
-        *(_format_report_row(_report_cells(one)) for one in result.sessions),
+        _format_report_row([name for name, _ in REPORT_COLUMNS]),
+        *(_format_report_row(report_cells(one)) for one in result.sessions),
     ]
-    return [*rows, _format_report_row(_report_cells(result.total_figures)), *lines_by_fit(result)]
+    return [*rows, _format_report_row(report_cells(result.total_figures)), *lines_by_fit(result)]
 
 
 def comparison_lines(results: Sequence[PolicyResult]) -> list[str]:
     """The totals of several policies."""
-    heading = ["policy", *(name for name, _ in _COLUMNS[1:])]
-    rows = [_format_report_row([result.policy, *_report_cells(result.total_figures)[1:]]) for result in results]
+    heading = ["policy", *(name for name, _ in REPORT_COLUMNS[1:])]
+    rows = [_format_report_row(report_cells(result.total_figures, result.policy)) for result in results]
     return [f"{len(results[0].sessions)} sessions · window {results[0].window:,}", _format_report_row(heading), *rows]
 
 
@@ -108,10 +108,11 @@ def _plot_points(one: ReplayFigures) -> dict[str, object]:
     return {"points": list(one.steps), "marks": [[step, kind] for step, kind in plotted_folds(one)]}
 
 
-def _report_cells(one: ReplayFigures) -> list[str]:
+def report_cells(one: ReplayFigures, name: str = "") -> list[str]:
+    """What stands in the columns, under the session's name or another one."""
     back = one.recalls - one.recalls_failed
     return [
-        one.name,
+        name or one.name,
         str(len(one.steps)),
         f"{one.sent:,}",
         f"{one.billed_with_recalls:,}",
@@ -147,7 +148,7 @@ def _format_share(part: int, whole: int) -> str:
 
 def _format_report_row(cells: Sequence[str]) -> str:
     placed = []
-    for (name, width), cell in zip(_COLUMNS, cells, strict=True):
+    for (name, width), cell in zip(REPORT_COLUMNS, cells, strict=True):
         text = f"…{cell[1 - width :]}" if 0 < width < len(cell) else cell
         placed.append(text.ljust(width) if name in ("session", "folds") else text.rjust(width))
     return "  ".join(placed).rstrip()

@@ -11,12 +11,15 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop.decompression import OFFERED_CODINGS, BodyDecompressor, DecodedTooLarge, UnreadableCoding
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, InvalidInput, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.starter import end_process, start_worker
+from helix_desktop.tools import html_worker
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,
@@ -26,17 +29,31 @@ from helix_desktop.tools.built_in_tool import (
     object_schema,
     text_schema,
 )
-from helix_desktop.tools.html_text import html_as_text
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 
 if TYPE_CHECKING:
     import httpx
 
+HTML_SECONDS = 10.0
+MOST_BYTES = 2 << 30  # The most address space of the worker. If it is not enough, the source is shown.
 LARGEST = 20 * 1024 * 1024
 SECONDS = 60
 MOST_REDIRECTS = 5
 _WEB_PORTS = {"http": 80, "https": 443}
 _READABLE = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
+
+
+async def html_as_text(page: bytes) -> str:
+    """What a reader sees of it; the source itself where that takes too long."""
+    process = await start_worker(Path(html_worker.__file__), memory_bytes=MOST_BYTES)
+    try:
+        async with asyncio.timeout(HTML_SECONDS):
+            out, _ = await process.communicate(page)
+        return out.decode("utf-8") if not process.returncode else page.decode("utf-8", "replace")
+    except TimeoutError:
+        return page.decode("utf-8", "replace")
+    finally:
+        await end_process(process)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,10 @@ from itertools import takewhile
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import workspace_roots
-from helix_desktop.tools.command_lines import safe_prefixes
+from helix_desktop.tools.command_lines import command_analysis
 from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, UnknownPrograms, find_started_programs
-from helix_desktop.tools.command_lines.inline_code import program_base_name
-from helix_desktop.tools.command_lines.program_finder import StartedProgram, WrittenCommand
-from helix_desktop.tools.command_lines.shell_words import is_certain_word
+from helix_desktop.tools.command_lines.program_finder import StartedProgram, WrittenCommand, program_base_name
+from helix_desktop.tools.command_lines.shell_parser import is_certain_word
 
 SCOPES = ("once", "conversation", "always")
 DECISIONS = ("allow", "ask", "deny")
@@ -207,7 +206,7 @@ def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> b
 def _rule_covers_command(pattern: str, one: WrittenCommand, fitting: Sequence[PermissionRule]) -> bool:
     """Whether a rule allows this command. One for a prefix allows no code in it, and no other program that has no rule."""
     wanted = _words_of_command_pattern(pattern)
-    if not wanted or program_base_name(one.words[0]) in safe_prefixes.SHELL_KEYWORDS:
+    if not wanted or program_base_name(one.words[0]) in command_analysis.SHELL_KEYWORDS:
         return False
     if not pattern.endswith(" *"):
         return one.words == wanted
@@ -235,7 +234,7 @@ def rules_to_offer(action: ToolAction) -> tuple[PermissionRule, ...]:
     if isinstance(known, UnknownPrograms) or not known.is_plain or len(known.commands) != 1:
         return ()
     rule = PermissionRule("allow", tool=action.tool, network=action.network)
-    rules = [replace(rule, command=command) for command in safe_prefixes.rule_commands_for(known.commands[0])]
+    rules = [replace(rule, command=command) for command in command_analysis.rule_commands_for(known.commands[0])]
     return tuple(one for one in rules if rules_allow_action((one,), action) and not is_rule_too_wide(one))
 
 
@@ -250,7 +249,7 @@ def is_rule_too_wide(rule: PermissionRule) -> bool:
     if rule.decision != "allow" or not rule.command.endswith(" *"):
         return False
     words = _words_of_command_pattern(rule.command)
-    return not words or not safe_prefixes.is_safe_prefix(words)
+    return not words or not command_analysis.is_safe_prefix(words)
 
 
 # --- rules that hold something back ----------------------------------------------------------------------------------

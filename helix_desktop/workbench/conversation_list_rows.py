@@ -3,16 +3,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Recorded
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationChanged,
+    ConversationStarted,
+    ModelReplied,
+    Recorded,
+    Spent,
+)
 from helix_desktop.engine.list_rows import USUAL_WINDOW, ConversationListRow
 from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.store_ports import StoreJournal
-from helix_desktop.workbench import daily_cost
+
+
+class DailyCost:
+    """`cost_today` in dollars; it begins anew with each day, also where nothing is spent in it."""
+
+    def __init__(self) -> None:
+        self._cost = 0.0
+        self._day = _local_day(time.time())
+
+    @property
+    def cost_today(self) -> float:
+        return self._cost if _local_day(time.time()) == self._day else 0.0
+
+    def charge_fact(self, recorded: Recorded) -> None:
+        """Count a fact, if it is one of today that cost something."""
+        day = _local_day(time.time())
+        if day != self._day:
+            self._day, self._cost = day, 0.0
+        if isinstance(recorded.fact, ModelReplied | Spent) and _local_day(recorded.time) == day:
+            self._cost += recorded.fact.usage.cost
+
+
+def facts_paid_here(facts: Sequence[Recorded]) -> Iterator[Recorded]:
+    """Yields the facts that this program paid for, and leaves out those of imported histories."""
+    brought = [(one.fact.first, one.seq) for one in facts if isinstance(one.fact, BroughtIn)]
+    return (one for one in facts if not any(first <= one.seq < last for first, last in brought))
+
+
+def last_midnight() -> float:
+    """When today began here."""
+    return datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+
+
+def _local_day(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().date().isoformat()
 
 
 class ConversationListRows:
@@ -21,7 +64,7 @@ class ConversationListRows:
     def __init__(self, journal: StoreJournal) -> None:
         self._journal = journal
         self._rows: dict[str, ConversationListRow] = {}
-        self._today = daily_cost.DailyCost()
+        self._today = DailyCost()
 
     def __iter__(self) -> Iterator[ConversationListRow]:
         return iter(self._rows.values())
@@ -33,8 +76,8 @@ class ConversationListRows:
         """From the journal, and what was spent since midnight."""
         self._rows = {row.id: await self._row_with_agent_name(row) for row in await self._journal.list_conversations()}
         for row in self:
-            if row.updated >= daily_cost.last_midnight() and row.cost:
-                for recorded in daily_cost.facts_paid_here(await self._journal.read_facts(row.id)):
+            if row.updated >= last_midnight() and row.cost:
+                for recorded in facts_paid_here(await self._journal.read_facts(row.id)):
                     self._today.charge_fact(recorded)
 
     async def reread_rows(self, conversations: Collection[str]) -> None:

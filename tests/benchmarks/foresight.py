@@ -27,7 +27,7 @@ from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay.cache_billing import HEAD_TOKENS, BillingLedger, bill_without_folds, count_output_tokens
 from helix_desktop.replay.missed_references import MissedReferences
-from helix_desktop.replay.remembered_counts import RememberingCounter
+from helix_desktop.replay.session_player import RememberingCounter
 from tests.benchmarks import policies
 from tests.benchmarks.peer_policies import CALL, EXCERPT, Part, held_back, parts_of
 

@@ -26,9 +26,8 @@ from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay.cache_billing import pieces_of_recorded
 from helix_desktop.replay.missed_references import RecallMode
-from helix_desktop.replay.remembered_counts import RememberingCounter
 from helix_desktop.replay.replay_figures import ReplayFigures, sum_figures
-from helix_desktop.replay.session_player import ReplayTerms
+from helix_desktop.replay.session_player import RememberingCounter, ReplayTerms
 from tests.benchmarks.adapted import HEADS_OF, NAMED
 from tests.benchmarks.figures import last
 from tests.benchmarks.peer_policies import PEERS, play

@@ -32,13 +32,13 @@ from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.shared import entry_rows, row_encryption, store_address
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.content_transfer import ContentTransfer
-from helix_desktop.store.shared.memory_rows import MemoryRowStore, MemoryServer
 from helix_desktop.store.shared.postgres_rows import PUT, PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 from helix_desktop.store.store_thread import StoreThread
 from tests.benchmarks.row import Figure, Row, fits
 from tests.peers import postgres
+from tests.store.shared.memory_rows import MemoryRowStore, MemoryServer
 
 BATCH, CONNECTIONS = 100, 4
 SMALL = 300  # bytes of an entry, packed: the median of the recorded sessions is 425 as it comes

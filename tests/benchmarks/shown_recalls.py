@@ -23,8 +23,7 @@ from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay import jumping_clock
 from helix_desktop.replay.missed_references import RecalledPage, RecallMode
-from helix_desktop.replay.remembered_counts import RememberingCounter
-from helix_desktop.replay.session_player import ReplayStores, ReplayTerms, SessionPlayer
+from helix_desktop.replay.session_player import RememberingCounter, ReplayStores, ReplayTerms, SessionPlayer
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from tests.benchmarks import policies
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine.fold_economics import RelativePrices
-from helix_desktop.replay.remembered_counts import RememberingCounter
+from helix_desktop.replay.session_player import RememberingCounter
 from tests.benchmarks import foresight
 from tests.benchmarks.foresight import Piece
 from tests.benchmarks.peer_policies import PEERS, play

@@ -6,8 +6,8 @@ import json
 
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
-from helix_desktop.replay.remembered_counts import RememberingCounter
 from helix_desktop.replay.replay_figures import ReplayFigures
+from helix_desktop.replay.session_player import RememberingCounter
 from tests.benchmarks.peer_policies import Design, Policy, Summary, play
 from tests.replay.sessions import Words
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
-from helix_desktop.replay.joined_recordings import join_recordings
+from helix_desktop.replay.session_player import join_recordings
 from tests.replay.sessions import long_session, play
 
 

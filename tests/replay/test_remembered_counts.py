@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helix_desktop.replay.remembered_counts import RememberingCounter
+from helix_desktop.replay.session_player import RememberingCounter
 
 
 class Words:

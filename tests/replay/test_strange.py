@@ -16,9 +16,8 @@ from helix_desktop.engine import context_policy
 from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedSession
 from helix_desktop.replay import jumping_clock
-from helix_desktop.replay.remembered_counts import RememberingCounter
 from helix_desktop.replay.replay_figures import ReplayFigures
-from helix_desktop.replay.session_player import ReplayStores, ReplayTerms, SessionPlayer
+from helix_desktop.replay.session_player import RememberingCounter, ReplayStores, ReplayTerms, SessionPlayer
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from tests.replay import collector, strange
 

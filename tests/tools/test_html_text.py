@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from helix_desktop.tools import html_text
+from helix_desktop.tools import fetch_tool
 
 
 async def test_a_page_is_read_as_a_reader_sees_it() -> None:
@@ -9,7 +9,7 @@ async def test_a_page_is_read_as_a_reader_sees_it() -> None:
     word &amp; <a href="https://a.example/x">a link</a></p><style>p{}</style>
     <ul><li>first<li>second</ul><pre>a
       b</pre><table><tr><td>1</td><td>2</td></tr></table></body></html>"""
-    assert [line.strip() for line in (await html_text.html_as_text(page)).splitlines() if line.strip()] == [
+    assert [line.strip() for line in (await fetch_tool.html_as_text(page)).splitlines() if line.strip()] == [
         "## Title",
         "One bold word & a link (https://a.example/x)",
         "- first",
@@ -21,8 +21,8 @@ async def test_a_page_is_read_as_a_reader_sees_it() -> None:
 
 
 async def test_a_page_that_takes_too_long_is_given_as_it_is(monkeypatch: object) -> None:
-    html_seconds, html_text.SECONDS = html_text.SECONDS, 0.0
+    html_seconds, fetch_tool.HTML_SECONDS = fetch_tool.HTML_SECONDS, 0.0
     try:
-        assert await html_text.html_as_text(b"<p>x\xff") == "<p>x\N{REPLACEMENT CHARACTER}"
+        assert await fetch_tool.html_as_text(b"<p>x\xff") == "<p>x\N{REPLACEMENT CHARACTER}"
     finally:
-        html_text.SECONDS = html_seconds
+        fetch_tool.HTML_SECONDS = html_seconds

@@ -18,12 +18,12 @@ from helix_desktop.engine.session_events import ConversationActivity, Event, Fac
 from helix_desktop.errors import ActionRefused, SharedStoreUnreachable
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.shared.async_rows import AsyncRowStore
-from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadUpdate, MemoryHeads
-from helix_desktop.store.shared.memory_rows import MemoryRowStore, MemoryServer
+from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadUpdate
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.shared_store_link import SHARED, SharedStoreConnection
 from helix_desktop.workbench import Workbench, Workbenches, conversation_sharing
 from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
+from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
 
 KEY = bytes(range(32))
 

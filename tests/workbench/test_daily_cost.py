@@ -5,7 +5,7 @@ import time
 import pytest
 
 from helix_desktop.engine.facts import Purpose, Recorded, Spent, Text, Usage, UserSaid
-from helix_desktop.workbench.daily_cost import DailyCost, last_midnight
+from helix_desktop.workbench.conversation_list_rows import DailyCost, last_midnight
 
 
 def cost(dollars: float, at: float) -> Recorded:
@@ -22,7 +22,7 @@ def test_what_was_spent_today_counts_and_nothing_else() -> None:
 def test_the_next_day_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     today, now = DailyCost(), time.time()
     today.charge_fact(cost(2, now))
-    monkeypatch.setattr("helix_desktop.workbench.daily_cost.time.time", lambda: now + 86_400)
+    monkeypatch.setattr("helix_desktop.workbench.conversation_list_rows.time.time", lambda: now + 86_400)
     today.charge_fact(cost(3, now + 86_400))
     today.charge_fact(cost(5, now))
     assert today.cost_today == 3
@@ -31,5 +31,5 @@ def test_the_next_day_begins_at_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_was_spent_yesterday_keeps_nobody_from_working_today(monkeypatch: pytest.MonkeyPatch) -> None:
     today, now = DailyCost(), time.time()
     today.charge_fact(cost(2, now))
-    monkeypatch.setattr("helix_desktop.workbench.daily_cost.time.time", lambda: now + 86_400)
+    monkeypatch.setattr("helix_desktop.workbench.conversation_list_rows.time.time", lambda: now + 86_400)
     assert today.cost_today == 0

@@ -35,8 +35,7 @@ from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import Workbenches, history_imports
-from helix_desktop.workbench.conversation_list_rows import ConversationListRows
-from helix_desktop.workbench.daily_cost import facts_paid_here
+from helix_desktop.workbench.conversation_list_rows import ConversationListRows, facts_paid_here
 from helix_desktop.workbench.history_imports import HistoryImport, ImportResult
 from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.histories import written

@@ -10,12 +10,28 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from helix_desktop.engine.conversation_details import find_error_lines
-from helix_desktop.engine.strategies.frequent_names import find_frequent_names
+
+READ = 400_000  # Only this many characters of the text are searched.
+STRETCH = 1 << 15  # Searched in pieces of this many characters, because a search blocks the interpreter.
+_LONG_NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
+
+
+def find_frequent_names(text: str, room: int) -> str:
+    """The most frequent long identifiers and paths, in at most `room` characters; of equal ones the first met."""
+    parts = (_LONG_NAME.finditer(text, at, min(at + STRETCH, READ)) for at in range(0, min(len(text), READ), STRETCH))
+    counts = Counter(found.group().rstrip("./-") for part in parts for found in part)
+    taken: list[str] = []
+    for name, _ in counts.most_common(200):
+        if len(name) + 2 <= room:
+            taken.append(name)
+            room -= len(name) + 2
+    return ", ".join(taken)
+
 
 PER_TOKEN = 3.2  # Characters for each token, a cautious estimate.
 HEAD, TAIL = 30, 20  # The percentages of the room that the first and the last lines may take.

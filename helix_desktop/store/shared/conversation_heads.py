@@ -6,8 +6,7 @@ sealed; the engine sees its name (a keyed digest), a random name of the machine 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from helix_desktop.fast_dataclass import dataclass
@@ -52,45 +51,3 @@ class ConversationHeads(Protocol):
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
         """Those of these that are there."""
         ...
-
-
-class MemoryHeads:
-    """The heads of one workspace in memory, for machines of one process. `now`: the engine's clock."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        # Each head with the end of its lease and the time of its last change.
-        self._rows: dict[bytes, tuple[ConversationHead, float, int]] = {}
-        self._changes = 0
-
-    def update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:
-        held = self._rows.get(move.name)
-        if held is None:
-            if move.version or move.sealed is None:
-                return False, None
-            return True, self._store_head(ConversationHead(move.name, 1, move.writer, move.lease_seconds, move.sealed))
-        row, until, _ = held
-        free = row.writer == move.writer or until <= self._now() or move.force
-        if row.version != move.version or not free:
-            return False, self._with_seconds_left(row, until)
-        sealed = row.sealed if move.sealed is None else move.sealed
-        return True, self._store_head(
-            replace(
-                row, version=row.version + 1, writer=move.writer, lease_seconds_left=move.lease_seconds, sealed=sealed
-            )
-        )
-
-    def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], int]:
-        rows = [(at, self._with_seconds_left(row, until)) for row, until, at in self._rows.values() if at > since]
-        return [row for _, row in sorted(rows, key=lambda each: each[0])], self._changes
-
-    def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
-        return [self._with_seconds_left(row, until) for row, until, _ in self._rows.values() if row.name in names]
-
-    def _store_head(self, row: ConversationHead) -> ConversationHead:
-        self._changes += 1
-        self._rows[row.name] = (row, self._now() + row.lease_seconds_left, self._changes)
-        return row
-
-    def _with_seconds_left(self, row: ConversationHead, until: float) -> ConversationHead:
-        return replace(row, lease_seconds_left=max(0.0, until - self._now()))

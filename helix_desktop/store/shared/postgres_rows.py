@@ -19,9 +19,8 @@ import certifi
 
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed, StoreFull
 from helix_desktop.store.shared import postgres_pool
-from helix_desktop.store.shared.memory_rows import quota_reached_error
 from helix_desktop.store.shared.row_encryption import INSTALL
-from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, quota_reached_error
 
 if TYPE_CHECKING:
     import psycopg

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from helix_desktop.errors import StoreFull
 from helix_desktop.fast_dataclass import dataclass
 
 ROW_KEY_BYTES = 32  # bytes at the beginning of a row without which the rest cannot be opened
@@ -90,3 +91,11 @@ class RowStore(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def quota_reached_error(quota: int) -> StoreFull:
+    """The sentence for a workspace that has reached its quota."""
+    return StoreFull(
+        f"This workspace has reached its limit of {quota:,} bytes in the shared store.",
+        remedy="Your changes are stored on this computer until they can be sent. Raise the limit, or run `workspace sync --collect`.",
+    )

@@ -32,9 +32,8 @@ from helix_desktop.errors import (
     WrittenByNewerVersion,
 )
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.store.shared.memory_rows import quota_reached_error
 from helix_desktop.store.shared.row_encryption import INSTALL
-from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, quota_reached_error
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

@@ -9,13 +9,366 @@ matter. Pure: nothing is looked up on the disk.
 
 from __future__ import annotations
 
+import re
+import shlex
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.command_lines.program_finder import ProgramFinder, StartedProgram, WrittenCommand
-from helix_desktop.tools.command_lines.shell_words import UnreadableCommand
-from helix_desktop.tools.command_lines.wrapper_programs import WRAPPER_READERS
+from helix_desktop.tools.command_lines import program_tables
+from helix_desktop.tools.command_lines.program_finder import (
+    ProgramFinder,
+    StartedProgram,
+    WrapperReader,
+    WrittenCommand,
+    find_end_of_options,
+    option_values,
+)
+from helix_desktop.tools.command_lines.program_tables import WrapperProgram, word_set
+from helix_desktop.tools.command_lines.shell_parser import ANY, MANY, UnreadableCommand, is_certain_word
+
+
+def find_behind_git(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    """The same command without git's own options, and what those and its subcommand start."""
+    found: list[StartedProgram] = []
+    at = 0
+    while at < len(rest) and rest[at].startswith("-"):
+        word = rest[at]
+        name, equals, value = word.partition("=")
+        if word in program_tables.GIT_VALUES:
+            at += 1
+            value = rest[at] if at < len(rest) else ""
+        elif word.startswith("-c") and not equals and word not in program_tables.GIT_VALUES:
+            name, value = "-c", word[2:]
+        elif name not in program_tables.GIT_FLAGS and name not in program_tables.GIT_VALUES:
+            line.doubts.append("git has an option that is not known")
+        _check_git_setting(line, "-c" if word == "-c" else name, value)
+        at += 1
+    words = rest[at:]
+    if not words:
+        return found
+    if not is_certain_word(words[0]):
+        line.doubts.append("the shell fills in what git does")
+    elif words[0] not in program_tables.GIT_COMMANDS:
+        line.doubts.append(f"git {words[0]} may stand for something else")
+    return [*([StartedProgram(("git", *words))] if at else []), *found, *_find_behind_git_subcommand(line, words)]
+
+
+def _check_git_setting(line: ProgramFinder, option: str, value: str) -> None:
+    if option in ("--exec-path", "--config-env") and value:
+        line.doubts.append("git is told where its programs are")
+    elif option == "-c" and not value.casefold().startswith(program_tables.GIT_SAFE_SETTINGS):
+        line.doubts.append("git is given a setting that may run a program")
+        line.texts.append(value)
+
+
+def _find_behind_git_subcommand(line: ProgramFinder, words: list[str]) -> list[StartedProgram]:
+    name, rest = words[0], words[1:]
+    if name == "submodule" and "foreach" in rest:
+        behind = [word for word in rest[rest.index("foreach") + 1 :] if word not in ("--recursive", "-q", "--quiet")]
+        return line.find_in_text(" ".join(behind), bash=False)
+    if name == "bisect" and rest[:1] == ["run"]:
+        return line.find_in_words(tuple(rest[1:]), sure=True)
+    if name == "config" and any(word.casefold().startswith("alias.") for word in rest):
+        line.doubts.append("git is given another name for a command")
+    if name in ("filter-branch", "for-each-repo", "hook", "difftool", "mergetool", "instaweb", "send-email"):
+        line.doubts.append(f"git {name} runs other programs")
+    if name in ("merge", "pull") and any(re.match(r"-s|--strategy(=|$)", word) for word in rest):
+        line.doubts.append("git is told which program merges")
+    found = option_values(rest, tuple(program_tables.GIT_COMMAND_OPTIONS - {"-u", "-x"}))
+    if name == "rebase":
+        found += option_values(rest, ("-x",))
+    if name in ("clone", "fetch", "ls-remote", "pull") and any("::" in word for word in rest):
+        line.doubts.append("git is given an address that runs a program")
+    if any(re.match(r"-O.|-O$|-u$|-c$|--config", word) for word in rest) and name in ("grep", "clone"):
+        line.doubts.append(f"git {name} is given a program or a setting")
+    return [one for value in found for one in line.find_in_text(value, bash=False)]
+
+
+_REPLACED = re.compile(r"\{[\d#%./+-]*\}")
+
+
+def find_behind_shell(line: ProgramFinder, words: list[str]) -> list[StartedProgram]:
+    """`sh -c text`, or a script; a shell that reads commands from its input hides them. The first word is its name."""
+    name, *rest = words
+    if any(word in ("--version", "--help") for word in rest[:1]):
+        return []
+    at, runs = 0, False
+    while at < len(rest) and rest[at][:1] in ("-", "+") and rest[at] not in ("-", "--"):
+        word = rest[at]
+        if not is_certain_word(word) or word in ("--rcfile", "--init-file"):
+            raise UnreadableCommand("another shell runs commands that come from a shell expansion")
+        at += 1
+        if not word.startswith("--"):
+            runs |= "c" in word[1:] and word[0] == "-"
+            if "s" in word[1:] or "i" in word[1:]:
+                raise UnreadableCommand("another shell reads commands that are not part of this command")
+            at += word[-1] in "oO"
+    at += rest[at : at + 1] in (["-"], ["--"])
+    if at >= len(rest) or MANY in rest[at]:
+        raise UnreadableCommand("another shell reads commands that are not part of this command")
+    if not runs:
+        return line.note_script(rest[at])
+    if name in program_tables.OTHER_SHELLS:
+        raise UnreadableCommand(f"{name} is not read")
+    return line.find_in_text(rest[at], bash=name in ("bash", "rbash"))
+
+
+def find_behind_eval(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    rest = rest[1:] if rest[:1] == ["--"] else rest
+    if len(rest) < 2:
+        return line.find_in_text(rest[0]) if rest else []
+    return [*line.find_in_text(" ".join(rest)), *line.find_in_words(tuple(rest), sure=False)]
+
+
+def find_behind_source(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    return line.note_script(rest[0]) if rest else []
+
+
+def find_behind_trap(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    rest = rest[1:] if rest[:1] == ["--"] else rest
+    return line.find_in_text(rest[0]) if rest and rest[0] not in ("-", "-l", "-p") else []
+
+
+def find_behind_command(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    looks = rest and rest[0].startswith("-") and set(rest[0]) & set("vV")
+    return [] if looks else line.find_behind_wrapper(program_tables.WRAPPERS["command"], rest)
+
+
+def refuse_renaming(_: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    """`alias`, `hash -p`, `enable -f`, `bind`: afterwards a name is another program."""
+    if rest and rest not in (["-p"], ["-r"], ["-a"]):
+        raise UnreadableCommand("it changes which program a name refers to")
+    return []
+
+
+def find_behind_declare(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    if any(word.startswith("-") and "n" in word for word in rest) and "=" in " ".join(rest):
+        raise UnreadableCommand("it makes one variable refer to another")
+    line.has_arithmetic |= any("[" in word.partition("=")[0] for word in rest)
+    return line.find_in_assignments(rest)
+
+
+def check_variables_read(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    """`read A`, `printf -v A`, `getopts`: whatever is named may be set."""
+    line.has_arithmetic |= any("[" in word for word in rest)
+    for word in rest:
+        if word == "PATH" or word in program_tables.LOADING_VARIABLES or word in program_tables.COMMAND_VARIABLES:
+            raise UnreadableCommand(f"it sets {word}, which can make programs run other programs")
+    return []
+
+
+def find_behind_printf(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    return check_variables_read(line, rest[1:2]) if rest[:1] == ["-v"] else []
+
+
+def note_arithmetic(line: ProgramFinder, _: list[str]) -> list[StartedProgram]:
+    line.has_arithmetic = True
+    return []
+
+
+def note_test_command(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    line.has_arithmetic |= "-v" in rest or "-R" in rest
+    return []
+
+
+# --- wrappers with a grammar of their own ----------------------------------------------------------------------------
+
+
+def find_behind_env(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    found: list[StartedProgram] = []
+    while rest:
+        word = rest.pop(0)
+        if word in ("-", "-i", "-0", "-v", "--", "--ignore-environment", "--null", "--debug"):
+            continue
+        if word in ("-u", "-C", "--unset", "--chdir") and rest and MANY not in rest[0]:
+            rest.pop(0)
+        elif re.match(r"-[vi]*S|--split-string", word):
+            value = word.partition("=")[2] if word.startswith("--") else word[word.index("S") + 1 :]
+            value = value or (rest.pop(0) if rest else "")
+            return [*found, *find_behind_env(line, _split_env_text(value) + rest), *line.guess_programs([value])]
+        elif word.startswith(("--unset=", "--chdir=", "-u", "-C")) and is_certain_word(word):
+            continue
+        elif word.startswith("-"):
+            return [*found, *line.guess_programs([word, *rest])]
+        elif "=" in word and MANY not in word:
+            found += line.find_in_assignments([word])
+        else:
+            return [*found, *line.find_in_words((word, *rest), sure=True)]
+    return found
+
+
+def find_behind_sudo(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    at = find_end_of_options(program_tables.WRAPPERS["sudo"], rest)
+    opens = any(re.match(r"-[A-Za-z]*[sie]|--(?:shell|login|edit)", word) for word in rest[:at])
+    if opens and (at is None or at >= len(rest)):
+        raise UnreadableCommand("another shell reads commands that are not part of this command")
+    return line.find_behind_wrapper(program_tables.WRAPPERS["sudo"], rest)
+
+
+def find_behind_xargs(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    prefix = WrapperProgram(
+        "0prtxoe", "aEILnPsdJRS", program_tables.word_set("null interactive no-run-if-empty verbose exit show-limits open-tty"),
+        program_tables.word_set("arg-file delimiter max-lines max-args max-procs max-chars eof replace process-slot-var"),
+    )  # fmt: skip
+    rest = ["-I{}" if word in ("-i", "--replace") else word for word in rest]
+    rest = [f"-I{word[2:]}" if re.match(r"-i.", word) else word for word in rest if not re.fullmatch(r"-l\d*", word)]
+    at = find_end_of_options(prefix, rest)
+    if at is None:
+        return line.guess_programs(rest)
+    words = rest[at:]
+    for mark in option_values(rest[:at], ("-I", "-J", "--replace")):
+        words = [word.replace(mark, MANY) if mark else word for word in words]
+    return line.find_in_words((*words, MANY), sure=True) if words else []
+
+
+def find_behind_find(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    found: list[StartedProgram] = []
+    for at, word in enumerate(rest):
+        if not is_certain_word(word) and word.startswith("-"):
+            raise UnreadableCommand("a `find` option comes from a shell expansion")
+        if word in ("-exec", "-execdir", "-ok", "-okdir"):
+            ends = [n for n in range(at + 1, len(rest)) if rest[n] in (";", "+")]
+            words = rest[at + 1 : min(ends, default=len(rest))]
+            found += line.find_in_words(tuple(each.replace("{}", MANY) for each in words), sure=True)
+    return found
+
+
+def find_behind_parallel(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    """The command is a text for a shell; without one, each argument is."""
+    ends = [n for n, word in enumerate(rest) if re.fullmatch(r":::[:+]*", word)]
+    words = rest[: min(ends, default=len(rest))]
+    while words and words[0].startswith("-"):
+        takes = re.fullmatch(
+            r"-[jnNPILSaCdEsl]|--(?:jobs|max-args|max-procs|colsep|arg-file|delay|timeout|joblog|results)", words[0]
+        )
+        flag = re.fullmatch(
+            r"-[jnNPL]\d+|-[kmqutX0]+|--(?:keep-order|quote|verbose|dry-run|bar|eta|null|xargs|no-notice|line-buffer|tag|ungroup)",
+            words[0],
+        )
+        if not takes and not flag:
+            return line.guess_programs(words)
+        words = words[2 if takes else 1 :]
+    if not words:
+        raise UnreadableCommand("its arguments are run as commands")
+    return [
+        *line.find_in_text(_REPLACED.sub("$x", " ".join(words)) + ' "$@"'),
+        *line.find_in_words((*words, MANY), sure=False),
+    ]
+
+
+def find_behind_flock(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    at = find_end_of_options(
+        WrapperProgram(
+            "sexnuFo",
+            "wE",
+            words=frozenset({"timeout", "wait", "conflict-exit-code"}),
+            bare=frozenset({"shared", "exclusive", "nonblock", "nb", "unlock", "close", "no-fork", "verbose"}),
+        ),
+        rest,
+    )
+    if at is None:
+        return line.guess_programs(rest)
+    behind = rest[at + 1 :]
+    if behind[:1] in (["-c"], ["--command"]):
+        return line.find_in_text(behind[1]) if len(behind) > 1 else []
+    return line.find_in_words(tuple(behind), sure=True) if behind else []
+
+
+def find_behind_su_or_script(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    """`script -c text`, `su -c text`; without that, a shell reads what to run."""
+    found = option_values(rest, ("-c", "--command", "--session-command"), clusters=True)
+    if "--" in rest:
+        return line.guess_programs(rest)
+    if not found and not any(word in ("--version", "--help", "-V", "-h") for word in rest):
+        raise UnreadableCommand("another shell reads commands that are not part of this command")
+    return [one for value in found for one in line.find_in_text(value, bash=False)]
+
+
+def find_behind_runuser(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    if rest[:1] == ["-u"] and len(rest) > 2:
+        return line.find_in_words(tuple(rest[3:] if rest[2] == "--" else rest[2:]), sure=True)
+    return find_behind_su_or_script(line, rest)
+
+
+def find_behind_watch(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    at = find_end_of_options(
+        WrapperProgram(
+            "bcCdegprtwx",
+            "nq",
+            program_tables.word_set("beep color errexit chgexit no-title exec precise no-wrap differences"),
+            frozenset(["interval"]),
+        ),
+        rest,
+    )
+    if at is None:
+        return line.guess_programs(rest)
+    return [*line.find_in_text(" ".join(rest[at:])), *line.find_in_words(tuple(rest[at:]), sure=False)]
+
+
+def find_behind_fd(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    for at, word in enumerate(rest):
+        if word in ("-x", "-X", "--exec", "--exec-batch"):
+            return line.find_in_words(tuple(re.sub(r"\{[./]*\}", MANY, each) for each in rest[at + 1 :]), sure=True)
+    return line.find_in_options("fd", rest)
+
+
+def find_behind_make(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
+    if any(re.match(r"--eval|SHELL=|MAKEFLAGS=|\.SHELLFLAGS", word) for word in rest):
+        line.doubts.append("make gets a recipe on the command line")
+    if "-" in rest or any(
+        word.startswith(("-f-", "-f/dev", "--file=-", "--file=/dev")) or ANY in word for word in rest
+    ):
+        raise UnreadableCommand("make reads recipes that are not part of the command")
+    return []
+
+
+def _split_env_text(text: str) -> list[str]:
+    """As `env -S` does."""
+    if not is_certain_word(text) or "\\" in text or "$" in text:
+        raise UnreadableCommand("the program to run comes from a shell expansion")
+    try:
+        return shlex.split(text, comments=True)
+    except ValueError:
+        raise UnreadableCommand("it has an unclosed quote") from None
+
+
+WRAPPER_READERS: dict[str, WrapperReader] = {
+    "sh": find_behind_shell,
+    "eval": find_behind_eval,
+    "source": find_behind_source,
+    ".": find_behind_source,
+    "trap": find_behind_trap,
+    "command": find_behind_command,
+    "env": find_behind_env,
+    "sudo": find_behind_sudo,
+    "xargs": find_behind_xargs,
+    "find": find_behind_find,
+    "parallel": find_behind_parallel,
+    "flock": find_behind_flock,
+    "script": find_behind_su_or_script,
+    "su": find_behind_su_or_script,
+    "sg": find_behind_su_or_script,
+    "runuser": find_behind_runuser,
+    "watch": find_behind_watch,
+    "fd": find_behind_fd,
+    "fdfind": find_behind_fd,
+    "make": find_behind_make,
+    "gmake": find_behind_make,
+    "git": find_behind_git,
+    "printf": find_behind_printf,
+    "read": check_variables_read,
+    "getopts": check_variables_read,
+    "let": note_arithmetic,
+    "unset": note_arithmetic,
+    "test": note_test_command,
+    "[": note_test_command,
+    **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), find_behind_declare),
+    **dict.fromkeys(
+        ("alias", "enable", "hash", "bind", "fc", "complete", "compgen", "mapfile_callback"), refuse_renaming
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +413,54 @@ def _find_known_programs(text: str) -> KnownPrograms:
     commands, plain = line.find_commands(text)
     line.check_whole_line()
     return KnownPrograms(tuple(commands), plain, tuple(line.doubts), tuple(line.texts))
+
+
+# These start nothing else, whatever their arguments. If an option does, the program finder sees it.
+SAFE_PROGRAMS = word_set(
+    """ls cat head tail wc grep egrep fgrep rg stat file du df date basename dirname realpath readlink diff cmp comm cut tr uniq
+    rev nl seq sha256sum md5sum cksum pwd echo printf true false test [ mkdir rmdir touch rm mv cp ln chmod tree column fold
+    od xxd hexdump strings jq base64 which whoami uname hostname id sleep sort
+    pytest ruff mypy black isort flake8 pylint pyright bandit eslint prettier tsc jest vitest mocha biome stylelint
+    gofmt rustfmt clang-format shellcheck shfmt hadolint yamllint markdownlint"""
+)
+# With one of these subcommands, the same is true.
+SAFE_SUBCOMMANDS = {
+    "git": word_set(
+        """status log show diff add commit branch tag blame shortlog describe rev-parse ls-files ls-tree cat-file stash restore
+        switch checkout reset merge cherry-pick revert fetch pull push remote rm mv reflog name-rev rev-list count-objects"""
+    ),
+    "cargo": word_set("build check test clippy fmt doc tree metadata bench clean remove"),
+    "go": word_set("build test vet fmt list doc version"),
+    "npm": word_set("test ls outdated view audit"),
+    "pnpm": word_set("test ls outdated audit"),
+    "yarn": word_set("test list outdated audit"),
+    "pip": word_set("list show freeze check"),
+    "uv": word_set("tree"),
+    "poetry": word_set("check show"),
+    "docker": word_set("ps images logs inspect"),
+    "kubectl": word_set("get describe logs"),
+    "gh": word_set("pr issue repo release run"),
+    "dotnet": word_set("build test restore clean"),
+}
+_BARE = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+", re.ASCII)
+# The shell's own words: what follows them is no argument.
+SHELL_KEYWORDS = word_set(". source eval exec command builtin trap alias export set unset shopt time")
+
+
+def is_safe_prefix(words: Sequence[str]) -> bool:
+    """Whether more arguments behind these words cannot make it start another program."""
+    name = words[0]
+    return name in SAFE_PROGRAMS or (len(words) > 1 and words[1] in SAFE_SUBCOMMANDS.get(name, ()))
+
+
+def rule_commands_for(one: WrittenCommand) -> list[str]:
+    """What a rule could say: `git log *`, `git log -3 *`, `git log -3`. Where another program could follow, the words alone."""
+    whole = _quote_words(one.words)
+    first = 1 if one.words[0] in SAFE_PROGRAMS else 2
+    if one.started_programs or one.has_own_code or not is_safe_prefix(one.words):
+        return [whole]
+    return [*(f"{_quote_words(one.words[:count])} *" for count in range(first, len(one.words) + 1)), whole]
+
+
+def _quote_words(words: Sequence[str]) -> str:
+    return " ".join(word if _BARE.fullmatch(word) else shlex.quote(word) for word in words)

@@ -1,25 +1,337 @@
 """Reading a shell command line: which commands are in it, wherever they are written, and with which words.
 
 It reads what bash and POSIX shells read: quotes, expansions, substitutions, groups, loops, `case`, functions, here
-documents (the words themselves: `shell_words.py`). What it does not know for certain raises `UnreadableCommand`, so that nobody
+documents. Quotes are taken off; what the shell would fill in becomes `ANY` (some text inside a word) or `MANY` (any number of
+words). What it does not know for certain raises `UnreadableCommand`, so that nobody
 takes a guess for an answer. Grammars made for editors leave a substitution in a here document as plain text.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from abc import ABC, abstractmethod
+from dataclasses import field
 
-from helix_desktop.tools.command_lines.shell_words import (
-    DEEPEST,
-    MANY,
-    HereDocument,
-    ParsedLine,
-    ShellWord,
-    ShellWordParser,
-    SimpleCommand,
-    UnreadableCommand,
-    is_certain_word,
+from helix_desktop.fast_dataclass import dataclass
+
+ANY, MANY = "\0", "\1"  # Stand for one unknown character, and for any number. Neither can occur in a command line.
+DEEPEST = 30
+ENDS = frozenset(" \t\n;&|<>()")
+_WRITTEN = re.compile(r"""(?:'[^']*'|"[^"$`\\!]*"|[A-Za-z0-9_@%+=:,./^~-]+)+""")
+RESERVED = frozenset(
+    re.findall(r"\S+", "if then else elif fi do done while until for select case esac function time coproc { } ! [[")
 )
+_SUMS = re.compile(r"[\w\s+\-*/%<>=!&|^~?:,]", re.ASCII)
+_PARAMETER = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]", re.ASCII)
+_BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}|\{.*\{.*\}", re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))", re.DOTALL
+)
+_ESCAPED = {"a": 7, "b": 8, "e": 27, "E": 27, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
+
+
+class UnreadableCommand(Exception):
+    """What would run cannot be told from the line; why, as the end of a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellWord:
+    """`text` without quotes; `is_literal`: it is there word for word, in plain quotes at most."""
+
+    text: str
+    is_literal: bool
+
+
+@dataclass(slots=True)
+class SimpleCommand:
+    """One command. `assignments`: variables set in front of it, or alone; `here_documents`: texts it reads from here documents."""
+
+    words: list[str] = field(default_factory=list)
+    assignments: list[tuple[str, str]] = field(default_factory=list)
+    here_documents: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ParsedLine:
+    """All commands of a line. `is_plain`: nothing but commands written out in full, joined by `;`, `&&`, `||`, `|` and line
+    ends. `written_files`: the files it writes by itself. `only_bash`: other shells read it in another way. `has_arithmetic`: it calculates.
+    """
+
+    commands: list[SimpleCommand] = field(default_factory=list)
+    written_files: list[str] = field(default_factory=list)
+    is_plain: bool = True
+    only_bash: bool = False
+    has_arithmetic: bool = False
+
+
+def is_certain_word(word: str) -> bool:
+    """Whether nothing of the word is filled in by the shell."""
+    return ANY not in word and MANY not in word
+
+
+@dataclass(slots=True)
+class HereDocument:
+    """A here document that was announced: its text begins on the next line."""
+
+    delimiter: str
+    quoted: bool
+    tabs: bool
+    texts_of_command: list[str]
+
+
+class ShellWordParser(ABC):
+    """A place in a text, and the word that begins there. Substitutions are read by the same reader; those in backquotes, by
+    one of their own.
+    """
+
+    def __init__(self, text: str, found: ParsedLine, depth: int) -> None:
+        self.text, self.found, self.depth = text, found, depth
+        self.at = 0
+        self.documents: list[HereDocument] = []
+
+    @abstractmethod
+    def parse_commands(self, closing: str) -> None:
+        """What a substitution runs, up to the bracket that closes it."""
+
+    def next_character(self) -> str:
+        self.skip_blanks()
+        return self.text[self.at : self.at + 1]
+
+    def skip_blanks(self) -> None:
+        while self.at < len(self.text):
+            if self.text[self.at] in " \t":
+                self.at += 1
+            elif self.text.startswith("\\\n", self.at):
+                self.found.is_plain = False
+                self.at += 2
+            else:
+                return
+
+    def is_at_substitution(self) -> bool:
+        return self.text.startswith(("<(", ">("), self.at)
+
+    def parse_word(self) -> ShellWord | None:
+        """The next word without its quotes; None where there is none."""
+        char = self.next_character()
+        if not char or char == "#" or (char in ENDS and not self.is_at_substitution()):
+            return None
+        begin, pieces, bare = self.at, [], []
+        while self.at < len(self.text):
+            if self.text[self.at] in ENDS and not self.is_at_substitution():
+                break
+            if self.text.startswith("\\\n", self.at):
+                self._check_continuation(begin)
+                break
+            read, shell = self._parse_unit()
+            pieces.append(read)
+            bare.append(shell)
+        return self._build_word(begin, "".join(pieces), "".join(bare))
+
+    def _build_word(self, begin: int, text: str, bare: str) -> ShellWord:
+        """`bare`: the characters without quotes, which may mean more than themselves."""
+        raw = self.text[begin : self.at]
+        if text in RESERVED and raw != text and "\\" not in raw and not set(raw) & set("'\""):
+            raise UnreadableCommand("it is not valid shell syntax")
+        if any(unicodedata.category(char)[0] in "ZC" and char not in (ANY, MANY) for char in bare):
+            raise UnreadableCommand("it contains invisible characters")
+        if bare == text == "[":
+            return ShellWord(text, is_literal=False)
+        if _BRACES.search(bare):
+            return ShellWord(MANY, is_literal=False)
+        if bare.startswith("~"):
+            text = ANY + text[1:]
+        return ShellWord(text, _WRITTEN.fullmatch(raw) is not None)
+
+    def _check_continuation(self, begin: int) -> None:
+        behind = self.text[self.at + 2 : self.at + 3]
+        if behind and behind not in ENDS and self.at > begin:
+            raise UnreadableCommand("a word is split across two lines")
+
+    def _parse_unit(self) -> tuple[str, str]:  # noqa: PLR0911 -- one for each kind of quote
+        """One character, quoted piece or expansion: as read, and what of it stands without quotes."""
+        char = self.text[self.at]
+        if char == "'":
+            return self._parse_single_quotes(), ""
+        if char == '"':
+            self.at += 1
+            return self.parse_expanded_text('"'), ""
+        if char == "\\":
+            self.at += 2
+            if self.at > len(self.text):
+                raise UnreadableCommand("it ends with a backslash")
+            return self.text[self.at - 1], ""
+        if char == "$":
+            return self._parse_dollar()
+        if char == "`":
+            self._parse_backquotes(quoted=False)
+            return MANY, ""
+        if self.is_at_substitution():
+            self.found.is_plain = False
+            self.at += 2
+            self.parse_commands(")")
+            return ANY, ""
+        self.at += 1
+        return (MANY, char) if char in "*?[" and not self._is_lone_bracket() else (char, char)
+
+    def _is_lone_bracket(self) -> bool:
+        """Whether the bracket just read is a word of its own: the command `[`."""
+        before, behind = self.text[self.at - 2 : self.at - 1], self.text[self.at : self.at + 1]
+        return self.text[self.at - 1] == "[" and (not before or before in ENDS) and (not behind or behind in ENDS)
+
+    def _parse_single_quotes(self) -> str:
+        end = self.text.find("'", self.at + 1)
+        if end < 0:
+            raise UnreadableCommand("it has an unclosed quote")
+        text = self.text[self.at + 1 : end]
+        self._no_line_end_before_documents(text)
+        self.at = end + 1
+        return text
+
+    def _no_line_end_before_documents(self, text: str) -> None:
+        if self.documents and "\n" in text:
+            raise UnreadableCommand("it contains a here-document whose start can't be determined")
+
+    def parse_expanded_text(self, closing: str, *, lines: bool = False) -> str:
+        """Text in which the shell fills in expansions, up to its closing quote. `lines`: of a here document."""
+        pieces: list[str] = []
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char == closing:
+                self.at += 1
+                return "".join(pieces)
+            if char == "\\":
+                pieces.append(self._parse_escape(lines=lines))
+            elif char == "$":
+                pieces.append(self._parse_dollar(quoted=True)[0])
+            elif char == "`":
+                self._parse_backquotes(quoted=not lines)
+                pieces.append(ANY)
+            else:
+                self._no_line_end_before_documents(char)
+                pieces.append(char)
+                self.at += 1
+        if closing:
+            raise UnreadableCommand("it has an unclosed quote")
+        return "".join(pieces)
+
+    def _parse_escape(self, *, lines: bool) -> str:
+        """A backslash between double quotes keeps its meaning before five characters only."""
+        behind = self.text[self.at + 1 : self.at + 2]
+        self.at += 2
+        if behind == "\n":
+            return ""
+        return behind if behind and behind in ("$`\\" if lines else '$`"\\') else f"\\{behind}"
+
+    def _parse_dollar(self, *, quoted: bool = False) -> tuple[str, str]:
+        """What begins with a dollar: as read, and what of it stands without quotes."""
+        self.found.is_plain = False
+        self.at += 1
+        behind = self.text[self.at : self.at + 1]
+        if self.text.startswith("\\\n", self.at):
+            raise UnreadableCommand("an expansion is split across two lines")
+        if behind == "'" and not quoted:
+            self.found.only_bash = True
+            return self._parse_ansi_quotes(), ""
+        if behind == '"' and not quoted:
+            self.at += 1
+            return self.parse_expanded_text('"'), ""
+        filled = ANY if quoted else MANY
+        if self.text.startswith("((", self.at):
+            self.at += 2
+            self.skip_arithmetic()
+        elif behind == "(":
+            self.at += 1
+            self.parse_commands(")")
+        elif behind == "[":
+            raise UnreadableCommand("its arithmetic could not be parsed")
+        elif behind == "{":
+            self.at += 1
+            filled = MANY if self._skip_parameter(quoted=quoted) else filled
+        elif name := _PARAMETER.match(self.text, self.at):
+            self.at = name.end()
+            filled = MANY if name[0] == "@" else filled
+        else:
+            return "$", ""
+        return filled, ""
+
+    def _skip_parameter(self, *, quoted: bool) -> bool:
+        """Past `${…}`; whether it can come to several words even between quotes."""
+        begin = self.at
+        if self.text[begin : begin + 1] in (" ", "\t", "\n", "|", "\\"):
+            raise UnreadableCommand("it has an expansion that could not be parsed")
+        while not self.text.startswith("}", self.at):
+            if self.at >= len(self.text):
+                raise UnreadableCommand("it has an unclosed expansion")
+            char = self.text[self.at]
+            if (char == "'" and quoted) or char == "\n" or self.text.startswith("\\\n", self.at):
+                raise UnreadableCommand("it has an expansion that could not be parsed")
+            if char == '"':
+                self.at += 1
+                self.parse_expanded_text('"')
+            elif char == "`":
+                self._parse_backquotes(quoted=quoted)
+            elif char == "$":
+                self._parse_dollar(quoted=quoted)
+            else:
+                self._parse_unit()
+        raw = self.text[begin : self.at]
+        self.at += 1
+        if re.search(r"@[A-Za-z]$", raw) or raw.startswith("!"):
+            raise UnreadableCommand("it reads a variable whose name or value could cause commands to run")
+        self.found.has_arithmetic |= "[" in raw or bool(re.search(r":[^-+=?]", raw))
+        return "@" in raw
+
+    def skip_arithmetic(self, also: str = "") -> None:
+        """Past a calculation, up to its two closing brackets."""
+        self.found.has_arithmetic = True
+        open_ = 0
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char == "$":
+                self._parse_dollar(quoted=True)
+                continue
+            if char == ")" and not open_:
+                break
+            if char not in "()" and char not in also and not _SUMS.match(char):
+                break
+            open_ += (char == "(") - (char == ")")
+            self.at += 1
+        if not self.text.startswith("))", self.at):
+            raise UnreadableCommand("its arithmetic could not be parsed")
+        self.at += 2
+
+    def _parse_backquotes(self, *, quoted: bool) -> None:
+        """Past a substitution in backquotes: what is in it is read when one layer of backslashes is off."""
+        self.found.is_plain = False
+        match = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL).match(self.text, self.at)
+        if not match:
+            raise UnreadableCommand("it has an unclosed backquote")
+        self._no_line_end_before_documents(match[1])
+        inner = re.sub(r'\\([$`\\"])' if quoted else r"\\([$`\\])", r"\1", match[1])
+        type(self)(inner, self.found, self.depth).parse_commands("")
+        self.at = match.end()
+
+    def _parse_ansi_quotes(self) -> str:
+        """`$'…'`, in which characters may be written by their number."""
+        match = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL).match(self.text, self.at)
+        if not match:
+            raise UnreadableCommand("it has an unclosed quote")
+        self._no_line_end_before_documents(match[1])
+        self.at = match.end()
+        return _ESCAPE.sub(_decode_escape, match[1])
+
+
+def _decode_escape(match: re.Match[str]) -> str:
+    """A character of `$'…'`; one that ends or breaks the text reads as ANY."""
+    hexadecimal, octal, short, long, control, other = match.groups()
+    if control:
+        return ANY
+    if other:
+        return chr(_ESCAPED[other]) if other in _ESCAPED else other if other in "'\"\\?" else f"\\{other}"
+    code = int(octal, 8) & 0xFF if octal else int(hexadecimal or short or long, 16)
+    return chr(code) if 1 < code < 0x80 else ANY
+
 
 MOST_CHARACTERS = 200_000
 _STRANGE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.strategies.frequent_names import find_frequent_names
+from helix_desktop.engine.strategies.text_preview import find_frequent_names
 
 
 def test_of_equal_ones_the_first_met_comes_first() -> None:

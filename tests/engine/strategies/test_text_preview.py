@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.strategies.frequent_names import find_frequent_names
-from helix_desktop.engine.strategies.text_preview import build_preview
+from helix_desktop.engine.strategies.text_preview import build_preview, find_frequent_names
 
 
 def test_first_and_last_lines_and_the_lines_that_look_like_errors() -> None:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 import pytest
 
 from helix_desktop.store.shared import row_encryption
-from helix_desktop.store.shared.memory_rows import MemoryRowStore, MemoryServer
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_store import RowStore
 from helix_desktop.store.shared.s3_rows import S3RowStore
 from tests.peers import pgbouncer, postgres
+from tests.store.shared.memory_rows import MemoryRowStore, MemoryServer
 
 Another = Callable[[], RowStore]
 

@@ -8,10 +8,11 @@ import psycopg
 import pytest
 
 from helix_desktop import tasks
-from helix_desktop.store.shared.conversation_heads import ConversationHeads, HeadUpdate, MemoryHeads
+from helix_desktop.store.shared.conversation_heads import ConversationHeads, HeadUpdate
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
+from tests.store.shared.memory_rows import MemoryHeads
 
 HERE, THERE = b"here" * 4, b"there" * 3 + b"."
 ONE = b"name of one".ljust(32)

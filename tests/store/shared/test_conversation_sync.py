@@ -18,14 +18,14 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.errors import SharedStoreUnreachable
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.shared import conversation_sync
-from helix_desktop.store.shared.conversation_heads import HeadUpdate, MemoryHeads
-from helix_desktop.store.shared.memory_rows import MemoryRowStore, MemoryServer
+from helix_desktop.store.shared.conversation_heads import HeadUpdate
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.sync_state import SyncState
 from tests.peers import postgres
 from tests.store.shared.machines import KEY, LEASE, Clock, Machine, P, T, Way
+from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
 
 
 class Machines(RuleBasedStateMachine):

@@ -23,7 +23,7 @@ from helix_desktop.errors import (
     StoreFailed,
     WrittenByNewerVersion,
 )
-from helix_desktop.store.shared import postgres_schema, row_encryption
+from helix_desktop.store.shared import postgres_pool, row_encryption
 from helix_desktop.store.shared.async_rows import THREADS, AsyncRowStore
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore, error_of_postgres
 from helix_desktop.store.shared.row_encryption import RowCipher, new_workspace_key
@@ -136,11 +136,11 @@ def test_newer_tables_are_left_alone_and_older_ones_brought_up(server: postgres.
         connection.execute("CREATE SCHEMA helix")
         connection.execute("CREATE TABLE helix.version(version int NOT NULL)")
         connection.execute("INSERT INTO helix.version VALUES (1)")
-        for statement in postgres_schema.STEPS[0]:
+        for statement in postgres_pool.STEPS[0]:
             connection.execute(statement.encode())
         engine = PostgresRowStore(url, seal.space)
         engine.store_rows(ROW)
-        assert connection.execute("SELECT version FROM helix.version").fetchone() == (postgres_schema.VERSION,)
+        assert connection.execute("SELECT version FROM helix.version").fetchone() == (postgres_pool.VERSION,)
         engine.close()
         connection.execute("UPDATE helix.version SET version = 999")
         error = fails(url, seal)

@@ -19,12 +19,12 @@ from helix_desktop.errors import CacheCorrupt, NotFound, SharedStoreUnreachable,
 from helix_desktop.store.cache_folder import CHECKPOINT
 from helix_desktop.store.cache_records import CHUNK
 from helix_desktop.store.shared import entry_rows, link_progress
-from helix_desktop.store.shared.memory_rows import MemoryRowStore, MemoryServer
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES
 from helix_desktop.store.shared.shared_store_link import SHARED
 from tests.store.shared.conftest import Another
 from tests.store.shared.homes import Machine, machine
+from tests.store.shared.memory_rows import MemoryRowStore, MemoryServer
 
 SHELL = EntryOrigin("shell", "ls -l /home/me")
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, UnknownPrograms, find_started_programs
-from helix_desktop.tools.command_lines.inline_code import program_base_name
-from helix_desktop.tools.command_lines.shell_words import ANY, MANY
+from helix_desktop.tools.command_lines.program_finder import program_base_name
+from helix_desktop.tools.command_lines.shell_parser import ANY, MANY
 
 
 def started(line: str) -> list[str]:

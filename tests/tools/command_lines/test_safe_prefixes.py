@@ -2,8 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, find_started_programs
-from helix_desktop.tools.command_lines.safe_prefixes import is_safe_prefix, rule_commands_for
+from helix_desktop.tools.command_lines.command_analysis import (
+    KnownPrograms,
+    find_started_programs,
+    is_safe_prefix,
+    rule_commands_for,
+)
 
 
 @pytest.mark.parametrize(

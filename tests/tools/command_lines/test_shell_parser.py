@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.tools.command_lines.shell_parser import parse_command_line
-from helix_desktop.tools.command_lines.shell_words import ANY, MANY, ParsedLine, UnreadableCommand, is_certain_word
+from helix_desktop.tools.command_lines.shell_parser import (
+    ANY,
+    MANY,
+    ParsedLine,
+    UnreadableCommand,
+    is_certain_word,
+    parse_command_line,
+)
 
 
 def words(line: str) -> list[list[str]]:

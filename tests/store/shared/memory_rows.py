@@ -1,4 +1,4 @@
-"""An engine in memory: the reference of the conformance suite, and what trials use where no process is wanted.
+"""An engine of rows and of heads in memory: the reference of the conformance suite, and what trials use where no process is wanted.
 
 Several machines of one process share a `MemoryServer` and have a `MemoryRowStore` each. `is_away` cuts one off; a full shelf takes nothing.
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import threading
 import time as clock
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 
 from helix_desktop.errors import SharedStoreUnreachable, StoreFull
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.store.shared.row_store import RowUsage, Tombstone
+from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadUpdate
+from helix_desktop.store.shared.row_store import RowUsage, Tombstone, quota_reached_error
 
 
 @dataclass(slots=True)
@@ -128,9 +129,43 @@ class MemoryRowStore:
         """Nothing is held."""
 
 
-def quota_reached_error(quota: int) -> StoreFull:
-    """The sentence for a workspace that has reached its quota."""
-    return StoreFull(
-        f"This workspace has reached its limit of {quota:,} bytes in the shared store.",
-        remedy="Your changes are stored on this computer until they can be sent. Raise the limit, or run `workspace sync --collect`.",
-    )
+class MemoryHeads:
+    """The heads of one workspace in memory, for machines of one process. `now`: the engine's clock."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        # Each head with the end of its lease and the time of its last change.
+        self._rows: dict[bytes, tuple[ConversationHead, float, int]] = {}
+        self._changes = 0
+
+    def update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:
+        held = self._rows.get(move.name)
+        if held is None:
+            if move.version or move.sealed is None:
+                return False, None
+            return True, self._store_head(ConversationHead(move.name, 1, move.writer, move.lease_seconds, move.sealed))
+        row, until, _ = held
+        free = row.writer == move.writer or until <= self._now() or move.force
+        if row.version != move.version or not free:
+            return False, self._with_seconds_left(row, until)
+        sealed = row.sealed if move.sealed is None else move.sealed
+        return True, self._store_head(
+            replace(
+                row, version=row.version + 1, writer=move.writer, lease_seconds_left=move.lease_seconds, sealed=sealed
+            )
+        )
+
+    def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], int]:
+        rows = [(at, self._with_seconds_left(row, until)) for row, until, at in self._rows.values() if at > since]
+        return [row for _, row in sorted(rows, key=lambda each: each[0])], self._changes
+
+    def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
+        return [self._with_seconds_left(row, until) for row, until, _ in self._rows.values() if row.name in names]
+
+    def _store_head(self, row: ConversationHead) -> ConversationHead:
+        self._changes += 1
+        self._rows[row.name] = (row, self._now() + row.lease_seconds_left, self._changes)
+        return row
+
+    def _with_seconds_left(self, row: ConversationHead, until: float) -> ConversationHead:
+        return replace(row, lease_seconds_left=max(0.0, until - self._now()))
