@@ -52,6 +52,9 @@ class DoctorFindingState(StrEnum):
     BAD = "bad"
 
 
+_GOOD, _NOTE, _BAD = DoctorFindingState
+
+
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
     """What was looked at, how it is, and what to do about it."""
@@ -78,9 +81,7 @@ async def check_installation(where: ProgramFolders, secrets: SecretStorage) -> t
             log.info("a check failed", exc_info=error)
             name = getattr(check, "__name__", "check").strip("_<>")
             findings.append(
-                DoctorFinding(
-                    name, DoctorFindingState.BAD, f"This check failed unexpectedly: {type(error).__name__}: {error}."
-                )
+                DoctorFinding(name, _BAD, f"This check failed unexpectedly: {type(error).__name__}: {error}.")
             )
     return tuple(findings)
 
@@ -88,10 +89,7 @@ async def check_installation(where: ProgramFolders, secrets: SecretStorage) -> t
 def _check_python() -> Iterator[DoctorFinding]:
     version = platform.python_version()
     fits = sys.version_info >= (3, 11)
-    yield DoctorFinding(
-        "Python", DoctorFindingState.GOOD if fits else DoctorFindingState.BAD, f"{platform.python_implementation()} {version}, {platform.platform()}.",
-        "" if fits else "Python 3.11 or newer is needed.",
-    )  # fmt: skip
+    yield DoctorFinding("Python", _GOOD if fits else _BAD, f"{platform.python_implementation()} {version}, {platform.platform()}.", "" if fits else "Python 3.11 or newer is needed.")  # fmt: skip
 
 
 def _check_libraries() -> Iterator[DoctorFinding]:
@@ -100,20 +98,16 @@ def _check_libraries() -> Iterator[DoctorFinding]:
     if not EITHER & versions.keys():
         missing.append("plyvel")
     if missing:
-        yield DoctorFinding(
-            "Libraries", DoctorFindingState.BAD, f"Missing: {', '.join(missing)}.", "Reinstall Helix Desktop."
-        )
+        yield DoctorFinding("Libraries", _BAD, f"Missing: {', '.join(missing)}.", "Reinstall Helix Desktop.")
     else:
         yield DoctorFinding(
-            "Libraries",
-            DoctorFindingState.GOOD,
-            ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
+            "Libraries", _GOOD, ", ".join(f"{name} {version}" for name, version in versions.items()) + "."
         )
     qt = versions.get("PySide6-Essentials", "")
     if sys.version_info < (3, 12) and qt.startswith("6.12"):
         yield DoctorFinding(
             "Qt",
-            DoctorFindingState.BAD,
+            _BAD,
             f"PySide6 {qt} crashes on Python 3.11.",
             "Install a version of PySide6-Essentials earlier than 6.12.",
         )
@@ -140,18 +134,16 @@ def _check_qt_plugin() -> Iterator[DoctorFinding]:
         ctypes.CDLL(str(plugin))
     except OSError as error:
         why = error.__cause__ or error  # a frozen bundle wraps the error in one of its own
-        yield DoctorFinding("System libraries", DoctorFindingState.BAD, f"Qt can't be loaded: {why}.", _QT_REMEDY)
+        yield DoctorFinding("System libraries", _BAD, f"Qt can't be loaded: {why}.", _QT_REMEDY)
     else:
-        yield DoctorFinding("System libraries", DoctorFindingState.GOOD, "All libraries that Qt needs are installed.")
+        yield DoctorFinding("System libraries", _GOOD, "All libraries that Qt needs are installed.")
 
 
 def _check_screen() -> Iterator[DoctorFinding]:
     if reason := display.why_no_screen():
-        yield DoctorFinding(
-            "Display", DoctorFindingState.NOTE, f"The window couldn't be opened: {reason}.", display.INSTEAD
-        )
+        yield DoctorFinding("Display", _NOTE, f"The window couldn't be opened: {reason}.", display.INSTEAD)
     else:
-        yield DoctorFinding("Display", DoctorFindingState.GOOD, "A display is available.")
+        yield DoctorFinding("Display", _GOOD, "A display is available.")
 
 
 def _check_sqlite() -> Iterator[DoctorFinding]:
@@ -159,13 +151,10 @@ def _check_sqlite() -> Iterator[DoctorFinding]:
         options = {row[0] for row in connection.execute("PRAGMA compile_options")}
     connection.close()
     if "ENABLE_FTS5" in options:
-        yield DoctorFinding("SQLite", DoctorFindingState.GOOD, f"{sqlite3.sqlite_version}, with full-text search.")
+        yield DoctorFinding("SQLite", _GOOD, f"{sqlite3.sqlite_version}, with full-text search.")
     else:
         yield DoctorFinding(
-            "SQLite",
-            DoctorFindingState.BAD,
-            f"{sqlite3.sqlite_version} has no FTS5.",
-            "Use a Python build whose SQLite includes FTS5.",
+            "SQLite", _BAD, f"{sqlite3.sqlite_version} has no FTS5.", "Use a Python build whose SQLite includes FTS5."
         )
 
 
@@ -177,11 +166,7 @@ def _check_leveldb() -> Iterator[DoctorFinding]:
         database.put(b"key", b"value", sync=True)
         kept = database.get(b"key")
         database.close()
-    yield DoctorFinding(
-        "LevelDB",
-        DoctorFindingState.GOOD if kept == b"value" else DoctorFindingState.BAD,
-        "LevelDB can store and read data.",
-    )
+    yield DoctorFinding("LevelDB", _GOOD if kept == b"value" else _BAD, "LevelDB can store and read data.")
 
 
 def _check_token_vocabularies() -> Iterator[DoctorFinding]:
@@ -191,56 +176,43 @@ def _check_token_vocabularies() -> Iterator[DoctorFinding]:
         counts = {name: TiktokenCounter(name).count_tokens("hello world") for name in ("o200k_base", "cl100k_base")}
     except (HelixError, OSError) as error:
         yield DoctorFinding(
-            "Encodings",
-            DoctorFindingState.BAD,
-            str(error),
-            f"Put the vocabulary files in {resources.resources_folder() / 'encodings'}.",
+            "Encodings", _BAD, str(error), f"Put the vocabulary files in {resources.resources_folder() / 'encodings'}."
         )
         return
     good = set(counts.values()) == {2}
-    yield DoctorFinding(
-        "Encodings",
-        DoctorFindingState.GOOD if good else DoctorFindingState.BAD,
-        f"{' and '.join(counts)} are installed.",
-    )
+    yield DoctorFinding("Encodings", _GOOD if good else _BAD, f"{' and '.join(counts)} are installed.")
 
 
 async def _check_keyring(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]:
     try:
         await secrets.check_keyring()
     except NoUsableKeyring as error:
-        yield DoctorFinding("Keyring", DoctorFindingState.NOTE, error.what, error.remedy)
+        yield DoctorFinding("Keyring", _NOTE, error.what, error.remedy)
     else:
-        yield DoctorFinding("Keyring", DoctorFindingState.GOOD, "The system's keyring works.")
+        yield DoctorFinding("Keyring", _GOOD, "The system's keyring works.")
 
 
 def _check_disk_space(where: ProgramFolders) -> Iterator[DoctorFinding]:
     place = next(path for path in (where.data, *where.data.parents) if path.exists())
     free = shutil.disk_usage(place).free
-    state = (
-        DoctorFindingState.BAD
-        if free < NO_ROOM
-        else DoctorFindingState.NOTE
-        if free < LITTLE_ROOM
-        else DoctorFindingState.GOOD
-    )
-    remedy = "" if state is DoctorFindingState.GOOD else "Free up disk space, or remove old entries."
+    state = _BAD if free < NO_ROOM else _NOTE if free < LITTLE_ROOM else _GOOD
+    remedy = "" if state is _GOOD else "Free up disk space, or remove old entries."
     yield DoctorFinding("Disk", state, f"{free // MEGABYTE:,} MB free for {where.data}.", remedy)
 
 
 def _check_settings_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
     mistakes = program_settings.ProgramSettings(where.settings_file).file_mistakes
     for mistake in mistakes:
-        yield DoctorFinding("Settings", DoctorFindingState.NOTE, mistake.what, mistake.remedy)
+        yield DoctorFinding("Settings", _NOTE, mistake.what, mistake.remedy)
     if not mistakes:
-        yield DoctorFinding("Settings", DoctorFindingState.GOOD, f"{where.settings_file} has no errors.")
+        yield DoctorFinding("Settings", _GOOD, f"{where.settings_file} has no errors.")
 
 
 def _check_providers_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
     from helix_desktop.providers.configured_providers import find_mistake_in
 
     if mistake := find_mistake_in(where.providers_file):
-        yield DoctorFinding("Providers", DoctorFindingState.BAD, mistake.what, mistake.remedy)
+        yield DoctorFinding("Providers", _BAD, mistake.what, mistake.remedy)
 
 
 async def _check_key_file(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]:
@@ -248,7 +220,7 @@ async def _check_key_file(secrets: SecretStorage) -> AsyncIterator[DoctorFinding
     try:
         await secrets.read_secret(ProviderKey("nobody"))
     except ConfigFileMistake as mistake:
-        yield DoctorFinding("Keys", DoctorFindingState.BAD, mistake.what, mistake.remedy)
+        yield DoctorFinding("Keys", _BAD, mistake.what, mistake.remedy)
     except NoUsableKeyring:
         return  # This has been reported above.
 
@@ -258,32 +230,28 @@ async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFindin
 
     workspaces = AllWorkspaces(where.workspaces_folder)
     for sentence in workspaces.tidy_unfinished():
-        yield DoctorFinding("Left over", DoctorFindingState.NOTE, sentence)
+        yield DoctorFinding("Left over", _NOTE, sentence)
     for known in workspaces.list_workspaces():
         what = f"Workspace {known.name}"
         if known.mistake:
-            yield DoctorFinding(what, DoctorFindingState.BAD, known.mistake)
+            yield DoctorFinding(what, _BAD, known.mistake)
             continue
         for warning in known.settings.warnings:
-            yield DoctorFinding(what, DoctorFindingState.NOTE, warning)
+            yield DoctorFinding(what, _NOTE, warning)
         try:
             workspace = await workspaces.open_stored_workspace(known.id)
         except StoreBusy:
-            yield DoctorFinding(what, DoctorFindingState.GOOD, "The workspace is already open in a running program.")
+            yield DoctorFinding(what, _GOOD, "The workspace is already open in a running program.")
         except HelixError as error:
-            yield DoctorFinding(what, DoctorFindingState.BAD, error.what, error.remedy)
+            yield DoctorFinding(what, _BAD, error.what, error.remedy)
         else:
             conversations, over = await workspace.journal.list_conversations(), await workspace.bytes_over_limit()
             await workspace.aclose()
             for note in workspace.notes:  # What had to be repaired when it was opened.
-                yield DoctorFinding(what, DoctorFindingState.NOTE, note)
+                yield DoctorFinding(what, _NOTE, note)
             if over:
-                yield DoctorFinding(
-                    what, DoctorFindingState.NOTE, f"The workspace's cache exceeds its limit by {over:,} bytes.", _OVER
-                )
-            yield DoctorFinding(
-                what, DoctorFindingState.GOOD, f"The workspace opens and has {len(conversations)} conversations."
-            )
+                yield DoctorFinding(what, _NOTE, f"The workspace's cache exceeds its limit by {over:,} bytes.", _OVER)
+            yield DoctorFinding(what, _GOOD, f"The workspace opens and has {len(conversations)} conversations.")
 
 
 def build_diagnostics_text(

@@ -55,6 +55,29 @@ ASKED = "requested by the user"
 RETRY_AFTER = 60.0  # seconds a strategy rests after a failure
 
 
+class FoldPlanner:
+    """Which fold is due. A strategy that failed rests for a while; after some failures in a row until the user says otherwise."""
+
+    def __init__(self, conversation: Conversation, clock: Clock) -> None:
+        self._conversation = conversation
+        self._clock = clock
+        self._failed_at: dict[FoldKind, float] = {}
+
+    def find_due_fold(self, situation: FoldSituation) -> FoldPlan | None:
+        due = (strategy.due(situation) for strategy in STRATEGIES.values())
+        return next((plan for plan in due if plan is not None and not self._is_resting(plan.kind, situation)), None)
+
+    def _is_resting(self, kind: FoldKind, situation: FoldSituation) -> bool:
+        if situation.branch.failures[kind] >= situation.policy.failures:
+            return True
+        failed = self._failed_at.get(kind)
+        return failed is not None and 0 <= situation.now - failed < RETRY_AFTER
+
+    async def record_failure(self, kind: FoldKind, why: str, spent: Sequence[Fact] = ()) -> None:
+        self._failed_at[kind] = self._clock.current_time()
+        await self._conversation.append_facts(*spent, FoldFailed(kind, why))
+
+
 class FoldSteward:
     """`prepare_step` and `admit_results` are awaited by the turn; `start_folds_after_turn` and background writing take none of its time."""
 
@@ -80,7 +103,7 @@ class FoldSteward:
         self._flying: asyncio.Task[object] | None = None
         self._flying_plan: FoldPlan | None = None
         self._ready: WrittenDocument | None = None
-        self._failed_at: dict[FoldKind, float] = {}
+        self._planner = FoldPlanner(conversation, clock)
 
     def steward_for_draft(self, draft: ConversationDraft) -> FoldSteward:
         """The same for a copy of the conversation: it admits what arrives, asks no model and starts nothing."""
@@ -234,7 +257,7 @@ class FoldSteward:
         if self._flying_plan is not None:
             return f"A {self._flying_plan.kind.value} is being written: {self._flying_plan.why}."
         situation = self.current_situation(self.conversation.expected_state)
-        plan, clearing = self._plan_due(situation), marker_clearing.find_due_clearing(situation)
+        plan, clearing = self._planner.find_due_fold(situation), marker_clearing.find_due_clearing(situation)
         if plan is not None:
             return f"Next: {plan.kind.value}, because {plan.why}."
         if clearing is not None:
@@ -255,20 +278,6 @@ class FoldSteward:
         chosen = self.conversation.policy_at(state)
         return FoldSituation(state, chosen, token_budget.measure_window(state, chosen), self._clock.current_time())
 
-    def _plan_due(self, situation: FoldSituation) -> FoldPlan | None:
-        for strategy in STRATEGIES.values():
-            plan = strategy.due(situation)
-            if plan is not None and not self._is_kind_paused(plan.kind, situation):
-                return plan
-        return None
-
-    def _is_kind_paused(self, kind: FoldKind, situation: FoldSituation) -> bool:
-        """After a failure for a while; after three in a row until the user says so."""
-        if situation.branch.failures[kind] >= situation.policy.failures:
-            return True
-        failed = self._failed_at.get(kind)
-        return failed is not None and 0 <= situation.now - failed < RETRY_AFTER
-
     def _plan_on_demand(self, kind: FoldKind, wish: str) -> FoldPlan | None:
         situation = self.current_situation()
         if kind not in STRATEGIES:
@@ -278,7 +287,7 @@ class FoldSteward:
 
     def _start_due_fold(self) -> None:
         if self._flying is None and self._ready is None:
-            plan = self._plan_due(self.current_situation())
+            plan = self._planner.find_due_fold(self.current_situation())
             if plan is not None:
                 self._start_fold(plan)
 
@@ -298,17 +307,13 @@ class FoldSteward:
             wait = reading.situation.policy.summary_wait
             self._ready = await self._writer.write_document(reading, self.conversation.new_fold_name(plan.kind), wait)
         except HelixError as error:
-            await self._record_fold_failure(plan.kind, error.what, cost_of_failure(error))
+            await self._planner.record_failure(plan.kind, error.what, cost_of_failure(error))
         except Exception:
             log.exception("a %s could not be written", plan.kind.value)
-            await self._record_fold_failure(plan.kind, "a bug in Helix Desktop (see the log)")
+            await self._planner.record_failure(plan.kind, "a bug in Helix Desktop (see the log)")
         finally:
             self._flying, self._flying_plan = None, None
             self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why, done=True))
-
-    async def _record_fold_failure(self, kind: FoldKind, why: str, spent: Sequence[Fact] = ()) -> None:
-        self._failed_at[kind] = self._clock.current_time()
-        await self.conversation.append_facts(*spent, FoldFailed(kind, why))
 
     async def _adopt_finished_fold(self) -> tuple[Recorded, ...]:
         """What the fold in flight came to, adopted."""
@@ -379,7 +384,7 @@ class FoldSteward:
         why = await self._writer.wait_for_writing(flying, self.conversation.policy, seconds)
         if why:
             self.cancel_fold()
-            await self._record_fold_failure(plan.kind, why)
+            await self._planner.record_failure(plan.kind, why)
             return False
         await self.adopt_ready_fold()
         return True
@@ -391,10 +396,10 @@ class FoldSteward:
         except HelixError as error:
             # the text may come from a provider, so only the kind of error is logged
             log.info("%s failed: %s", kind.value, type(error).__name__)
-            await self._record_fold_failure(kind, error.what)
+            await self._planner.record_failure(kind, error.what)
         except Exception:
             log.exception("a %s failed", kind.value)
-            await self._record_fold_failure(kind, "a bug in Helix Desktop (see the log)")
+            await self._planner.record_failure(kind, "a bug in Helix Desktop (see the log)")
 
 
 def _without_model(_: ModelRole) -> ModelClient | None:

@@ -96,31 +96,11 @@ class AgentTeam(AgentTree):
         self.freed.clear()
 
 
-@dataclass(slots=True)
-class AgentWorkforce:
-    """`open`: makes a conversation and the session on it, confined to what was delegated."""
+@dataclass(frozen=True, slots=True)
+class AgentRoles:
+    """The agents that the workspace's folders and the user's own describe in files."""
 
     project: ProjectInUse
-    open: Open
-    spawn: TaskSpawner
-    find: Callable[[str], Session | None]
-    limits: Callable[[], TurnLimits]
-    listeners: list[Callable[[], None]] = field(default_factory=list)
-    _teams: dict[str, AgentTeam] = field(default_factory=dict)
-    _roots: dict[str, str] = field(default_factory=dict)  # For each agent, the user's conversation at the top.
-    _chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _closed: bool = False
-
-    # --- the place of a conversation in its tree
-
-    def place_in_tree(self, conversation: str, depth: int) -> AgentPlace:
-        """For the tool delegate of a conversation."""
-        return AgentPlace(
-            depth, self._chains.get(conversation, ()), self.team_of(conversation), self._agent_limits, self.list_roles
-        )
-
-    def team_of(self, conversation: str) -> AgentTeam:
-        return self._teams.setdefault(self._roots.get(conversation, conversation), AgentTeam())
 
     def list_roles(self) -> Mapping[str, AgentRole]:
         return {
@@ -140,6 +120,37 @@ class AgentWorkforce:
 
     def find_role_file(self, name: str) -> ProjectItem | None:
         return self.project.now.find_item("agent", name) if name else None
+
+
+@dataclass(slots=True)
+class AgentWorkforce:
+    """`open`: makes a conversation and the session on it, confined to what was delegated."""
+
+    roles: AgentRoles
+    open: Open
+    spawn: TaskSpawner
+    find: Callable[[str], Session | None]
+    limits: Callable[[], TurnLimits]
+    listeners: list[Callable[[], None]] = field(default_factory=list)
+    _teams: dict[str, AgentTeam] = field(default_factory=dict)
+    _roots: dict[str, str] = field(default_factory=dict)  # For each agent, the user's conversation at the top.
+    _chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _closed: bool = False
+
+    # --- the place of a conversation in its tree
+
+    def place_in_tree(self, conversation: str, depth: int) -> AgentPlace:
+        """For the tool delegate of a conversation."""
+        return AgentPlace(
+            depth,
+            self._chains.get(conversation, ()),
+            self.team_of(conversation),
+            self._agent_limits,
+            self.roles.list_roles,
+        )
+
+    def team_of(self, conversation: str) -> AgentTeam:
+        return self._teams.setdefault(self._roots.get(conversation, conversation), AgentTeam())
 
     def cost_and_limit_of_tree(self, conversation: str) -> tuple[float, float]:
         """What the agents of its tree have cost together and may cost; 0: no limit."""

@@ -76,7 +76,7 @@ from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
 from helix_desktop.workbench.conversation_fences import ConversationFences
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
-from helix_desktop.workbench.delegated_agents import AgentWorkforce
+from helix_desktop.workbench.delegated_agents import AgentRoles, AgentWorkforce
 from helix_desktop.workbench.file_changes import FileChanges
 from helix_desktop.workbench.hook_runner import HookRunner
 from helix_desktop.workbench.mcp_servers import WorkspaceServers
@@ -139,7 +139,7 @@ class Workbench:
         self._permissions = permissions
         self.sessions = OpenSessions()
         self.workforce = AgentWorkforce(
-            self.project,
+            AgentRoles(self.project),
             self._open_agent_session,
             self._tasks.spawn_task,
             self.sessions.find_open_session,
@@ -293,7 +293,7 @@ class Workbench:
                     await self._partial.recover_cut_off_reply(
                         opened, self.model_of_conversation(conversation), self._shared.access.tokens.count_tokens
                     )
-                session = self._build_session(opened, only=self.workforce.tools_of_role(opened.state))
+                session = self._build_session(opened, only=self.workforce.roles.tools_of_role(opened.state))
                 if len(session.all_facts) > MANY:
                     gc.freeze()  # Keeps these long-lived facts out of every garbage collection.
             self.sessions.keep_session_open(session)
@@ -489,7 +489,7 @@ class Workbench:
             new = await self._create_conversation(started)
             self.workforce.add_agent_to_tree(new, wish)
             if model := conversation_setup.model_of_role(
-                self.workforce.find_role_file(wish.role), self.workspace.settings.models, self.models
+                self.workforce.roles.find_role_file(wish.role), self.workspace.settings.models, self.models
             ):
                 self._instead[new] = model
             conversation = await Conversation.open(self.workspace.journal, new)
@@ -763,7 +763,7 @@ class Workbench:
             self.project.rules_and_notes_for_step(conversation.id, conversation.state, tokens),
         )
         models = self.models.model_facts(self._instead.get(conversation.id, ""))
-        role = self.workforce.role_file_of(conversation.state)
+        role = self.workforce.roles.role_file_of(conversation.state)
         return ConversationSetup(
             conversation_setup.system_prompt_for_role(system, role, tokens),
             conversation_setup.policy_of_role(role, settings.preset, settings.policy),
