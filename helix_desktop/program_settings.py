@@ -226,7 +226,7 @@ class ProgramSettings:
                     self._values[setting.key] = setting.check_value(value)
             except ConfigFileMistake as mistake:
                 self._mistakes[setting.key] = ConfigFileMistake(
-                    f"{self._path}, line {_line_number_of_key(text, setting.key)}: {mistake.what}",
+                    f"{self._path}, line {find_line_of_key(text, setting.key)}: {mistake.what}",
                     remedy=f"Until it is fixed, {setting.default!r} is used.",
                 )
         self._mistakes |= _find_mistyped_keys(content, text, self._path)
@@ -280,7 +280,7 @@ def _find_mistyped_keys(content: Mapping[str, Any], text: str, path: Path) -> di
     for key in _iterate_dotted_keys(content):
         near = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
         if key not in known and near and not key.startswith(f"{SHORTCUTS.key}."):
-            what = f"{path}, line {_line_number_of_key(text, key)}: there is no setting {key}."
+            what = f"{path}, line {find_line_of_key(text, key)}: there is no setting {key}."
             mistakes[key] = ConfigFileMistake(what, remedy=f"Did you mean {near[0]}?")
     return mistakes
 
@@ -293,15 +293,17 @@ def _iterate_dotted_keys(content: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-def _line_number_of_key(text: str, key: str) -> int:
-    """Returns the line that sets `key` or opens its table; 1 when it cannot be found."""
-    current, begins = "", 1
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
-            current = header[1]
-            begins = number if current in {key, key.partition(".")[0]} else begins
-        elif assigned := re.match(r"\s*([\w.\"'-]+)\s*=", line):
-            name = assigned[1].replace('"', "").replace("'", "")
-            if key == (f"{current}.{name}" if current else name):
+def find_line_of_key(text: str, dotted: str) -> int:
+    """The line a key stands in, counted from 1: as `[a.b]`, as `c = ` below it, or as `a.b.c = `."""
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if head := re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?", line):
+            table = re.sub(r"[\s\"']", "", head[1])
+            if table == dotted or table.startswith(f"{dotted}."):
                 return number
-    return begins
+        elif (key := re.match(r"\s*([\w\-.\"' ]+?)\s*=", line)) is not None:
+            name = re.sub(r"[\s\"']", "", key[1])
+            full = f"{table}.{name}" if table else name
+            if full == dotted or full.startswith(f"{dotted}.") or dotted.startswith(f"{full}."):
+                return number
+    return 1

@@ -123,7 +123,3 @@ def add_verb(
 
 def add_json_option(arguments: argparse.ArgumentParser) -> None:
     add_options(arguments, JSON)
-
-
-def add_workspace_argument(arguments: argparse.ArgumentParser) -> None:
-    add_options(arguments, NAMED_WORKSPACE)

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_json_option, add_workspace_argument, format_local_minute, workspace_access
+from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb, format_local_minute, workspace_access
 from helix_desktop.console import escape_control_characters
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 
@@ -20,33 +20,28 @@ if TYPE_CHECKING:
     from helix_desktop.resident.schedules import WorkSchedule
 
 
+ADDING: Options = {
+    "--at HH:MM": {"required": True, "help": "the time of day"},
+    "--days DAYS": {"default": "every", "help": "such as mon,thu, weekdays or every (the default)"},
+    "--zone ZONE": "a time zone such as Europe/Berlin (default: the computer's)",
+    "--missed once|never": "whether to do it once afterwards if the computer was off (default: once)",
+    "--agent A": "see `task add --help`",
+    "--model M": "see `task add --help`",
+    "--budget DOLLARS": "see `task add --help`",
+    "--deadline WHEN": "see `task add --help`",
+    "--priority P": "see `task add --help`",
+    "--allow WHAT...": "what it may do without asking",
+    "TEXT...": {"dest": "text", "help": "what to do"},
+}
+
+
 def add_schedule_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("schedule", help="add tasks at certain times, such as every weekday at 8")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
-    add = verbs.add_parser("add", help="add a schedule and print its ID")
-    add_workspace_argument(add)
-    add.add_argument("--at", required=True, metavar="HH:MM", help="the time of day")
-    add.add_argument("--days", default="every", metavar="DAYS", help="such as mon,thu, weekdays or every (the default)")
-    add.add_argument("--zone", default="", metavar="ZONE", help="a time zone such as Europe/Berlin (default: the computer's)")  # fmt: skip
-    add.add_argument("--missed", choices=("once", "never"), default="once", help="whether to do it once afterwards if the computer was off (default: once)")  # fmt: skip
-    for option, letter in (
-        ("agent", "A"),
-        ("model", "M"),
-        ("budget", "DOLLARS"),
-        ("deadline", "WHEN"),
-        ("priority", "P"),
-    ):
-        add.add_argument(f"--{option}", default="", metavar=letter, help="see `task add --help`")
-    add.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what it may do without asking")
-    add.add_argument("text", nargs="+", metavar="TEXT", help="what to do")
-    add.set_defaults(run=_add_schedule)
-    listed = verbs.add_parser("list", help="list the schedules and when they are due next")
-    listed.set_defaults(run=_list_schedules)
-    removed = verbs.add_parser("remove", help="remove schedules; tasks that were added stay")
-    removed.add_argument("schedules", nargs="+", metavar="ID")
-    removed.set_defaults(run=_remove_schedules)
-    for verb in (add, listed, removed):
-        add_json_option(verb)
+    add_verb(verbs, "add", "add a schedule and print its ID", _add_schedule, {**NAMED_WORKSPACE, **ADDING})
+    add_verb(verbs, "list", "list the schedules and when they are due next", _list_schedules)
+    options: Options = {"ID...": {"dest": "schedules"}}
+    add_verb(verbs, "remove", "remove schedules; tasks that were added stay", _remove_schedules, options)
 
 
 def _add_schedule(arguments: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import add_json_option, add_workspace_argument, format_local_minute, workspace_access
+from helix_desktop.commands import Options, format_local_minute, workspace_access
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.errors import InvalidInput
 from helix_desktop.store.fleet_tasks import ENDED, FleetTask, FleetTaskOrder, FleetTaskState, NewFleetTask
@@ -34,42 +34,48 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
 _MOST_PRIORITY = 2**31 - 1  # what a column of PostgreSQL holds
 
 
+ADDING: Options = {
+    "[TEXT...]": {
+        "dest": "text",
+        "help": "what to do; - reads one task from each line of standard input, as text or as a JSON object",
+    },
+    "--file FILE": {"type": Path, "default": None, "help": "add one task from each line of FILE"},
+    "--agent A": "the workspace's agent that does it",
+    "--model, -m M": "the model, as provider/model",
+    "--allow WHAT...": "what the task may do without asking; see `ask --help`",
+    "--priority P": {"type": int, "default": 0, "help": "tasks with a higher number go first (default: 0)"},
+    "--after T...": "wait until this task is done",
+    "--budget DOLLARS": {"type": float, "default": 0.0, "help": "what it may cost"},
+    "--deadline WHEN": "when it fails if it isn't done: a time such as 2030-01-31T18:00, or from now, such as 90m, 8h or 2d",
+    "--key K": "a task with the same key is added only once",
+}
+TASKS: Options = {"T...": {"dest": "tasks", "help": "the task's ID, or its beginning"}}
+
+
 def add_task_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("task", help="give tasks to workers, and see what came of them")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
-    add = _add_task_verb(verbs, "add", "add tasks and print their IDs", _add_tasks)
-    add.add_argument("text", nargs="*", metavar="TEXT", help="what to do; - reads one task from each line of standard input, as text or as a JSON object")  # fmt: skip
-    add.add_argument("--file", type=Path, metavar="FILE", help="add one task from each line of FILE")
-    add.add_argument("--agent", default="", metavar="A", help="the workspace's agent that does it")
-    add.add_argument("--model", "-m", default="", metavar="M", help="the model, as provider/model")
-    add.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the task may do without asking; see `ask --help`")  # fmt: skip
-    add.add_argument("--priority", type=int, default=0, metavar="P", help="tasks with a higher number go first (default: 0)")  # fmt: skip
-    add.add_argument("--after", action="append", default=[], metavar="T", help="wait until this task is done")
-    add.add_argument("--budget", type=float, default=0.0, metavar="DOLLARS", help="what it may cost")
-    add.add_argument("--deadline", default="", metavar="WHEN", help="when it fails if it isn't done: a time such as 2030-01-31T18:00, or from now, such as 90m, 8h or 2d")  # fmt: skip
-    add.add_argument("--key", default="", metavar="K", help="a task with the same key is added only once")
-    listed = _add_task_verb(verbs, "list", "list tasks, the newest first", _list_tasks)
-    listed.add_argument("--state", choices=[state.value for state in FleetTaskState], default="", help="only tasks in this state")  # fmt: skip
-    listed.add_argument("--most", type=int, default=100, metavar="N", help="at most N tasks (default: 100)")
-    for name, sentence, work in (
-        ("show", "show a task and what came of it", _show_tasks),
-        ("cancel", "cancel tasks; those that run stop at their next step", _change_tasks),
-        ("retry", "let tasks go on that failed, were cancelled or need you", _change_tasks),
-        ("wait", "wait until tasks have ended or need you", _wait_for_tasks),
-    ):
-        verb = _add_task_verb(verbs, name, sentence, work)
-        verb.add_argument("tasks", nargs="+", metavar="T", help="the task's ID, or its beginning")
-        if name == "retry":
-            verb.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the tasks may do from now on, besides what they were allowed")  # fmt: skip
-        verb.set_defaults(lasting=name == "wait")
+    _add_task_verb(verbs, "add", "add tasks and print their IDs", _add_tasks, ADDING)
+    states = [state.value for state in FleetTaskState]
+    options: Options = {
+        "--state STATE": {"choices": states, "metavar": None, "default": "", "help": "only tasks in this state"},
+        "--most N": {"type": int, "default": 100, "help": "at most N tasks (default: 100)"},
+    }
+    _add_task_verb(verbs, "list", "list tasks, the newest first", _list_tasks, options)
+    _add_task_verb(verbs, "show", "show a task and what came of it", _show_tasks, TASKS)
+    _add_task_verb(verbs, "cancel", "cancel tasks; those that run stop at their next step", _change_tasks, TASKS)
+    options = {**TASKS, "--allow WHAT...": "what the tasks may do from now on, besides what they were allowed"}
+    _add_task_verb(verbs, "retry", "let tasks go on that failed, were cancelled or need you", _change_tasks, options)
+    _add_task_verb(verbs, "wait", "wait until tasks have ended or need you", _wait_for_tasks, TASKS, lasting=True)
 
 
-def _add_task_verb(verbs: Subparsers, name: str, sentence: str, work: TaskWork) -> argparse.ArgumentParser:
-    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    add_workspace_argument(one)
-    add_json_option(one)
-    one.set_defaults(run=_run_task_command, work=partial(_open_and_work, work), counts=False)
-    return one
+def _add_task_verb(
+    verbs: Subparsers, name: str, sentence: str, work: TaskWork, options: Options, *, lasting: bool = False
+) -> None:
+    open_and_work = partial(_open_and_work, work)
+    workspace_access.add_workspace_verb(
+        verbs, name, sentence, open_and_work, options, run=_run_task_command, lasting=lasting
+    )
 
 
 def _run_task_command(arguments: argparse.Namespace) -> int:

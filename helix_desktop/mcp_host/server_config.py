@@ -12,7 +12,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -64,23 +64,10 @@ class ServerConfig:
 
     def as_settings_table(self) -> dict[str, Any]:
         """As a table of the workspace's settings; `parse_server_table` reads it."""
-        values = {
-            "kind": self.kind,
-            "command": self.command,
-            "args": list(self.args),
-            "env": dict(self.env),
-            "folder": self.folder,
-            "url": self.url,
-            "headers": dict(self.headers),
-            "enabled": self.enabled,
-            "start_seconds": self.start_seconds,
-            "call_seconds": self.call_seconds,
-            "off": list(self.off),
-            "reading": list(self.reading),
-            "approvals": list(self.approvals),
-            "other": json.dumps(dict(self.other), ensure_ascii=False) if self.other else "",
-            "bound": self.bound,
-        }
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
+        values |= {name: list(values[name]) for name in ("args", "off", "reading", "approvals")}
+        values |= {name: dict(values[name]) for name in ("env", "headers")}
+        values["other"] = json.dumps(dict(self.other), ensure_ascii=False) if self.other else ""
         return {key: value for key, value in values.items() if value not in ("", [], {}) or key == "enabled"}
 
     @property

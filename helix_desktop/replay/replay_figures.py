@@ -5,55 +5,15 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 from helix_desktop.fast_dataclass import dataclass
 
 COUNTED = ("found", "kept", "added", "entry", "lost")
-# Figures of several sessions: added up, or the largest; and those that `--json` shows as they are.
-_SUMMED = [
-    "sent",
-    "billed",
-    "cache_read",
-    "overflowed",
-    "plain_sent",
-    "plain_billed",
-    "illegal_requests",
-    "recalls",
-    "recalls_failed",
-    "fallbacks",
-    "failed_folds",
-    "used",
-    "standing",
-    "standing_plain",
-    "recalls_billed",
-    "searches_billed",
-    "recalled_pages",
-    "repeats_served",
-    "output_tokens",
-    "output_shown",
-]
-_LARGEST = ("peak", "plain_peak", "waited", "longest_admission")
-_SHOWN = [
-    "sent",
-    "billed",
-    "recalls_billed",
-    "searches_billed",
-    "recalled_pages",
-    "head_tokens",
-    "cache_read",
-    "overflowed",
-    "illegal_requests",
-    "recalls",
-    "recalls_failed",
-    "fallbacks",
-    "failed_folds",
-    "undo_identical",
-    "repeats_served",
-    "output_tokens",
-    "output_shown",
-]
+_LARGEST = ("peak", "plain_peak", "waited", "longest_admission")  # of several sessions; other figures are added up
+# What `--json` shows in another form, or not at all.
+_SHOWN_OTHERWISE = {"window", "peak", "plain_peak", "plain_sent", "plain_billed", "used", "standing", "standing_plain", "sessions"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +103,8 @@ class ReplayFigures:
         """The shape of `--json`; integers but for shares."""
         return {
             "steps": len(self.steps),
-            **{name: getattr(self, name) for name in _SHOWN},
+            **{name: getattr(self, name) for name in _names_of_counts() if name not in _SHOWN_OTHERWISE},
+            "undo_identical": self.undo_identical,
             "effective": self.billed_with_recalls,
             "peak": round(self.peak_window_share, 4),
             "folds": dict(self.folds),
@@ -166,21 +127,15 @@ class ReplayFigures:
         return {name: _brief_figures(group) for name, group in groups.items()} if self.of else {}
 
 
+def _names_of_counts() -> list[str]:
+    return [item.name for item in fields(ReplayFigures) if item.type == "int"]
+
+
 def _brief_figures(group: Sequence[ReplayFigures]) -> dict[str, object]:
     if not group:
         return {"sessions": 0}
     whole = replace(sum_figures(group), of=())
-    names = [
-        "steps",
-        "billed",
-        "effective",
-        "recalls_billed",
-        "searches_billed",
-        "retention",
-        "retention_plain",
-        "details",
-        "none",
-    ]
+    names = ("steps", "billed", "effective", "recalls_billed", "searches_billed", "retention", "retention_plain", "details", "none")  # fmt: skip
     return {"sessions": len(group)} | {name: value for name, value in whole.as_json().items() if name in names}
 
 
@@ -191,7 +146,8 @@ def sum_figures(all_of: Sequence[ReplayFigures]) -> ReplayFigures:
     for one in all_of:
         folds.update(one.folds)
         details.update(one.details)
-    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in all_of) for name in _SUMMED}
+    summed = [name for name in _names_of_counts() if name not in (*_LARGEST, "window", "head_tokens", "sessions")]
+    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in all_of) for name in summed}
     largest: dict[str, Any] = {name: max(getattr(one, name) for one in all_of) for name in _LARGEST}
     return ReplayFigures(
         name="total",

@@ -12,7 +12,7 @@ import functools
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from helix_desktop.engine import content_recall, legal_messages
@@ -333,6 +333,9 @@ class SessionPlayer:
         self._waited = max(self._waited, self._waited_now)
         watched = await self._watching.finish_observing()
         folds = Counter(str(fold.kind) for fold in watched.folds)
+        seen_as_shown = {item.name for item in fields(watched)} & {item.name for item in fields(ReplayFigures)} - {
+            "folds"
+        }
         return ReplayFigures(
             name=self._recording.name,
             window=self._terms.window,
@@ -350,22 +353,12 @@ class SessionPlayer:
             plain_billed=round(plain.billed),
             illegal_requests=watched.illegal,
             folds=folds,
-            recalls=watched.recalls,
-            recalls_failed=watched.recalls_failed,
-            details=watched.details,
-            fallbacks=watched.fallbacks,
             failed_folds=watched.failed,
-            used=watched.used,
-            standing=watched.standing,
-            standing_plain=watched.standing_plain,
             plain_peak=plain.peak,
-            undo_identical=watched.undo_identical,
             repeats_served=self._following.repeats,
-            output_tokens=watched.output_tokens,
-            output_shown=watched.output_shown,
             waited=self._waited,
             longest_admission=self._longest_admission,
-            marks=watched.marks,
+            **{name: getattr(watched, name) for name in seen_as_shown},
         )
 
     def _recall_reason_of(self, part: object) -> RecallReason:

@@ -21,6 +21,7 @@ from tomlkit.exceptions import ParseError, TOMLKitError
 from helix_desktop import atomic_files
 from helix_desktop.errors import ConfigFileMistake, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.program_settings import find_line_of_key
 
 VERSION = 1
 NAME = "workspace.toml"
@@ -69,14 +70,6 @@ class WorkspaceConfig:
 Changes = Mapping[str, Any] | Callable[[WorkspaceConfig], Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class _KnownKey:
-    """One key that is known: what it holds, in words for people and as a check."""
-
-    expected: str
-    accepts: Callable[[Any], bool]
-
-
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
@@ -110,74 +103,72 @@ def _is_colour(value: Any) -> bool:
 
 
 EFFORTS = ("", "low", "medium", "high")
-_KEYS: Mapping[str, _KnownKey] = {
-    "version": _KnownKey("a whole number", _is_whole_number),
-    "name": _KnownKey('a text, like name = "Thesis"', _is_text),
-    "colour": _KnownKey('a colour, like colour = "#7aa2f7"', _is_colour),
-    "roots": _KnownKey('a list of folders, like roots = ["/home/me/project"]', _is_list_of_texts),
-    "models": _KnownKey("a table with main, fast and long", _is_toml_table),
-    "models.main": _KnownKey('the name of a model, like main = "anthropic/claude"', _is_text),
-    "models.fast": _KnownKey('the name of a model, like fast = "openai/mini"', _is_text),
-    "models.long": _KnownKey('the name of a model, like long = "google/pro"', _is_text),
-    "effort": _KnownKey('"low", "medium" or "high", like effort = "high"', lambda value: value in EFFORTS),
-    "temperature": _KnownKey(
-        "a number from 0 to 2, like temperature = 0.7", lambda value: _is_amount(value) and value <= 2
+# What a key holds, in words for people and as a check.
+_KEYS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "version": ("a whole number", _is_whole_number),
+    "name": ('a text, like name = "Thesis"', _is_text),
+    "colour": ('a colour, like colour = "#7aa2f7"', _is_colour),
+    "roots": ('a list of folders, like roots = ["/home/me/project"]', _is_list_of_texts),
+    "models": ("a table with main, fast and long", _is_toml_table),
+    "models.main": ('the name of a model, like main = "anthropic/claude"', _is_text),
+    "models.fast": ('the name of a model, like fast = "openai/mini"', _is_text),
+    "models.long": ('the name of a model, like long = "google/pro"', _is_text),
+    "effort": ('"low", "medium" or "high", like effort = "high"', lambda value: value in EFFORTS),
+    "temperature": ("a number from 0 to 2, like temperature = 0.7", lambda value: _is_amount(value) and value <= 2),
+    "top_p": ("a number from 0 to 1, like top_p = 0.9", lambda value: _is_amount(value) and value <= 1),
+    "instructions": ('a text, like instructions = "Answer briefly."', _is_text),
+    "policy": ("a table with a preset and values", _is_toml_table),
+    "policy.preset": ('the name of a preset, like preset = "layered"', _is_text),
+    "policy.values": ("a table of values, like handover_at = 0.85", _is_toml_table),
+    "permissions": ("a table with a mode and rules", _is_toml_table),
+    "permissions.mode": ('the name of a mode, like mode = "ask"', _is_text),
+    "permissions.rules": ("tables that begin with [[permissions.rules]]", _is_list_of_tables),
+    "mcp": ("a table for each server, like [mcp.github]", _is_table_of_tables),
+    "shared": ("a table with url and acknowledge", _is_toml_table),
+    "shared.url": ('the address of a shared store, like url = "postgresql://me@host/helix"', _is_text),
+    "shared.acknowledge": (
+        '"local" or "shared", like acknowledge = "local"',
+        lambda value: value in ("local", "shared"),
     ),
-    "top_p": _KnownKey("a number from 0 to 1, like top_p = 0.9", lambda value: _is_amount(value) and value <= 1),
-    "instructions": _KnownKey('a text, like instructions = "Answer briefly."', _is_text),
-    "policy": _KnownKey("a table with a preset and values", _is_toml_table),
-    "policy.preset": _KnownKey('the name of a preset, like preset = "layered"', _is_text),
-    "policy.values": _KnownKey("a table of values, like handover_at = 0.85", _is_toml_table),
-    "permissions": _KnownKey("a table with a mode and rules", _is_toml_table),
-    "permissions.mode": _KnownKey('the name of a mode, like mode = "ask"', _is_text),
-    "permissions.rules": _KnownKey("tables that begin with [[permissions.rules]]", _is_list_of_tables),
-    "mcp": _KnownKey("a table for each server, like [mcp.github]", _is_table_of_tables),
-    "shared": _KnownKey("a table with url and acknowledge", _is_toml_table),
-    "shared.url": _KnownKey('the address of a shared store, like url = "postgresql://me@host/helix"', _is_text),
-    "shared.acknowledge": _KnownKey(
-        '"local" or "shared", like acknowledge = "local"', lambda value: value in ("local", "shared")
+    "limits": ("a table with cache_bytes", _is_toml_table),
+    "limits.cache_bytes": ("a number of bytes, like cache_bytes = 5_000_000_000, or 0 for no limit", _is_whole_number),
+    "limits.steps": ("a whole number of steps, like steps = 400", _is_whole_number),
+    "limits.repeats": ("a whole number, like repeats = 5", _is_whole_number),
+    "limits.turn_cost": ("dollars, like turn_cost = 2.5, or 0 for no limit", _is_amount),
+    "limits.day_cost": ("dollars, like day_cost = 20, or 0 for no limit", _is_amount),
+    "limits.workspace_cost": ("dollars, like workspace_cost = 100, or 0 for no limit", _is_amount),
+    "limits.agents": ("a whole number of agents below one conversation, like agents = 32", _is_whole_number),
+    "limits.agents_depth": ("a whole number, like agents_depth = 2", _is_whole_number),
+    "limits.agents_at_once": (
+        "a whole number of agents that work side by side, like agents_at_once = 4",
+        _is_whole_number,
     ),
-    "limits": _KnownKey("a table with cache_bytes", _is_toml_table),
-    "limits.cache_bytes": _KnownKey(
-        "a number of bytes, like cache_bytes = 5_000_000_000, or 0 for no limit", _is_whole_number
+    "limits.agents_seconds": ("seconds for all agents of a conversation, or 0 for no limit", _is_amount),
+    "limits.agents_cost": ("dollars for all agents of a conversation, or 0 for no limit", _is_amount),
+    "changes": ("a table with leave_out and keep_days", _is_toml_table),
+    "changes.leave_out": ('a list of names, like leave_out = ["node_modules/", "*.iso"]', _is_list_of_texts),
+    "changes.keep_days": ("a whole number of days, like keep_days = 30", _is_whole_number),
+    "changes.most_files": ("a number of files, like most_files = 200_000, or 0 for no limit", _is_whole_number),
+    "changes.most_bytes": ("a number of bytes, like most_bytes = 5_000_000_000, or 0 for no limit", _is_whole_number),
+    "changes.off": ("true or false", lambda value: isinstance(value, bool)),
+    "permissions.trusted": ("a table of rules files and their SHA-256", _is_toml_table),
+    "permissions.approved": ("a table of MCP tools and what they were when you allowed them", _is_toml_table),
+    "permissions.shown": (
+        "a list of commands of rules that allow other programs as well, once you were told",
+        _is_list_of_texts,
     ),
-    "limits.steps": _KnownKey("a whole number of steps, like steps = 400", _is_whole_number),
-    "limits.repeats": _KnownKey("a whole number, like repeats = 5", _is_whole_number),
-    "limits.turn_cost": _KnownKey("dollars, like turn_cost = 2.5, or 0 for no limit", _is_amount),
-    "limits.day_cost": _KnownKey("dollars, like day_cost = 20, or 0 for no limit", _is_amount),
-    "limits.workspace_cost": _KnownKey("dollars, like workspace_cost = 100, or 0 for no limit", _is_amount),
-    "limits.agents": _KnownKey("a whole number of agents below one conversation, like agents = 32", _is_whole_number),
-    "limits.agents_depth": _KnownKey("a whole number, like agents_depth = 2", _is_whole_number),
-    "limits.agents_at_once": _KnownKey(
-        "a whole number of agents that work side by side, like agents_at_once = 4", _is_whole_number
+    "permissions.openings": ('a list of names, like openings = ["ssh", "docker"]', _is_list_of_texts),
+    "permissions.readable": ('a list of folders, like readable = ["~/data"]', _is_list_of_texts),
+    "permissions.hidden": ('a list of patterns, like hidden = [".env", "*.pem", "secrets/"]', _is_list_of_texts),
+    "permissions.off": (
+        "a list of paths of rules, skills, commands, hooks and agents that are not used",
+        _is_list_of_texts,
     ),
-    "limits.agents_seconds": _KnownKey("seconds for all agents of a conversation, or 0 for no limit", _is_amount),
-    "limits.agents_cost": _KnownKey("dollars for all agents of a conversation, or 0 for no limit", _is_amount),
-    "changes": _KnownKey("a table with leave_out and keep_days", _is_toml_table),
-    "changes.leave_out": _KnownKey('a list of names, like leave_out = ["node_modules/", "*.iso"]', _is_list_of_texts),
-    "changes.keep_days": _KnownKey("a whole number of days, like keep_days = 30", _is_whole_number),
-    "changes.most_files": _KnownKey(
-        "a number of files, like most_files = 200_000, or 0 for no limit", _is_whole_number
-    ),
-    "changes.most_bytes": _KnownKey(
-        "a number of bytes, like most_bytes = 5_000_000_000, or 0 for no limit", _is_whole_number
-    ),
-    "changes.off": _KnownKey("true or false", lambda value: isinstance(value, bool)),
-    "permissions.trusted": _KnownKey("a table of rules files and their SHA-256", _is_toml_table),
-    "permissions.approved": _KnownKey("a table of MCP tools and what they were when you allowed them", _is_toml_table),
-    "permissions.shown": _KnownKey(
-        "a list of commands of rules that allow other programs as well, once you were told", _is_list_of_texts
-    ),
-    "permissions.openings": _KnownKey('a list of names, like openings = ["ssh", "docker"]', _is_list_of_texts),
-    "permissions.readable": _KnownKey('a list of folders, like readable = ["~/data"]', _is_list_of_texts),
-    "permissions.hidden": _KnownKey(
-        'a list of patterns, like hidden = [".env", "*.pem", "secrets/"]', _is_list_of_texts
-    ),
-    "permissions.off": _KnownKey(
-        "a list of paths of rules, skills, commands, hooks and agents that are not used", _is_list_of_texts
-    ),
-    "proposed": _KnownKey("a table the program made from an import", _is_toml_table),
+    "proposed": ("a table the program made from an import", _is_toml_table),
 }
+# Keys that are fields of the same name.
+_TOP_KEYS = ("name", "colour", "effort", "temperature", "top_p", "instructions", "mcp", "changes", "limits", "shared")
+_PERMISSION_LISTS = ("rules", "off", "openings", "readable", "hidden", "shown")
 # The content of this table is checked elsewhere.
 _OPEN = "policy.values", "mcp", "proposed", "permissions.rules", "permissions.trusted"
 
@@ -213,14 +204,14 @@ def _check_known_keys(document: Mapping[str, Any], text: str, path: Path) -> tup
     warnings = []
     for dotted, value in _walk_keys(document, ""):
         key = _KEYS.get(dotted)
-        where = f"{path}, line {line_of_key(text, dotted)}"
+        where = f"{path}, line {find_line_of_key(text, dotted)}"
         if key is None:
             near = _similar_key(dotted)
             hint = f". Did you mean {near}?" if near else "."
             warnings.append(f"{where}: {dotted} is not a workspace setting and has no effect{hint}")
-        elif not key.accepts(value):
+        elif not key[1](value):
             raise ConfigFileMistake(
-                f"{dotted} = {_value_for_message(value)} is not valid: expected {key.expected}.",
+                f"{dotted} = {_value_for_message(value)} is not valid: expected {key[0]}.",
                 where=where,
                 remedy="Fix the line and open the workspace again.",
             )
@@ -250,50 +241,21 @@ def _value_for_message(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def line_of_key(text: str, dotted: str) -> int:
-    """The line a key stands in, counted from 1: as `[a.b]`, as `c = ` below it, or as `a.b.c = `."""
-    table = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if head := re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?", line):
-            table = re.sub(r"[\s\"']", "", head[1])
-            if table == dotted or table.startswith(f"{dotted}."):
-                return number
-        elif (key := re.match(r"\s*([\w\-.\"' ]+?)\s*=", line)) is not None:
-            name = re.sub(r"[\s\"']", "", key[1])
-            full = f"{table}.{name}" if table else name
-            if full == dotted or full.startswith(f"{dotted}.") or dotted.startswith(f"{full}."):
-                return number
-    return 1
-
-
 def _settings_from_document(document: Mapping[str, Any], warnings: tuple[str, ...]) -> WorkspaceConfig:
     policy = document.get("policy", {})
     permissions = document.get("permissions", {})
+    lists = {name: tuple(permissions[name]) for name in _PERMISSION_LISTS if name in permissions}
     return WorkspaceConfig(
-        name=document.get("name", ""),
-        colour=document.get("colour", ""),
+        **{name: document[name] for name in _TOP_KEYS if name in document},
+        **lists,
         roots=tuple(document.get("roots", ())),
         models={role: name for role, name in document.get("models", {}).items() if isinstance(name, str) and name},
-        effort=document.get("effort", ""),
-        temperature=document.get("temperature"),
-        top_p=document.get("top_p"),
-        instructions=document.get("instructions", ""),
         preset=policy.get("preset", ""),
         policy=policy.get("values", {}),
         mode=permissions.get("mode", ""),
-        rules=tuple(permissions.get("rules", ())),
-        mcp=document.get("mcp", {}),
         limit=document.get("limits", {}).get("cache_bytes", 0),
-        changes=document.get("changes", {}),
-        limits=document.get("limits", {}),
         trusted=permissions.get("trusted", {}),
         approved=permissions.get("approved", {}),
-        off=tuple(permissions.get("off", ())),
-        shared=document.get("shared", {}),
-        openings=tuple(permissions.get("openings", ())),
-        readable=tuple(permissions.get("readable", ())),
-        hidden=tuple(permissions["hidden"]) if "hidden" in permissions else None,
-        shown=tuple(permissions.get("shown", ())),
         proposed=document.get("proposed", {}),
         warnings=warnings,
     )

@@ -81,6 +81,13 @@ class FilesSeen:
     digests_known_on_disk: dict[str, Digest] = field(default_factory=dict)
     answered_reads: dict[tuple[str, int, int], AnsweredRead] = field(default_factory=dict)
 
+    def note_content(self, path: Path, content: Digest | None) -> None:
+        """The agent has read or written all of a file; None: it has deleted it."""
+        for known in (self.digests_seen_by_agent, self.digests_known_on_disk):
+            known.pop(str(path), None)
+            if content is not None:
+                known[str(path)] = content
+
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceResources:

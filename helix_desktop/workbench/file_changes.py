@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from helix_desktop import atomic_files
 from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
-from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.engine.changes.git_patch import format_git_patch
 from helix_desktop.engine.changes.turn_changes import (
     ChangeSource,
@@ -35,13 +35,11 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 from helix_desktop.workbench import conversation_setup
 from helix_desktop.workbench.git_repository import GitRepository
 from helix_desktop.workbench.model_roles import WorkspaceModels
+from helix_desktop.workbench.step_differences import StepDifferences
 
 KEEP_DAYS = 30
-COUNTED = 20_000  # How many changes keep their counted lines in memory.
 _SWEPT = "checkpoints.swept"  # The time of this file says when unused contents were last removed.
 _DAY = 86_400
-Difference = tuple[ChangeSource, Sequence[PathChange]]
-_LARGE = 16 << 20  # Of a larger file, only size and hash are shown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ class FileChanges:
     def __init__(self, bench: FileChangesWorkbench) -> None:
         self._bench = bench
         self.git_repository = GitRepository(bench.models, lambda: self.workspace_checkpoints.roots)
-        self._counts: dict[tuple[bytes, ...], tuple[int, int]] = {}
+        self._differences = StepDifferences(bench.workspace.cache, lambda: self.workspace_checkpoints)
 
     @property
     def workspace_checkpoints(self) -> Checkpoints:
@@ -174,68 +172,12 @@ class FileChanges:
         found = []
         for source in sources:
             with suppress(NotFound):  # The content was forgotten, or removed to free space.
-                found.append((source, await self._changes_of_step(source)))
-        return await self._with_line_counts(
-            self._join_differences(await self._without_foreign_lines(found), folder_state.changes_people_count)
+                found.append((source, await self._differences.read_changes_of_step(source)))
+        return await self._differences.with_line_counts(
+            self._differences.join_differences(
+                await self._differences.without_foreign_lines(found), folder_state.changes_people_count
+            )
         )
-
-    async def _changes_of_step(self, source: ChangeSource) -> Sequence[PathChange]:
-        return folder_state.decode_difference(
-            await self._bench.workspace.cache.read_content(source.fact.difference.digest)
-        )
-
-    async def _without_foreign_lines(self, differences: Sequence[Difference]) -> Sequence[Difference]:
-        """Recomputes an undo, and what follows it, without lines that somebody else wrote; otherwise they would be
-        shown as the agent's. An undo that left nothing of the agent's work is not listed, and neither is what it undid.
-        """
-        whole: dict[str, PathChange] = {}
-        beside: set[str] = set()  # Paths that are shown without the lines somebody else changed.
-        over: dict[str, int] = {}  # The last hidden difference of each path.
-        found: list[tuple[ChangeSource, list[PathChange]]] = []
-        for number, (source, changes) in enumerate(differences):
-            found.append((source, []))
-            for change in changes:
-                path, held, undo = change.path, whole.get(change.path), source.fact.by == "undo"
-                rest = (
-                    await self._item_without_foreign_lines(held, change)
-                    if held is not None and (undo or path in beside)
-                    else None
-                )
-                if held is not None and rest is not None:
-                    change = PathChange(path, held.after, rest)  # noqa: PLW2901 -- the same without what is somebody else's
-                    beside.add(path)
-                    if undo and held.before is not None and rest.content == held.before.content:
-                        over[path] = number
-                        del whole[path]
-                        beside.remove(path)
-                        continue
-                whole[path] = change if held is None else PathChange(path, held.before, change.after)
-                found[-1][1].append(change)
-        return [
-            (source, [each for each in changes if number > over.get(each.path, -1)])
-            for number, (source, changes) in enumerate(found)
-        ]
-
-    async def _item_without_foreign_lines(self, whole: PathChange, change: PathChange) -> TreeItem | None:
-        """Returns the file as this change alone would have left it, without earlier foreign lines;
-        None when nobody else wrote, or when the parts overlap.
-        """
-        if whole.after == change.before:
-            return None
-        backwards = PlannedUndo(change.path, change.after, change.before, whole.after, UndoOutlook.CONFLICT)
-        return await change_restoring.merge_with_other_changes(self.workspace_checkpoints, backwards)
-
-    def _join_differences(
-        self,
-        differences: Sequence[Difference],
-        shown: Callable[[Sequence[PathChange]], Sequence[PathChange]],
-    ) -> list[FileChange]:
-        by_path: dict[str, list[ChangeSource]] = {}
-        for source, changes in differences:
-            for change in changes:
-                by_path.setdefault(change.path, []).append(source)
-        whole, broken = folder_state.join_changes(change for _, changes in differences for change in changes)
-        return [self._build_file_change(change, by_path[change.path], change.path in broken) for change in shown(whole)]
 
     async def changes_since_checkpoint(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
         """What is different now from a checkpoint, whoever changed it. `folders`: also those in which a file is."""
@@ -243,55 +185,22 @@ class FileChanges:
         await self.workspace_checkpoints.look_for_changes()
         changes = folder_state.compare_trees(before, self.workspace_checkpoints.known_items())
         found = [
-            self._build_file_change(change, (), broken=False)
+            self._differences.build_file_change(change, (), broken=False)
             for change in (changes if folders else folder_state.changes_people_count(changes))
         ]
-        return found if folders else await self._with_line_counts(found)
+        return found if folders else await self._differences.with_line_counts(found)
 
     async def changes_since_revision(self, revision: str) -> Sequence[FileChange]:
         """What is different now from a revision of the user's repository. The index is not looked at."""
         await self.workspace_checkpoints.look_for_changes()
         changes = await self.git_repository.compare_with_revision(self.workspace_checkpoints, revision)
-        return await self._with_line_counts([self._build_file_change(change, (), broken=False) for change in changes])
-
-    def _build_file_change(self, change: PathChange, sources: Sequence[ChangeSource], broken: bool) -> FileChange:  # noqa: FBT001 -- one of three
-        last = [*sources[:1], *turn_changes.without_user_undos(sources)][-1:]
-        what, step = next(((source.what or source.fact.by, source.step) for source in last), ("", 0))
-        place = self.workspace_checkpoints.readable_path(change.path)
-        return FileChange(change, place, by=what, step=step, broken=broken, sources=tuple(sources))
-
-    async def _with_line_counts(self, files: Sequence[FileChange]) -> Sequence[FileChange]:
-        """With the lines that came and went, as far as that is quick."""
-        left = _LARGE
-        found = []
-        for file in files:
-            left -= sum(item.size for item in (file.change.before, file.change.after) if item is not None)
-            if left > 0:
-                with suppress(HelixError):
-                    added, removed = await self._count_changed_lines(file)
-                    file = replace(file, added=added, removed=removed)  # noqa: PLW2901 -- the same with its counts
-            found.append(file)
-        return found
-
-    async def _count_changed_lines(self, file: FileChange) -> tuple[int, int]:
-        """Lines that came and went; of the same two contents they are the same for ever, so they are counted once."""
-        items = file.change.before, file.change.after
-        same = all(item is None or item.kind is PathKind.FILE for item in items)
-        key = tuple(b"" if item is None else item.content for item in items)
-        if not same or (counted := self._counts.get(key)) is None:
-            counted = await asyncio.to_thread(
-                diff_hunks.count_changed_lines, *await self.contents_of_both_versions(file)
-            )
-        if same:
-            self._counts[key] = counted
-            if len(self._counts) > COUNTED:
-                self._counts.pop(next(iter(self._counts)))
-        return counted
+        return await self._differences.with_line_counts(
+            [self._differences.build_file_change(change, (), broken=False) for change in changes]
+        )
 
     async def contents_of_both_versions(self, file: FileChange) -> tuple[bytes, bytes]:
         """Both versions; a link is where it leads."""
-        before = await self.workspace_checkpoints.read_item_content(file.change.before)
-        return before, await self.workspace_checkpoints.read_item_content(file.change.after)
+        return await self._differences.read_both_versions(file)
 
     def path_on_disk(self, file: FileChange) -> Path:
         number, _, inside = file.path_of_change.partition("/")
@@ -321,8 +230,8 @@ class FileChanges:
 
     async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         """All that some steps changed, the folders of files among it: what must be put back together."""
-        found = [(source, await self._changes_of_step(source)) for source in sources]
-        return self._join_differences(await self._without_foreign_lines(found), list)
+        found = [(source, await self._differences.read_changes_of_step(source)) for source in sources]
+        return self._differences.join_differences(await self._differences.without_foreign_lines(found), list)
 
     async def undo_file_changes(
         self,

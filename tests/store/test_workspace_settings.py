@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from helix_desktop import atomic_files
 from helix_desktop.errors import ConfigFileMistake, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.program_settings import find_line_of_key
 from helix_desktop.store import workspace_settings
-from helix_desktop.store.workspace_settings import WorkspaceConfig, line_of_key, parse_workspace_settings
+from helix_desktop.store.workspace_settings import WorkspaceConfig, parse_workspace_settings
 
 PATH = Path("workspace.toml")
 GOOD = """\
@@ -203,7 +204,7 @@ def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
     [("name", 3), ("models", 8), ("models.main", 9), ("policy.values", 14), ("mcp.github", 22), ("nowhere", 1)],
 )
 def test_lines_are_found(dotted: str, line: int) -> None:
-    assert line_of_key(GOOD, dotted) == line
+    assert find_line_of_key(GOOD, dotted) == line
 
 
 def test_what_commands_see_is_read_and_what_was_never_set_is_told_from_nothing() -> None:

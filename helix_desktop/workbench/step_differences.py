@@ -1,0 +1,122 @@
+"""From what steps did to paths to the changes of files that are shown: joined, without lines of others, with counted lines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange, PlannedUndo, UndoOutlook
+from helix_desktop.engine.ports import ContentCache
+from helix_desktop.errors import HelixError
+from helix_desktop.tools.changes import change_restoring
+from helix_desktop.tools.changes.checkpoints import Checkpoints
+
+COUNTED = 20_000  # How many changes keep their counted lines in memory.
+Difference = tuple[ChangeSource, Sequence[PathChange]]
+_LARGE = 16 << 20  # Lines are counted as long as the files together are no larger.
+
+
+class StepDifferences:
+    """Of one workspace. `checkpoints`: NotFound where it has no folder."""
+
+    def __init__(self, cache: ContentCache, checkpoints: Callable[[], Checkpoints]) -> None:
+        self._cache = cache
+        self._checkpoints = checkpoints
+        self._counts: dict[tuple[bytes, ...], tuple[int, int]] = {}
+
+    async def read_changes_of_step(self, source: ChangeSource) -> Sequence[PathChange]:
+        return folder_state.decode_difference(await self._cache.read_content(source.fact.difference.digest))
+
+    async def without_foreign_lines(self, differences: Sequence[Difference]) -> Sequence[Difference]:
+        """Recomputes an undo, and what follows it, without lines that somebody else wrote; otherwise they would be
+        shown as the agent's. An undo that left nothing of the agent's work is not listed, and neither is what it undid.
+        """
+        whole: dict[str, PathChange] = {}
+        beside: set[str] = set()  # Paths that are shown without the lines somebody else changed.
+        over: dict[str, int] = {}  # The last hidden difference of each path.
+        found: list[tuple[ChangeSource, list[PathChange]]] = []
+        for number, (source, changes) in enumerate(differences):
+            found.append((source, []))
+            for change in changes:
+                path, held, undo = change.path, whole.get(change.path), source.fact.by == "undo"
+                rest = (
+                    await self._item_without_foreign_lines(held, change)
+                    if held is not None and (undo or path in beside)
+                    else None
+                )
+                if held is not None and rest is not None:
+                    change = PathChange(path, held.after, rest)  # noqa: PLW2901 -- the same without what is somebody else's
+                    beside.add(path)
+                    if undo and held.before is not None and rest.content == held.before.content:
+                        over[path] = number
+                        del whole[path]
+                        beside.remove(path)
+                        continue
+                whole[path] = change if held is None else PathChange(path, held.before, change.after)
+                found[-1][1].append(change)
+        return [
+            (source, [each for each in changes if number > over.get(each.path, -1)])
+            for number, (source, changes) in enumerate(found)
+        ]
+
+    async def _item_without_foreign_lines(self, whole: PathChange, change: PathChange) -> TreeItem | None:
+        """Returns the file as this change alone would have left it, without earlier foreign lines;
+        None when nobody else wrote, or when the parts overlap.
+        """
+        if whole.after == change.before:
+            return None
+        backwards = PlannedUndo(change.path, change.after, change.before, whole.after, UndoOutlook.CONFLICT)
+        return await change_restoring.merge_with_other_changes(self._checkpoints(), backwards)
+
+    def join_differences(
+        self,
+        differences: Sequence[Difference],
+        shown: Callable[[Sequence[PathChange]], Sequence[PathChange]],
+    ) -> list[FileChange]:
+        by_path: dict[str, list[ChangeSource]] = {}
+        for source, changes in differences:
+            for change in changes:
+                by_path.setdefault(change.path, []).append(source)
+        whole, broken = folder_state.join_changes(change for _, changes in differences for change in changes)
+        return [self.build_file_change(change, by_path[change.path], change.path in broken) for change in shown(whole)]
+
+    def build_file_change(self, change: PathChange, sources: Sequence[ChangeSource], broken: bool) -> FileChange:  # noqa: FBT001 -- one of three
+        last = [*sources[:1], *turn_changes.without_user_undos(sources)][-1:]
+        what, step = next(((source.what or source.fact.by, source.step) for source in last), ("", 0))
+        place = self._checkpoints().readable_path(change.path)
+        return FileChange(change, place, by=what, step=step, broken=broken, sources=tuple(sources))
+
+    async def with_line_counts(self, files: Sequence[FileChange]) -> Sequence[FileChange]:
+        """With the lines that came and went, as far as that is quick."""
+        left = _LARGE
+        found = []
+        for file in files:
+            left -= sum(item.size for item in (file.change.before, file.change.after) if item is not None)
+            if left > 0:
+                with suppress(HelixError):
+                    added, removed = await self._count_changed_lines(file)
+                    file = replace(file, added=added, removed=removed)  # noqa: PLW2901 -- the same with its counts
+            found.append(file)
+        return found
+
+    async def _count_changed_lines(self, file: FileChange) -> tuple[int, int]:
+        """Lines that came and went; of the same two contents they are the same for ever, so they are counted once."""
+        items = file.change.before, file.change.after
+        same = all(item is None or item.kind is PathKind.FILE for item in items)
+        key = tuple(b"" if item is None else item.content for item in items)
+        if not same or (counted := self._counts.get(key)) is None:
+            counted = await asyncio.to_thread(diff_hunks.count_changed_lines, *await self.read_both_versions(file))
+        if same:
+            self._counts[key] = counted
+            if len(self._counts) > COUNTED:
+                self._counts.pop(next(iter(self._counts)))
+        return counted
+
+    async def read_both_versions(self, file: FileChange) -> tuple[bytes, bytes]:
+        """Both versions; a link is where it leads."""
+        before = await self._checkpoints().read_item_content(file.change.before)
+        return before, await self._checkpoints().read_item_content(file.change.after)
