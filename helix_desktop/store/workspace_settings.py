@@ -244,7 +244,7 @@ def _value_for_message(value: Any) -> str:
 def _settings_from_document(document: Mapping[str, Any], warnings: tuple[str, ...]) -> WorkspaceConfig:
     policy = document.get("policy", {})
     permissions = document.get("permissions", {})
-    lists = {name: tuple(permissions[name]) for name in _PERMISSION_LISTS if name in permissions}
+    lists: dict[str, Any] = {name: tuple(permissions[name]) for name in _PERMISSION_LISTS if name in permissions}
     return WorkspaceConfig(
         **{name: document[name] for name in _TOP_KEYS if name in document},
         **lists,
