@@ -20,9 +20,6 @@ from helix_desktop.gateway.commented_json import parse_commented_json, set_comme
 from helix_desktop.json_values import object_at
 
 CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- a name: of the variable Codex reads the token from
-# What stands behind the gateway's address for each of the usual providers.
-OPENCODE_VERSIONS = {"anthropic": "/v1", "openai": "/v1", "google": "/v1beta"}
-PI_VERSIONS = {"anthropic": "", "openai": "/v1", "google": "/v1beta"}
 TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Claude Code sends every MCP schema to a foreign address, unless this is set
 
 
@@ -108,8 +105,9 @@ def _launch_codex(start: AgentStart) -> AgentLaunch:
 
 
 def _launch_opencode(start: AgentStart) -> AgentLaunch:
-    given = parse_commented_json(start.environ.get("OPENCODE_CONFIG_CONTENT", ""), "OPENCODE_CONFIG_CONTENT")
-    settings = json.dumps(_set_provider_addresses(given, start.urls))
+    name = "OPENCODE_CONFIG_CONTENT"
+    text = _set_opencode_addresses(start.environ.get(name, ""), start.urls, name)
+    settings = json.dumps(parse_commented_json(text, name))  # without comments
     return AgentLaunch(("opencode", *start.arguments), {"OPENCODE_CONFIG_CONTENT": settings})
 
 
@@ -125,8 +123,8 @@ def _launch_pi(start: AgentStart) -> AgentLaunch:
         if each.name != "models.json":
             (start.scratch / each.name).symlink_to(each)
     models = folder / "models.json"
-    settings = parse_commented_json(models.read_text("utf-8") if models.exists() else "", "models.json")
-    (start.scratch / "models.json").write_text(_format_json_settings(_set_pi_addresses(settings, start.urls)), "utf-8")
+    settings = _set_pi_addresses(models.read_text("utf-8") if models.exists() else "", start.urls)
+    (start.scratch / "models.json").write_text(_format_json_settings(parse_commented_json(settings, "")), "utf-8")
     return AgentLaunch(("pi", *start.arguments), {"PI_CODING_AGENT_DIR": str(start.scratch)})
 
 
@@ -146,19 +144,15 @@ def _change_codex_settings(text: str, url: str) -> str:
 
 
 def _change_opencode_settings(text: str, url: str) -> str:
-    parse_commented_json(text, "opencode.json")
-    for name, base in _base_addresses({AgentUpstream(): url}, OPENCODE_VERSIONS).items():
+    return _set_opencode_addresses(text, {AgentUpstream(): url})
+
+
+def _set_opencode_addresses(text: str, urls: Mapping[AgentUpstream, str], what: str = "opencode.json") -> str:
+    """Sets the gateway's address for every provider in opencode's settings, keeping the user's other options."""
+    parse_commented_json(text, what)
+    for name, base in _base_addresses(urls, {"anthropic": "/v1", "openai": "/v1", "google": "/v1beta"}).items():
         text = set_commented_json(text, ("provider", name, "options", "baseURL"), base)
     return text
-
-
-def _set_provider_addresses(whole: dict[str, Any], urls: Mapping[AgentUpstream, str]) -> dict[str, Any]:
-    """Sets the gateway's address for every provider in opencode's settings, keeping the user's other options."""
-    providers = dict(whole.get("provider", {}))
-    for name, base in _base_addresses(urls, OPENCODE_VERSIONS).items():
-        given = dict(providers.get(name, {}))
-        providers[name] = {**given, "options": {**given.get("options", {}), "baseURL": base}}
-    return {**whole, "provider": providers}
 
 
 def _base_addresses(urls: Mapping[AgentUpstream, str], versions: Mapping[str, str]) -> dict[str, str]:
@@ -174,17 +168,14 @@ def _change_gemini_settings(text: str, url: str) -> str:
 
 
 def _change_pi_models(text: str, url: str) -> str:
+    return _set_pi_addresses(text, {AgentUpstream(): url})
+
+
+def _set_pi_addresses(text: str, urls: Mapping[AgentUpstream, str]) -> str:
     parse_commented_json(text, "models.json")
-    for name, base in _base_addresses({AgentUpstream(): url}, PI_VERSIONS).items():
+    for name, base in _base_addresses(urls, {"anthropic": "", "openai": "/v1", "google": "/v1beta"}).items():
         text = set_commented_json(text, ("providers", name, "baseUrl"), base)
     return text
-
-
-def _set_pi_addresses(whole: dict[str, Any], urls: Mapping[AgentUpstream, str]) -> dict[str, Any]:
-    providers = dict(whole.get("providers", {}))
-    for name, base in _base_addresses(urls, PI_VERSIONS).items():
-        providers[name] = {**providers.get(name, {}), "baseUrl": base}
-    return {**whole, "providers": providers}
 
 
 def _format_json_settings(value: Mapping[str, Any]) -> str:
