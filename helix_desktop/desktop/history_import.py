@@ -9,8 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import tasks
+from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.importing.history_import_port import HistoryGroup, ImportOutcome, ImportProgressCallback
+from helix_desktop.gui.importing.history_import_port import (
+    HistoryDetails,
+    HistoryGroup,
+    ImportOutcome,
+    ImportProgressCallback,
+)
 from helix_desktop.gui.translation import tr
 from helix_desktop.histories.program_names import NAMES
 
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.open_workbench import Workbench
 
 Key = tuple[str, str]
+MAX_DESCRIBED = 64 << 20  # A larger file is not read before it is imported.
 _EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace for conversations without a folder.
 
 
@@ -38,16 +45,18 @@ class HistoryImporter:
 
     def __init__(self, desk: Workbenches) -> None:
         self._desk = desk
-        self._found: dict[Key, list[FoundHistories]] = {}
+        self._found: dict[Key, FoundHistories] = {}
         self._results: dict[str, ImportResult] = {}  # The results of the last import, by workspace.
         self._going: asyncio.Task[ImportResult] | None = None
         self._stopped = False
         self._run = ""
 
     async def find_history_groups(self) -> Sequence[HistoryGroup]:
-        self._found = await asyncio.to_thread(_find_histories_by_folder)
-        groups = [_build_history_group(key, found) for key, found in self._found.items()]
-        return sorted(groups, key=lambda group: (-group.conversations, group.program, group.folder))
+        self._found = await asyncio.to_thread(_find_histories_by_file)
+        return sorted(map(_build_history_group, self._found.values()), key=lambda group: -group.last)
+
+    async def describe_history(self, group: HistoryGroup) -> HistoryDetails:
+        return await asyncio.to_thread(_describe_history_file, Path(group.path), group.size)
 
     async def import_history_groups(
         self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
@@ -121,10 +130,10 @@ class HistoryImporter:
             folder = Path(group.folder) if group.is_folder_present else None
             part = parts.setdefault(folder, _WorkspaceImport(folder))
             newest[folder] = max(newest.get(folder, 0.0), group.last)
-            for found in self._found.get(_key_of_group(group), []):
-                for file in history_finding.files_belonging_to(found):
-                    part.files.setdefault(file, set()).add(found.folder)
-                part.size += found.size
+            found = self._found.get((group.path, group.folder))
+            for file in history_finding.files_belonging_to(found) if found is not None else ():
+                part.files.setdefault(file, set()).add(group.folder)
+            part.size += group.size
         return sorted(parts.values(), key=lambda part: -newest[part.folder])
 
     async def _workbench_of_folder(self, folder: Path | None) -> Workbench:
@@ -160,30 +169,48 @@ class HistoryImporter:
         )
 
 
-def _find_histories_by_folder() -> dict[Key, list[FoundHistories]]:
+def _find_histories_by_file() -> dict[Key, FoundHistories]:
     from helix_desktop.histories import history_finding
 
-    groups: dict[Key, list[FoundHistories]] = {}
-    for one in history_finding.find_histories(history_finding.HistoryPlaces.of_this_user()):
-        groups.setdefault((NAMES.get(one.kind, one.kind), one.folder), []).append(one)
-    return groups
+    places = history_finding.HistoryPlaces.of_this_user()
+    return {(str(one.path), one.folder): one for one in history_finding.find_histories(places)}
 
 
-def _build_history_group(key: Key, found: Sequence[FoundHistories]) -> HistoryGroup:
-    program, folder = key
+def _build_history_group(found: FoundHistories) -> HistoryGroup:
+    folder = Path(found.folder)
+    present = bool(found.folder) and folder.is_absolute() and folder.is_dir()
     return HistoryGroup(
-        program,
-        folder,
-        sum(one.conversations for one in found),
-        sum(one.size for one in found),
-        min(one.first for one in found),
-        max(one.last for one in found),
-        bool(folder) and Path(folder).is_absolute() and Path(folder).is_dir(),
+        NAMES.get(found.kind, found.kind),
+        found.folder,
+        found.conversations,
+        found.size,
+        found.first,
+        found.last,
+        present,
+        str(found.path),
     )
 
 
-def _key_of_group(group: HistoryGroup) -> Key:
-    return (group.program, group.folder)
+def _describe_history_file(path: Path, size: int) -> HistoryDetails:
+    """At the prices this program ships, where the file does not say what was paid."""
+    from helix_desktop.engine import token_budget
+    from helix_desktop.engine.facts import ModelRole
+    from helix_desktop.histories import history_reading, recording_facts
+    from helix_desktop.providers.known_models import merge_model_knowledge
+
+    if size > MAX_DESCRIBED:
+        return HistoryDetails(path.stem)
+    try:
+        sessions = history_reading.read_history_file(path).recordings
+    except HelixError as error:
+        return HistoryDetails(path.stem, reason=error.what)
+    messages = [message for session in sessions for message in session.messages]
+    cost = sum(
+        token_budget.compute_cost(said.usage, merge_model_knowledge("", said.model).as_model_set(ModelRole.MAIN))
+        for said in messages
+        if said.role == "assistant"
+    )
+    return HistoryDetails(recording_facts.title_of_recording(sessions[0]), len(messages), cost)
 
 
 def _name_not_taken(name: str, taken: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ imports, notifications and the tour.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -19,14 +20,21 @@ from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentsPor
 from helix_desktop.gui.deep_links import WindowPlace, parse_deep_link
 from helix_desktop.gui.deep_links import format_deep_link as link_of
 from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.frame.conversation_list import format_age
 from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
-from helix_desktop.gui.importing.history_import_port import HistoryGroup, HistoryImportPort, ImportOutcome
+from helix_desktop.gui.importing.history_import_port import (
+    HistoryDetails,
+    HistoryGroup,
+    HistoryImportPort,
+    ImportOutcome,
+)
 from helix_desktop.gui.main_window import TITLE, MainWindow
 from helix_desktop.gui.model_actions import ModelActions
 from helix_desktop.gui.model_setup_port import ModelSetupPort
 from helix_desktop.gui.question_dialogs import ask_folder, ask_which_way, show_text_box
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.shared.policy_names import list_policy_choices
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import ProjectItemPort, WorkbenchPort
 from helix_desktop.gui.window_tour import WindowTour
@@ -34,6 +42,8 @@ from helix_desktop.program_settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WA
 
 if TYPE_CHECKING:
     from helix_desktop.gui.settings.settings_dialog import SettingsDialog
+
+SHOWN_HISTORIES = 3  # So many conversations of other programs are named on the welcome page.
 
 
 class WindowServices(QObject):
@@ -225,18 +235,29 @@ class WindowServices(QObject):
 
     def _count_foreign_histories(self) -> None:
         """Who starts with an empty program is told what is there to begin with."""
-        window = self._window
+        window, importer = self._window, self._history_importer()
+
+        async def find_and_describe_newest() -> tuple[Sequence[HistoryGroup], list[HistoryDetails]]:
+            groups = await importer.find_history_groups()
+            return groups, [await importer.describe_history(group) for group in groups[:SHOWN_HISTORIES]]
+
         if window.shown_page_name == "welcome":
             window.background_runner.run_in_background(
-                self._history_importer().find_history_groups(), then=self._show_found_on_welcome, owner=window
+                find_and_describe_newest(),
+                then=lambda found: self._show_found_on_welcome(*found),
+                owner=window,
             )
 
-    def _show_found_on_welcome(self, groups: Sequence[HistoryGroup]) -> None:
-        programs = list(dict.fromkeys(group.program for group in groups))
-        self._window.welcome.show_importable_conversations(sum(group.conversations for group in groups), programs)
+    def _show_found_on_welcome(self, groups: Sequence[HistoryGroup], newest: Sequence[HistoryDetails]) -> None:
+        programs, now = list(dict.fromkeys(group.program for group in groups)), time.time()
+        rows = [
+            (group.program, make_safe_text(details.title), Path(group.folder).name, format_age(group.last, now))
+            for group, details in zip(groups, newest, strict=False)
+        ]
+        self._window.welcome.show_importable_conversations(sum(group.conversations for group in groups), programs, rows)
 
-    def open_import_dialog(self, at_once: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
-        """Find them, and bring them in."""
+    def open_import_dialog(self) -> None:
+        """Find them, and let the user choose."""
         from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 
         window = self._window
@@ -249,7 +270,7 @@ class WindowServices(QObject):
             window.refresh_conversations,
         )
         dialog.open()
-        dialog.find_conversations(at_once=at_once)
+        dialog.find_conversations()
 
     def open_connect_agents(self) -> None:
         """The gateway's switch, and a line to copy or a button for each agent."""

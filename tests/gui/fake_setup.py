@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, NoUsableKeyring, ProviderKeyRefused, StoreFailed
 from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentsPort
-from helix_desktop.gui.importing.history_import_port import HistoryGroup
+from helix_desktop.gui.importing.history_import_port import HistoryDetails, HistoryGroup
 from helix_desktop.gui.importing.history_import_port import ImportOutcome as Brought
 from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.model_setup_port import (
@@ -131,15 +131,23 @@ class FakeHistories:
 
     def __init__(self) -> None:
         self.groups = [
-            HistoryGroup("Claude Code", "/home/me/project", 12, 3_400_000, 1_767_000_000.0, 1_768_000_000.0),
-            HistoryGroup("Codex", "/gone", 1, 20_000, 1_767_000_000.0, 1_767_000_000.0, is_folder_present=False),
+            HistoryGroup(
+                "Claude Code", "/home/me/project", 12, 3_400_000, 1_767_000_000.0, 1_768_000_000.0, path="a.db"
+            ),
+            HistoryGroup(
+                "Codex", "/gone", 1, 20_000, 1_767_000_000.0, 1_767_000_000.0, is_folder_present=False, path="/b.jsonl"
+            ),
         ]
+        self.details = HistoryDetails("Extract the lock manager", 24, 0.31)
         self.done: list[Sequence[HistoryGroup]] = []
         self.keys: Sequence[str] = ("sk-ant-…9f",)
         self.stopped = self.undone = self.forgotten = False
 
     async def find_history_groups(self) -> Sequence[HistoryGroup]:
         return self.groups
+
+    async def describe_history(self, group: HistoryGroup) -> HistoryDetails:
+        return self.details
 
     async def import_history_groups(
         self, groups: Sequence[HistoryGroup], report: Callable[[int, int], None]

@@ -36,6 +36,7 @@ class ConnectAgentsDialog(QDialog):
         super().__init__(parent)
         self._doing, self._agents = doing, agents
         self._shown: AgentConnections | None = None
+        self._shows_missing = False
         self._cards: dict[str, ConnectedAgentCard] = {}
         self.setWindowTitle(tr("Connect an agent"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -51,6 +52,8 @@ class ConnectAgentsDialog(QDialog):
         self._tiles = self._without, self._billed, self._saved, self._recalls = [FigureTile(self) for _ in range(4)]
         self._agent_column = QVBoxLayout()
         self._agent_column.setSpacing(10)
+        self._missing = build_push_button("", self, self._show_missing_agents, "link")
+        self._missing.hide()
         self._once_line, self._other_program_line = CopyableCommandLine(self), CopyableCommandLine(self)
         self._lay_out_gateway_dialog()
         self._timer = QTimer(self)
@@ -75,6 +78,7 @@ class ConnectAgentsDialog(QDialog):
             tiles.addWidget(tile, 1)
         column.addLayout(tiles)
         column.addLayout(self._agent_column)
+        column.addWidget(self._missing, 0, Qt.AlignmentFlag.AlignLeft)
         for words, line in (
             (tr("Just once, from a terminal"), self._once_line),
             (tr("Any other program"), self._other_program_line),
@@ -105,10 +109,16 @@ class ConnectAgentsDialog(QDialog):
         self._doing.run_in_background(self._agents.list_agent_connections(), then=self._show_connections, owner=self)
 
     def _show_connections(self, found: AgentConnections) -> None:
-        for row in found.agents:
+        for row in sorted(found.agents, key=lambda row: not _is_here(row)):
             self._card_of_agent(row).show_connected_agent(row, time.time())
         if found == self._shown:
             return
+        missing = [row for row in found.agents if not _is_here(row)] if not self._shows_missing else []
+        for row in found.agents:
+            self._cards[row.name].setVisible(row not in missing)
+        names = ", ".join(row.title for row in missing)
+        self._missing.setText(tr("Not found on this computer: {agents}. Show them", agents=names))
+        self._missing.setVisible(bool(missing))
         self._shown = found
         place = found.address.partition("//")[2]
         self._address.setText(tr("Gateway on {address}", address=place) if place else tr("The gateway is off"))
@@ -118,6 +128,10 @@ class ConnectAgentsDialog(QDialog):
             next((row.start_command for row in found.agents if row.installed), found.agents[0].start_command)
         )
         self._other_program_line.show_command_line(f"ANTHROPIC_BASE_URL={found.for_others}" if found.for_others else "")
+
+    def _show_missing_agents(self) -> None:
+        self._shows_missing, self._shown = True, None
+        self.refresh_connections()
 
     def _show_figures_of_today(self, today: GatewayFiguresOfToday) -> None:
         for tile in self._tiles:
@@ -181,3 +195,7 @@ class ConnectAgentsDialog(QDialog):
         self._shown = None
         self._words.setText(translate_sentences(str(error)))
         self._words.show()
+
+
+def _is_here(row: ConnectedAgentRow) -> bool:
+    return row.installed or row.connected or row.requests > 0

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.frame.connect_panel import ConnectPanel
 from helix_desktop.gui.model_setup_port import ModelSetupPort
+from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr
@@ -29,7 +30,7 @@ class WelcomePage(QWidget):
     tour_wanted = Signal()
     import_wanted = Signal()
     became_ready = Signal()
-    bring_in_wanted = Signal(bool)  # True: import everything; False: let the user choose
+    bring_in_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -55,6 +56,8 @@ class WelcomePage(QWidget):
         self._blocked.hide()
         column.addWidget(self._blocked)
         self._found_card, self._found = QWidget(self), build_plain_label("", "title")
+        self._newest = QGridLayout()
+        self._newest.setColumnStretch(1, 1)
         self.bring_in = self._build_import_card(column)
         self.folder = self._add_action_card(
             column,
@@ -93,25 +96,29 @@ class WelcomePage(QWidget):
         self._blocked.setText(why)
         self._blocked.show()
 
-    def show_importable_conversations(self, conversations: int, programs: Sequence[str]) -> None:
-        """How many conversations of other programs are on this computer; they are the first thing to begin with."""
+    def show_importable_conversations(
+        self, conversations: int, programs: Sequence[str], newest: Sequence[Sequence[str]]
+    ) -> None:
+        """How many conversations of other programs are on this computer; they are the first thing to begin with.
+        `newest`: of a few the program, the title, the folder and when.
+        """
         some = ", ".join(programs[:-1])
         names = tr("{some} and {last}", some=some, last=programs[-1]) if some else "".join(programs)
         count = format_count(conversations, "{n} conversation", "{n} conversations")
-        self._found.setText(tr("{count} of {programs} on this computer", count=count, programs=names))
+        self._found.setText(tr("{count} of {programs}: search and continue them", count=count, programs=names))
+        for line, words in enumerate(newest):
+            for column, word in enumerate(words):
+                self._newest.addWidget(_build_newest_cell(word, column, self._found_card), line, column)
         self._found_card.setVisible(conversations > 0)
         set_widget_look(self.folder, "" if conversations else "primary")
 
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
         """Builds the card that offers to import; hidden until something is found."""
-        about = tr("Search them, see what they cost, and go on in any of them with any model.")
-        words, button = self._fill_action_card(self._found_card, self._found, about, tr("Import them"))
+        about = tr("See what they cost, and go on in any of them with any model.")
+        words, button = self._fill_action_card(self._found_card, self._found, about, tr("Choose…"))
         set_widget_look(button, "primary")
-        choose = QPushButton(tr("Choose which…"), self._found_card)
-        choose.setProperty("look", "link")
-        choose.clicked.connect(lambda: self.bring_in_wanted.emit(False))
-        words.addWidget(choose, 0, Qt.AlignmentFlag.AlignLeft)
-        button.clicked.connect(lambda: self.bring_in_wanted.emit(True))
+        words.addLayout(self._newest)
+        button.clicked.connect(self.bring_in_wanted)
         column.addWidget(self._found_card)
         self._found_card.hide()
         return button
@@ -157,6 +164,15 @@ class WelcomePage(QWidget):
         if folders:
             event.acceptProposedAction()
             self.folder_given.emit(folders[0])
+
+
+def _build_newest_cell(word: str, column: int, parent: QWidget) -> QLabel:
+    """A title in the second column may be cut; the others have the room they need."""
+    if column != 1:
+        return build_plain_label(word, "muted", wraps=False)
+    label = ElidedLabel(parent)
+    label.set_elided_text(word)
+    return label
 
 
 class ConnectModelDialog(QDialog):

@@ -12,7 +12,9 @@ ImportProgressCallback = Callable[[int, int], None]  # The bytes read, and the b
 
 @dataclass(frozen=True, slots=True)
 class HistoryGroup:
-    """The conversations one program has about one folder. `is_folder_present`: the folder is on this computer."""
+    """What one file of a program holds about one folder: a conversation, or in a database several. `is_folder_present`: the
+    folder is on this computer.
+    """
 
     program: str
     folder: str
@@ -21,6 +23,17 @@ class HistoryGroup:
     first: float
     last: float
     is_folder_present: bool = True
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryDetails:
+    """What a file says when it is read whole. `reason`: why it cannot be imported."""
+
+    title: str = ""
+    messages: int = 0
+    cost: float = 0.0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +56,11 @@ class HistoryImportPort(Protocol):
     """One import after another; `undo_last_import` and `forget_found_keys` are about the last."""
 
     async def find_history_groups(self) -> Sequence[HistoryGroup]:
-        """What lies on this computer, the largest number first."""
+        """What lies on this computer, the newest first."""
+        ...
+
+    async def describe_history(self, group: HistoryGroup) -> HistoryDetails:
+        """Reads a conversation for its title, its length and what it cost."""
         ...
 
     async def import_history_groups(

@@ -5,15 +5,14 @@ progress, the result, and undo.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
     QCheckBox,
     QDialog,
     QHBoxLayout,
+    QLineEdit,
     QProgressBar,
-    QScrollArea,
     QVBoxLayout,
     QWidget,
 )
@@ -21,11 +20,15 @@ from PySide6.QtWidgets import (
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.frame.sidebar import format_folder
-from helix_desktop.gui.importing.history_import_port import HistoryGroup, HistoryImportPort, ImportOutcome
-from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.importing.found_conversations import FoundConversationTree
+from helix_desktop.gui.importing.history_import_port import (
+    HistoryDetails,
+    HistoryGroup,
+    HistoryImportPort,
+    ImportOutcome,
+)
 from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
-from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date
+from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.program_settings import RECORDER, ProgramSettings
@@ -54,15 +57,20 @@ class ImportConversationsDialog(QDialog):
             brought,
             changed,
         )
-        self._boxes: list[tuple[QCheckBox, HistoryGroup]] = []
-        self._import_when_found = self._is_importing = False
+        self._undescribed: list[HistoryGroup] = []
+        self._is_importing = False
         self._outcome = ImportOutcome()
+        self._complaints: list[str] = []
         self.setWindowTitle(tr("Import conversations"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(WIDTH, HEIGHT)
         self._message_label = build_plain_label("", "")
-        self._rows = QVBoxLayout()
-        self._rows.setSpacing(2)
+        self.found = FoundConversationTree(self)
+        self.found.choice_changed.connect(self._update_import_button)
+        self.filter_line = QLineEdit(self)
+        self.filter_line.setPlaceholderText(tr("Filter by title, folder or program"))
+        self.filter_line.setAccessibleName(self.filter_line.placeholderText())
+        self.filter_line.textChanged.connect(self.found.filter_rows)
         self._bar = QProgressBar(self)
         self._bar.setRange(0, 1000)
         self._bar.setTextVisible(False)
@@ -73,24 +81,13 @@ class ImportConversationsDialog(QDialog):
         column.setSpacing(10)
         column.addWidget(build_plain_label(tr("Conversations from other programs"), "title"))
         column.addWidget(self._message_label)
-        column.addWidget(self._build_group_list(), 1)
+        column.addWidget(self.filter_line)
+        column.addWidget(self.found, 1)
         column.addWidget(self._build_recorder_checkbox())
         column.addWidget(self._bar)
         column.addWidget(self._progress_label)
         column.addLayout(self._build_import_buttons())
         self._show_import_running(going=False)
-
-    def _build_group_list(self) -> QScrollArea:
-        inner = QWidget(self)
-        inner.setProperty("look", "plain")
-        whole = QVBoxLayout(inner)
-        whole.setContentsMargins(0, 0, 8, 0)
-        whole.addLayout(self._rows)
-        whole.addStretch(1)
-        area = QScrollArea(self)
-        area.setWidgetResizable(True)
-        area.setWidget(inner)
-        return area
 
     def _build_recorder_checkbox(self) -> QCheckBox:
         self.recorder_box = QCheckBox(tr(RECORDER.title), self)
@@ -115,17 +112,18 @@ class ImportConversationsDialog(QDialog):
             line.addWidget(button)
         return line
 
-    def find_conversations(self, *, at_once: bool = False) -> None:
-        """Finds the conversations; with `at_once`, imports all of them immediately."""
-        self._import_when_found = at_once
+    def find_conversations(self) -> None:
         self._message_label.setText(tr("Loading…"))
         self._doing.run_in_background(self._histories.find_history_groups(), then=self._show_found_groups, owner=self)
 
     def _show_found_groups(self, groups: Sequence[HistoryGroup]) -> None:
-        clear_layout(self._rows)
-        self._boxes = []
-        for group in groups:
-            self._rows.addWidget(self._build_group_row(group))
+        self.found.show_groups(groups)
+        for widget in (self.filter_line, self.found):
+            widget.setVisible(bool(groups))
+        self._undescribed = sorted(
+            (group for group in groups if group.conversations == 1), key=lambda group: -group.last
+        )
+        self._describe_next()
         whole = sum(group.conversations for group in groups)
         amount = format_byte_size(sum(group.size for group in groups))
         words = format_count(
@@ -138,41 +136,22 @@ class ImportConversationsDialog(QDialog):
         self._update_import_button()
         if not groups:
             self.resize(self.width(), self.minimumSizeHint().height())
-        if self._import_when_found and groups:
-            self.import_checked_groups()
 
-    def _build_group_row(self, group: HistoryGroup) -> QWidget:
-        row = QWidget(self)
-        folder = format_folder(Path(group.folder)) if group.folder else tr("no folder")
-        box = QCheckBox(f"{group.program}  ·  {folder}", row)
-        box.setChecked(True)
-        box.toggled.connect(lambda _on: self._on_checkbox_toggled())
-        if not group.is_folder_present:
-            box.setToolTip(
-                tr(
-                    "This folder is not on this computer. Its conversations go into the workspace “Imported conversations”."
-                )
-            )
-        self._boxes.append((box, group))
-        words = format_count(group.conversations, "{n} conversation", "{n} conversations")
-        days = f"{format_date(group.first)} – {format_date(group.last)}"
-        line = QHBoxLayout(row)
-        line.setContentsMargins(4, 3, 4, 3)
-        line.addWidget(box, 1)
-        line.addWidget(
-            build_plain_label(f"{words}  ·  {format_byte_size(group.size)}  ·  {days}", "small", wraps=False)
-        )
-        return row
+    def _describe_next(self) -> None:
+        """One after another, so that titles come from the top and closing the dialog ends it."""
+        if not self._undescribed:
+            return
+        group = self._undescribed.pop(0)
 
-    def _checked_groups(self) -> list[HistoryGroup]:
-        return [group for box, group in self._boxes if box.isChecked()]
+        def show_and_continue(details: HistoryDetails) -> None:
+            self.found.show_details(group, details)
+            self._describe_next()
 
-    def _on_checkbox_toggled(self) -> None:
-        self.import_button.setVisible(not self._is_importing)
-        self._update_import_button()
+        self._doing.run_in_background(self._histories.describe_history(group), then=show_and_continue, owner=self)
 
     def _update_import_button(self) -> None:
-        chosen = sum(group.conversations for group in self._checked_groups())
+        self.import_button.setVisible(not self._is_importing)
+        chosen = sum(group.conversations for group in self.found.chosen_groups())
         self.import_button.setEnabled(chosen > 0 and not self._is_importing)
         self.import_button.setText(
             format_count(chosen, "Import {n} conversation", "Import {n} conversations") if chosen else tr("Import")
@@ -184,8 +163,13 @@ class ImportConversationsDialog(QDialog):
         self._message_label.setText(tr("Importing…"))
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
-        work = self._histories.import_history_groups(self._checked_groups(), self._show_import_progress)
-        self._doing.run_in_background(work, then=self._show_import_result, owner=self, failed=self._show_import_error)
+        work = self._histories.import_history_groups(self.found.chosen_groups(), self._show_import_progress)
+        self._doing.run_in_background(
+            work,
+            then=self._show_import_result,
+            owner=self,
+            failed=self._show_import_error,
+        )
 
     def _show_import_progress(self, done: int, total: int) -> None:
         self._bar.setValue(min(1000, done * 1000 // max(1, total)))
@@ -209,8 +193,7 @@ class ImportConversationsDialog(QDialog):
         self._stop.setEnabled(True)
         self.import_button.setVisible(not going)
         self._close.setVisible(not going)
-        for box, _ in self._boxes:
-            box.setEnabled(not going)
+        self.found.setEnabled(not going)
         self._update_import_button()
 
     def reject(self) -> None:
@@ -256,7 +239,8 @@ class ImportConversationsDialog(QDialog):
         self._undo.setVisible(bool(outcome.new_count or outcome.grown_count))
         self._keys.setText(format_count(len(outcome.masked_keys), "Forget the key…", "Forget the {n} keys…"))
         self._keys.setVisible(bool(outcome.masked_keys))
-        self._left_out.setVisible(bool(outcome.complaints))
+        self._complaints = self.found.show_reasons(outcome.complaints)
+        self._left_out.setVisible(bool(self._complaints))
         self._on_imported(outcome)
 
     def _undo_import(self) -> None:
@@ -298,5 +282,5 @@ class ImportConversationsDialog(QDialog):
         show_text_box(
             self,
             tr("What was left out"),
-            "\n".join(map(translate_sentences, self._outcome.complaints[:SHOWN_COMPLAINTS])),
+            "\n".join(map(translate_sentences, self._complaints[:SHOWN_COMPLAINTS])),
         )

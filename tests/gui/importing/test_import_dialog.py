@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
-from helix_desktop.gui.importing.history_import_port import ImportOutcome
+from helix_desktop.gui.importing.history_import_port import HistoryDetails, ImportOutcome
 from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.program_settings import RECORDER
@@ -38,17 +39,53 @@ def test_what_was_found_is_listed_and_all_of_it_ticked(window: MainWindow) -> No
     dialog.find_conversations()
     assert "13 conversations were found" in words(dialog)
     assert dialog.import_button.text() == "Import 13 conversations"
-    box, _ = dialog._boxes[1]
-    box.setChecked(False)
+    dialog.found.rows["/b.jsonl"].setCheckState(0, Qt.CheckState.Unchecked)
     assert dialog.import_button.text() == "Import 12 conversations"
-    dialog._boxes[0][0].setChecked(False)
+    dialog.found._projects()[0].setCheckState(0, Qt.CheckState.Unchecked)
     assert not dialog.import_button.isEnabled()
+
+
+def test_each_conversation_has_its_title_date_length_and_cost(window: MainWindow) -> None:
+    dialog, _, _ = shown(window, FakeHistories())
+    dialog.find_conversations()
+    row = dialog.found.rows["/b.jsonl"]
+    assert [row.text(column) for column in (0, 2, 3)] == ["Extract the lock manager", "24 messages", "$0.310"]
+    assert "Dec 2025" in row.text(1)
+    assert not dialog.found.horizontalScrollBar().isVisible()
+
+
+def test_a_filter_leaves_some_and_only_those_are_imported(window: MainWindow) -> None:
+    histories = FakeHistories()
+    dialog, _, _ = shown(window, histories)
+    dialog.find_conversations()
+    dialog.filter_line.setText("lock codex")
+    assert dialog.import_button.text() == "Import 1 conversation"
+    dialog.filter_line.setText("no such words")
+    assert not dialog.import_button.isEnabled()
+    dialog.filter_line.setText("LOCK")
+    dialog.import_checked_groups()
+    assert [[group.program for group in groups] for groups in histories.done] == [["Codex"]]
+
+
+def test_why_one_was_not_taken_stands_beside_it(window: MainWindow) -> None:
+    histories = FakeHistories()
+    histories.details = HistoryDetails("b", reason="/b.jsonl doesn't contain a session that can be read.")
+    dialog, _, _ = shown(window, histories)
+    dialog.find_conversations()
+    row = dialog.found.rows["/b.jsonl"]
+    assert row.text(0) == "b — b.jsonl doesn't contain a session that can be read."
+    assert row.checkState(0) == Qt.CheckState.Unchecked
+    assert dialog.found.show_reasons(["/b.jsonl was left out because it contains no reply.", "elsewhere"]) == [
+        "elsewhere"
+    ]
+    assert row.text(0) == "b — b.jsonl was left out because it contains no reply."
 
 
 def test_what_came_is_told_and_taken_back(window: MainWindow) -> None:
     histories = FakeHistories()
     dialog, brought, changed = shown(window, histories)
-    dialog.find_conversations(at_once=True)
+    dialog.find_conversations()
+    dialog.import_checked_groups()
     assert [len(groups) for groups in histories.done] == [2]
     assert brought[0].new_count == 13
     assert "13 conversations were imported. Workspaces: Imported, thesis. 2 conversations had already" in words(dialog)
@@ -61,7 +98,8 @@ def test_what_came_is_told_and_taken_back(window: MainWindow) -> None:
 def test_keys_are_shown_masked_and_forgotten_after_a_question(window: MainWindow) -> None:
     histories = FakeHistories()
     dialog, _, _ = shown(window, histories)
-    dialog.find_conversations(at_once=True)
+    dialog.find_conversations()
+    dialog.import_checked_groups()
     assert "sk-ant-…9f" in words(dialog)
     pressed(dialog, "Forget the key…")
     box = dialog.findChild(QMessageBox)
@@ -95,6 +133,6 @@ def test_nothing_found_is_said(window: MainWindow) -> None:
     histories = FakeHistories()
     histories.groups = []
     dialog, _, _ = shown(window, histories)
-    dialog.find_conversations(at_once=True)
+    dialog.find_conversations()
     assert "No conversations from other programs were found" in words(dialog)
     assert histories.done == []

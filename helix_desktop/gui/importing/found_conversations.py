@@ -1,0 +1,138 @@
+"""The tree of conversations that were found: by project, each with its date, its length and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
+
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.frame.sidebar import format_folder
+from helix_desktop.gui.importing.history_import_port import HistoryDetails, HistoryGroup
+from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date, format_dollars
+from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
+from helix_desktop.gui.translation import format_count, tr
+
+_GROUP = Qt.ItemDataRole.UserRole
+_TITLE, _DATE, _LENGTH, _COST = range(4)
+
+
+class FoundConversationTree(QTreeWidget):
+    """A tick chooses a conversation, or all of a project. Only what the filter leaves in sight counts as chosen."""
+
+    choice_changed = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.rows: dict[str, QTreeWidgetItem] = {}
+        self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Cost")])
+        self.header().setStretchLastSection(False)
+        for column in range(self.columnCount()):
+            fits = QHeaderView.ResizeMode.Stretch if column == _TITLE else QHeaderView.ResizeMode.ResizeToContents
+            self.header().setSectionResizeMode(column, fits)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setUniformRowHeights(True)
+        self.setAccessibleName(tr("Conversations from other programs"))
+        self.itemChanged.connect(lambda _item, column: self.choice_changed.emit() if column == _TITLE else None)
+
+    def show_groups(self, groups: Sequence[HistoryGroup]) -> None:
+        """All of them ticked, the newest project first."""
+        self.blockSignals(True)
+        self.clear()
+        self.rows.clear()
+        projects: dict[tuple[str, str], QTreeWidgetItem] = {}
+        for group in sorted(groups, key=lambda group: -group.last):
+            project = projects.get((group.folder, group.program))
+            if project is None:
+                project = projects[group.folder, group.program] = self._add_project(group)
+            self._add_conversation(project, group)
+        for project in projects.values():
+            project.setCheckState(_TITLE, Qt.CheckState.Checked)
+            project.setExpanded(len(groups) <= 30 or len(projects) == 1)
+            project.setText(_LENGTH, format_count(_count_conversations(project), "{n} conversation", "{n} conversations"))  # fmt: skip
+        self.blockSignals(False)
+        self.choice_changed.emit()
+
+    def _add_project(self, group: HistoryGroup) -> QTreeWidgetItem:
+        folder = format_folder(Path(group.folder)) if group.folder else tr("no folder")
+        project = QTreeWidgetItem(self, [f"{folder}  ·  {group.program}", format_date(group.last)])
+        project.setFlags(project.flags() | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsAutoTristate)
+        if not group.is_folder_present:
+            project.setToolTip(
+                _TITLE,
+                tr(
+                    "This folder is not on this computer. Its conversations go into the workspace “Imported conversations”."
+                ),
+            )
+        return project
+
+    def _add_conversation(self, project: QTreeWidgetItem, group: HistoryGroup) -> None:
+        many = format_count(group.conversations, "{n} conversation", "{n} conversations")
+        title = many if group.conversations > 1 else tr("Loading…")
+        row = QTreeWidgetItem(project, [title, format_date(group.last), format_byte_size(group.size)])
+        row.setFlags(row.flags() | Qt.ItemFlag.ItemIsUserCheckable)
+        row.setCheckState(_TITLE, Qt.CheckState.Checked)
+        row.setTextAlignment(_COST, Qt.AlignmentFlag.AlignRight)
+        row.setData(_TITLE, _GROUP, group)
+        self.rows[group.path] = row
+
+    def show_details(self, group: HistoryGroup, details: HistoryDetails) -> None:
+        """What was read of a conversation; why it cannot be imported, where that is so."""
+        row = self.rows.get(group.path)
+        if row is None:
+            return
+        row.setText(_TITLE, make_safe_text(details.title) or tr("Untitled"))
+        row.setText(_LENGTH, format_count(details.messages, "{n} message", "{n} messages"))
+        row.setText(_COST, format_dollars(details.cost) if details.cost else "")
+        if details.reason:
+            self._show_reason(row, details.reason)
+            row.setCheckState(_TITLE, Qt.CheckState.Unchecked)
+
+    def show_reasons(self, complaints: Sequence[str]) -> list[str]:
+        """Writes what was left out beside the conversation it is of; returns what is of none."""
+        others = []
+        for complaint in complaints:
+            row = next((row for path, row in self.rows.items() if path and complaint.startswith(path)), None)
+            if row is None:
+                others.append(complaint)
+            else:
+                self._show_reason(row, complaint)
+        return others
+
+    def _show_reason(self, row: QTreeWidgetItem, reason: str) -> None:
+        group = row.data(_TITLE, _GROUP)
+        words = make_safe_text(translate_sentences(reason).replace(group.path, Path(group.path).name))
+        row.setText(_TITLE, f"{row.text(_TITLE).partition(' — ')[0]} — {words}")
+        row.setToolTip(_TITLE, safe_tooltip(words))
+
+    def filter_rows(self, words: str) -> None:
+        """Leaves in sight what has all of the words in its title, folder or program."""
+        wanted = words.casefold().split()
+        for project in self._projects():
+            for row in _rows_of(project):
+                text = f"{project.text(_TITLE)} {row.text(_TITLE)}".casefold()
+                row.setHidden(not all(word in text for word in wanted))
+            project.setHidden(all(row.isHidden() for row in _rows_of(project)))
+            project.setExpanded(project.isExpanded() or bool(wanted))
+        self.choice_changed.emit()
+
+    def chosen_groups(self) -> list[HistoryGroup]:
+        return [
+            row.data(_TITLE, _GROUP)
+            for project in self._projects()
+            for row in _rows_of(project)
+            if not row.isHidden() and row.checkState(_TITLE) == Qt.CheckState.Checked
+        ]
+
+    def _projects(self) -> list[QTreeWidgetItem]:
+        return _rows_of(self.invisibleRootItem())
+
+
+def _rows_of(project: QTreeWidgetItem) -> list[QTreeWidgetItem]:
+    return [row for at in range(project.childCount()) if (row := project.child(at)) is not None]
+
+
+def _count_conversations(project: QTreeWidgetItem) -> int:
+    return sum(row.data(_TITLE, _GROUP).conversations for row in _rows_of(project))
