@@ -239,7 +239,7 @@ class WindowServices(QObject):
 
         async def find_and_describe_newest() -> tuple[Sequence[HistoryGroup], list[HistoryDetails]]:
             groups = await importer.find_history_groups()
-            return groups, [await importer.describe_history(group) for group in groups[:SHOWN_HISTORIES]]
+            return groups, [await importer.describe_history(group) for group in groups[: 2 * SHOWN_HISTORIES]]
 
         if window.shown_page_name == "welcome":
             window.background_runner.run_in_background(
@@ -253,7 +253,8 @@ class WindowServices(QObject):
         rows = [
             (group.program, make_safe_text(details.title), Path(group.folder).name, format_age(group.last, now))
             for group, details in zip(groups, newest, strict=False)
-        ]
+            if not details.reason
+        ][:SHOWN_HISTORIES]
         self._window.welcome.show_importable_conversations(sum(group.conversations for group in groups), programs, rows)
 
     def open_import_dialog(self) -> None:

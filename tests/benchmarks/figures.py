@@ -78,14 +78,10 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 # --- the README ------------------------------------------------------------------------------------------------------
 
 QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer; {range of peer}: from the least to the most
-    ("store_put", "put of 32 KB", "Storing a 32 KB tool output durably takes {× parts} times as long as its parts alone (SHA-256, zstd, and a synced put in LevelDB). Storing the same output in lmdb takes {lmdb × parts} times as long as these steps."),
-    ("store_put", "get of 2 KB", "Reading 2 KB and checking its SHA-256 hash takes {× parts} times as long as its parts alone (a get from LevelDB, zstd and SHA-256). Reading 2 KB from diskcache, without a hash check, takes {diskcache × parts} times as long as these steps."),
-    ("view", "a step after 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of processor time for the view, the meter and the folding strategies. Computing the view from scratch takes {from scratch} ms."),
-    ("tokens", "counting code", "Tokens are counted {× tiktoken} times as fast as with tiktoken alone."),
-    ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms. The smallest possible server with the same SDK takes {smallest server} ms."),
-    ("start", "first paint", "The window appears about as fast as a bare Qt window: after {range of ours} ms, compared with {range of bare Qt window} ms."),
-    ("start", "memory after start", "After it starts, the program uses {ours} MB of memory. A bare Qt window uses {bare Qt window} MB."),
-    ("policies", "bill with `layered` (cache read 0.1, write 1.25)", "On ten recorded sessions, the default policy costs {ours} times as much as sending everything. Long sessions save the most, and short sessions may save nothing. The bill includes the program's own system prompt and tools, summaries, and recalls of content that a reply uses but the context no longer shows, with the searches for it. The bill does not include rules files, MCP tools or an agent's mistakes. The help page on context explains how far this figure can be trusted."),
+    ("start", "first paint", "The window is there about as fast as an empty one: after {range of ours} ms, compared with {range of bare Qt window} ms."),
+    ("start", "memory after start", "It starts with {ours} MB of memory; an empty window takes {bare Qt window} MB."),
+    ("view", "a step after 100,000 messages", "A long conversation stays quick: after 100,000 messages, a step takes {ours} ms longer than the model does."),
+    ("policies", "bill with `layered` (cache read 0.1, write 1.25)", "Ten recorded sessions cost {ours} times as much as when everything is sent. Long sessions save the most; short ones may save nothing."),
 )  # fmt: skip
 
 
@@ -105,7 +101,7 @@ def quotes(runs: Sequence[dict[str, Any]]) -> str:
             BEGIN,
             *(f"- {line}" for line in told),
             "",
-            f"These figures are medians ({where}). Runs of the other programs were alternated with runs of ours. See [all figures, with their spread](resources/help/figures.md).",
+            f"Medians ({where}). [All figures, how they were measured, and beside which programs](resources/help/figures.md).",
             "",
             END,
         ]

@@ -58,6 +58,8 @@ class WelcomePage(QWidget):
         self._found_card, self._found = QWidget(self), build_plain_label("", "title")
         self._newest = QGridLayout()
         self._newest.setColumnStretch(1, 1)
+        self._newest.setContentsMargins(0, 6, 0, 0)
+        self._newest.setHorizontalSpacing(16)
         self.bring_in = self._build_import_card(column)
         self.folder = self._add_action_card(
             column,
