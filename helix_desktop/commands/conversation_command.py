@@ -83,14 +83,16 @@ async def print_context_difference(arguments: argparse.Namespace, workspace: Sto
             f"This conversation has {len(facts):,} facts.", remedy=f"Use numbers from 0 to {len(facts)}."
         )
     state = build_state(facts)
-    found = differences.compare_views(state.past_moment(before).take_view(), state.past_moment(after).take_view())
+    old, new = state.past_moment(before), state.past_moment(after)
+    found = differences.compare_views(old.take_view(), new.take_view())
     changes = [_describe_view_change(change) for change in found.changes]
     lines = [
         f"{change.change_kind:<18} {change.added_tokens:>+9,}  {_format_view_change(change)}"
         for change in found.changes
     ]
-    lines.append(f"{found.before:,} tokens at {before}, {found.after:,} at {after}: {found.net_tokens:+,}")
-    result = {"before": found.before, "after": found.after, "changes": changes}
+    net = new.counted_tokens - old.counted_tokens
+    lines.append(f"{old.counted_tokens:,} tokens at {before}, {new.counted_tokens:,} at {after}: {net:+,}")
+    result = {"before": old.counted_tokens, "after": new.counted_tokens, "changes": changes}
     return await print_result(arguments, console, result, *lines)
 
 

@@ -46,7 +46,7 @@ def test_the_difference_between_two_moments(helix: Helix, workspace: str) -> Non
     came_in, total = out.splitlines()[0], out.splitlines()[-1]
     assert came_in.startswith("took another form")
     assert "handover-1 [2–3] what was done" in came_in
-    assert total == "100 tokens at 3, 25 at 5: -75"
+    assert total == "108 tokens at 3, 33 at 5: -75"
     _, out, _ = helix("conversation", "difference", "-w", "Work", "abc-1", 3, 4, "--json")
     assert [(change["how"], change["tokens"]) for change in json.loads(out)["changes"]] == [("came", 5)]
 

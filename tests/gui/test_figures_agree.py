@@ -1,5 +1,7 @@
 """One number for one thing: every figure the window shows of a conversation is read at each moment of a story, and compared.
 
+Moments come while a reply streams, while pages read the conversation again, and after a fork; HELIX_STORIES=20 tells 20 stories of 25 moments.
+
 A reader of each place says what it shows as a table from the name of a thing to its figure. Two places that name one thing must
 give it one figure.
 """
@@ -7,6 +9,7 @@ give it one figure.
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import re
 from collections import defaultdict
@@ -15,7 +18,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine import request_costs
+from helix_desktop.engine.blocks import ContextKind, TextDelta
 from helix_desktop.engine.facts import (
     Fact,
     Folded,
@@ -36,18 +40,20 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.gui.context_meter import context_kind_name, format_token_count
+from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
+from helix_desktop.gui.context_meter import context_kind_name, describe_meter, format_token_count
 from helix_desktop.gui.conversation_export import export_conversation_markdown
 from helix_desktop.gui.inspector.context_figures import list_view_blocks
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.gui.views.boxes_view import BoxesView
+from helix_desktop.workbench.conversation_list_rows import _decode_meter, encode_meter
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession
 
 Seen = Iterator[tuple[str, str]]
-MOMENTS = 40
+STORIES, MOMENTS = int(os.environ.get("HELIX_STORIES", "4")), 25
 NAMED_ROWS = {
     *(context_kind_name(kind) for kind in ContextKind), "Stored, can be recalled", "Cost so far", "Sent", "Saved",
     "With a summary at the limit instead", "Read from the provider's cache",
@@ -84,6 +90,34 @@ def shown_by_timeline(session: FakeSession) -> Seen:
     for event in timeline.events:
         for fold in event.made_folds:
             yield f"fold {fold.fold}", f"{fold.tokens_before:,} → {fold.tokens:,}"
+    if timeline.dollars and timeline.seqs[-1] == paid_last(session):
+        yield "cost in cents", f"${timeline.dollars[-1]:.2f}"
+
+
+def paid_last(session: FakeSession) -> int:
+    """The newest fact that was paid for."""
+    return max((each.seq for each in session.state.facts if isinstance(each.fact, ModelReplied | Spent)), default=0)
+
+
+def shown_by_list(session: FakeSession) -> Seen:
+    """The row of the list, kept in the journal as text and read again, and what the journal adds up."""
+    meter = session.next_request_meter()
+    parts, window, _ = _decode_meter(encode_meter(meter, session.state.seq), session.state.seq)
+    yield (
+        "used of window",
+        describe_meter(list(parts.items()), window, is_estimate=meter.is_estimate).partition(" tokens")[0],
+    )
+    if paid := sum(each.fact.usage.cost for each in session.state.facts if isinstance(each.fact, ModelReplied | Spent)):
+        yield "cost in cents", f"${paid:.2f}"
+
+
+def shown_by_json(session: FakeSession) -> Seen:
+    """`cost --json` and `conversation diff --json`, beside what the inspector counts."""
+    requests = request_costs.explain_requests(session.state.facts, lambda _model: None)
+    if paid := sum(request.cost for request in requests):
+        yield "cost in cents", f"${paid:.2f}"
+    yield "tokens of the view", f"{session.state.past_moment(session.state.seq).counted_tokens:,}"
+    yield "tokens of the view", f"{session.state.record.ledger.shown[-1]:,}"
 
 
 def shown_by_export(session: FakeSession) -> Seen:
@@ -137,6 +171,8 @@ def disagreements(window: MainWindow, session: FakeSession) -> dict[str, set[str
         lambda: shown_by_timeline(session),
         lambda: shown_by_export(session),
         lambda: shown_by_chips(window, session),
+        lambda: shown_by_list(session),
+        lambda: shown_by_json(session),
     )
     for name, figure in itertools.chain.from_iterable(place() for place in places):
         found[name].add(figure)
@@ -175,7 +211,22 @@ def next_facts(session: FakeSession, chance: random.Random, number: int) -> tupl
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
+def pass_a_moment(window: MainWindow, session: FakeSession, chance: random.Random, number: int) -> None:
+    """Facts, words of a reply that are no fact yet, or pages that read the conversation again and are not done."""
+    match chance.choice(["facts", "facts", "facts", "stream", "read again"]):
+        case "facts":
+            session.append(*next_facts(session, chance, number))
+        case "stream":
+            session.set_running(ConversationActivity.THINKING)
+            session.tell(ReplyStreamed(session.id, TextDelta("I look at " * chance.randrange(1, 400))))
+        case "read again":
+            window.showing.set_shown_conversation(session)
+    window.bridge.emit_waiting_events()
+    for _ in range(chance.randrange(3)):
+        QApplication.processEvents()
+
+
+@pytest.mark.parametrize("seed", range(STORIES))
 def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     window: MainWindow, session: FakeSession, seed: int
 ) -> None:
@@ -186,9 +237,7 @@ def test_every_figure_of_a_conversation_is_the_same_wherever_it_is_shown(
     assert len(dict(shown_by_boxes(window.pages.inspector.view.all_text()))) > 4, "the crawler must see them"
     for number in range(MOMENTS):
         assert disagreements(window, session) == {}, f"moment {number}"
-        session.append(*next_facts(session, chance, number))
-        window.bridge.emit_waiting_events()
-        QApplication.processEvents()
+        pass_a_moment(window, session, chance, number)
 
 
 def test_the_crawler_finds_a_place_that_says_something_else(window: MainWindow, session: FakeSession) -> None:

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.view_difference import compare_views
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text
 from helix_desktop.gui.theme import Theme
@@ -35,10 +34,10 @@ def compare_views_around_fold(
 
     def show_both(before: Moment, after: Moment) -> None:
         old, new = before.take_view(), after.take_view()
-        found = compare_views(old, new)
+        was, now = before.counted_tokens, after.counted_tokens
         titles = (
-            f"{tr('Before {name}', name=name)} · {format_token_count(found.before)}",
-            f"{tr('After {name}', name=name)} · {format_token_count(found.after)} ({found.net_tokens:+,})",
+            f"{tr('Before {name}', name=name)} · {format_token_count(was)}",
+            f"{tr('After {name}', name=name)} · {format_token_count(now)} ({now - was:+,})",
         )
         TextComparisonDialog(
             theme, titles, (format_view_as_text(old, facts), format_view_as_text(new, facts)), parent

@@ -15,7 +15,6 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import DocumentEdited, FoldKind, Recorded, Unfolded
 from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.session_events import FactAppended
-from helix_desktop.engine.view_difference import compare_views
 from helix_desktop.errors import StoreFull
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
@@ -145,19 +144,16 @@ def test_what_the_model_saw_before_and_after(page: Page, settle: Settle) -> None
     assert isinstance(dialog, TextComparisonDialog)
     event = timeline.timeline.find_event_of_fold("h2")
     assert event is not None
-    before, after = (
-        session.state.past_moment(event.seq - 1).take_view(),
-        session.state.past_moment(event.seq).take_view(),
-    )
-    found = compare_views(before, after)
-    assert dialog.view._titles[0].text().endswith(f" · {format_token_count(found.before)}")
-    assert dialog.view._titles[1].text().endswith(f" · {format_token_count(found.after)} ({found.net_tokens:+,})")
+    before, after = (session.state.past_moment(seq) for seq in (event.seq - 1, event.seq))
+    was, now_is = before.counted_tokens, after.counted_tokens
+    assert dialog.view._titles[0].text().endswith(f" · {format_token_count(was)}")
+    assert dialog.view._titles[1].text().endswith(f" · {format_token_count(now_is)} ({now_is - was:+,})")
     left = "\n".join(dialog.view.left.viewed_lines[i] for i in range(len(dialog.view.left.viewed_lines)))
     right = "\n".join(dialog.view.right.viewed_lines[i] for i in range(len(dialog.view.right.viewed_lines)))
-    assert left.count("── ") // 1 >= len(before.blocks) - 1
+    assert left.count("── ") // 1 >= len(before.take_view().blocks) - 1
     assert "re-enters the shard [7]" in right
     assert "re-enters the shard [7]" not in left
-    assert after.blocks != before.blocks
+    assert after.take_view().blocks != before.take_view().blocks
 
 
 def test_a_document_is_edited_by_hand_as_a_fact(page: Page, settle: Settle) -> None:
