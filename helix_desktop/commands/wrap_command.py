@@ -39,7 +39,7 @@ OPTIONS: Options = {
     "--protocol P": {
         "choices": ("anthropic", "openai", "openai-chat", "openai-responses", "gemini"),
         "default": "",
-        "help": "with --command: how the agent speaks to its provider, which says by which variables it gets the address",
+        "help": "with --command: how the agent speaks to its provider: anthropic, openai (also openai-chat and openai-responses) or gemini",
     },
     "--workspace, -w W": "the workspace for the agent's conversation (default: the one of this folder)",
     "--upstream URL": "send all requests to this address instead of the agent's own provider",
