@@ -354,6 +354,8 @@ class FleetWorker:
             return FleetTaskState.WAITING, FleetTaskResult(why, cost=cost)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
+        if ends[-1].reason is TurnEnd.STOPPED and claimed.task.claims > 1:  # by the worker that had it before
+            return FleetTaskState.WAITING, FleetTaskResult(GIVEN_BACK, cost=cost)
         why = ends[-1].why or ends[-1].reason.value
         return FleetTaskState.FAILED, FleetTaskResult(f"The turn ended early: {why}", cost=cost)
 
