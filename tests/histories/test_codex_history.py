@@ -147,3 +147,11 @@ def test_a_fork_shares_what_it_copied(tmp_path: Path) -> None:
     source.unlink()
     (alone,) = history_reading.read_history_file(path).recordings
     assert (alone.forked_from, len(alone.messages)) == ("", len(fork.messages))
+
+
+def test_what_another_agent_said_stands_beside_the_persons_words() -> None:
+    item = {"type": "agent_message", "author": "reviewer", "content": [{"type": "input_text", "text": "Done."}]}
+    rows = [HistoryRow({"type": "response_item", "payload": item}, "line")]
+    (session,) = codex_history.read_codex_recordings(rows, ReadingComplaints(), Path("rollout.jsonl"))
+    (message,) = session.messages
+    assert (message.role, message.text, message.beside) == ("user", "[Message of the agent reviewer]\nDone.", True)

@@ -63,3 +63,13 @@ def test_objects_with_a_list_of_messages_are_told_from_messages() -> None:
     assert openai_history.messages_in_object({"messages": [{"role": "user"}]}) == [{"role": "user"}]
     assert openai_history.messages_in_object({"role": "user", "messages": [{}]}) is None
     assert openai_history.messages_in_object({"messages": []}) is None
+
+
+def test_a_result_that_names_its_function_alone_answers_the_last_call_of_that_name() -> None:
+    def called(identity: str, name: str) -> dict[str, object]:
+        return {"id": identity, "function": {"name": name, "arguments": "{}"}}
+
+    asked = {"role": "assistant", "content": "", "tool_calls": [called("1", "read"), called("2", "run")]}
+    rows = [asked, {"role": "function", "name": "run", "content": "x"}, {"role": "function", "content": "y"}]
+    found = openai_history.read_openai_messages([HistoryRow(row, "line") for row in rows], [])
+    assert [message.answers for message in found[1:]] == ["2", "1"]
