@@ -56,7 +56,7 @@ class HistoryImporter:
         return sorted(map(_build_history_group, self._found.values()), key=lambda group: -group.last)
 
     async def describe_history(self, group: HistoryGroup) -> HistoryDetails:
-        return await asyncio.to_thread(_describe_history_file, Path(group.path), group.size)
+        return await asyncio.to_thread(_describe_history_file, Path(group.path), group.folder, group.size)
 
     async def import_history_groups(
         self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
@@ -191,7 +191,7 @@ def _build_history_group(found: FoundHistories) -> HistoryGroup:
     )
 
 
-def _describe_history_file(path: Path, size: int) -> HistoryDetails:
+def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails:
     """At the prices this program ships, where the file does not say what was paid."""
     from helix_desktop.engine import token_budget
     from helix_desktop.engine.facts import ModelRole
@@ -201,9 +201,10 @@ def _describe_history_file(path: Path, size: int) -> HistoryDetails:
     if size > MAX_DESCRIBED:
         return HistoryDetails(path.stem)
     try:
-        sessions = history_reading.read_history_file(path).recordings
+        sessions = [*history_reading.read_history_file(path).recordings]
     except HelixError as error:
         return HistoryDetails(path.stem, reason=error.what)
+    sessions = [session for session in sessions if session.folder == folder] or sessions
     messages = [message for session in sessions for message in session.messages]
     cost = sum(
         token_budget.compute_cost(said.usage, merge_model_knowledge("", said.model).as_model_set(ModelRole.MAIN))

@@ -26,7 +26,7 @@ class FoundConversationTree(QTreeWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.rows: dict[str, QTreeWidgetItem] = {}
+        self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}  # By file and folder: a database holds several folders.
         self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Cost")])
         self.header().setStretchLastSection(False)
         for column in range(self.columnCount()):
@@ -76,11 +76,11 @@ class FoundConversationTree(QTreeWidget):
         row.setCheckState(_TITLE, Qt.CheckState.Checked)
         row.setTextAlignment(_COST, Qt.AlignmentFlag.AlignRight)
         row.setData(_TITLE, _GROUP, group)
-        self.rows[group.path] = row
+        self.rows[group.path, group.folder] = row
 
     def show_details(self, group: HistoryGroup, details: HistoryDetails) -> None:
         """What was read of a conversation; why it cannot be imported, where that is so."""
-        row = self.rows.get(group.path)
+        row = self.rows.get((group.path, group.folder))
         if row is None:
             return
         row.setText(_TITLE, make_safe_text(details.title) or tr("Untitled"))
@@ -94,7 +94,7 @@ class FoundConversationTree(QTreeWidget):
         """Writes what was left out beside the conversation it is of; returns what is of none."""
         others = []
         for complaint in complaints:
-            row = next((row for path, row in self.rows.items() if path and complaint.startswith(path)), None)
+            row = next((row for (path, _), row in self.rows.items() if path and complaint.startswith(path)), None)
             if row is None:
                 others.append(complaint)
             else:

@@ -39,7 +39,7 @@ def test_what_was_found_is_listed_and_all_of_it_ticked(window: MainWindow) -> No
     dialog.find_conversations()
     assert "13 conversations were found" in words(dialog)
     assert dialog.import_button.text() == "Import 13 conversations"
-    dialog.found.rows["/b.jsonl"].setCheckState(0, Qt.CheckState.Unchecked)
+    dialog.found.rows["/b.jsonl", "/gone"].setCheckState(0, Qt.CheckState.Unchecked)
     assert dialog.import_button.text() == "Import 12 conversations"
     dialog.found._projects()[0].setCheckState(0, Qt.CheckState.Unchecked)
     assert not dialog.import_button.isEnabled()
@@ -48,7 +48,7 @@ def test_what_was_found_is_listed_and_all_of_it_ticked(window: MainWindow) -> No
 def test_each_conversation_has_its_title_date_length_and_cost(window: MainWindow) -> None:
     dialog, _, _ = shown(window, FakeHistories())
     dialog.find_conversations()
-    row = dialog.found.rows["/b.jsonl"]
+    row = dialog.found.rows["/b.jsonl", "/gone"]
     assert [row.text(column) for column in (0, 2, 3)] == ["Extract the lock manager", "24 messages", "$0.310"]
     assert "Dec 2025" in row.text(1)
     assert not dialog.found.horizontalScrollBar().isVisible()
@@ -72,7 +72,7 @@ def test_why_one_was_not_taken_stands_beside_it(window: MainWindow) -> None:
     histories.details = HistoryDetails("b", reason="/b.jsonl doesn't contain a session that can be read.")
     dialog, _, _ = shown(window, histories)
     dialog.find_conversations()
-    row = dialog.found.rows["/b.jsonl"]
+    row = dialog.found.rows["/b.jsonl", "/gone"]
     assert row.text(0) == "b — b.jsonl doesn't contain a session that can be read."
     assert row.checkState(0) == Qt.CheckState.Unchecked
     assert dialog.found.show_reasons(["/b.jsonl was left out because it contains no reply.", "elsewhere"]) == [
