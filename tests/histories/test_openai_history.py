@@ -70,6 +70,10 @@ def test_a_result_that_names_its_function_alone_answers_the_last_call_of_that_na
         return {"id": identity, "function": {"name": name, "arguments": "{}"}}
 
     asked = {"role": "assistant", "content": "", "tool_calls": [called("1", "read"), called("2", "run")]}
-    rows = [asked, {"role": "function", "name": "run", "content": "x"}, {"role": "function", "content": "y"}]
+    rows: list[Mapping[str, object]] = [
+        asked,
+        {"role": "function", "name": "run", "content": "x"},
+        {"role": "function", "content": "y"},
+    ]
     found = openai_history.read_openai_messages([HistoryRow(row, "line") for row in rows], [])
     assert [message.answers for message in found[1:]] == ["2", "1"]
