@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
@@ -31,6 +32,7 @@ from helix_desktop.store.store_thread import StoreThread
 
 T = TypeVar("T")
 GATHER_SECONDS = 1.0  # for what is new, so that it is written together; who asks for the index does not wait for it
+GATHERED_WAIT_SECONDS = 2.0  # at most, before a search
 _SLICE = 1 << 20  # How many bytes are read at once on the thread that also writes.
 
 
@@ -203,6 +205,12 @@ class WorkspaceIndex:
             if self.progress.is_complete or self.progress.count_missing < but:
                 return self.progress
 
+    async def _index_what_was_gathered(self) -> None:
+        """So that a search finds what was stored just before. It does not wait while much is missing from the index."""
+        if self.progress.is_complete and self._following is not None and not self._following.done():
+            self._is_awaited.set()
+            await asyncio.wait({asyncio.wrap_future(self._following)}, timeout=GATHERED_WAIT_SECONDS)
+
     async def rebuild_in_background(self) -> None:
         """Facts were moved to another conversation: what it says of them is made again, in the background."""
         self._rebuilding = True
@@ -245,6 +253,7 @@ class WorkspaceIndex:
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
+        await self._index_what_was_gathered()
         return await self._run_query(
             lambda asked: full_text_search.search_full_text(
                 asked.connection, self._feed, query, tool=tool, limit=limit, entries_only=entries_only

@@ -35,7 +35,8 @@ def helix(tmp_path: Path) -> Iterator[Helix]:
         is_json = "export" not in arguments
         command = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path / "helix"), *arguments]
         command += ["--json"] if is_json else []
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
         return json.loads(done.stdout) if is_json else done.stdout
 
     yield run

@@ -27,6 +27,13 @@ async def test_the_index_follows_by_itself(workspace: StoredWorkspace) -> None:
     assert workspace.index.progress.is_complete
 
 
+async def test_a_search_finds_what_was_stored_just_before(workspace: StoredWorkspace) -> None:
+    await workspace.index.wait_until_indexed()
+    for word in ("thimble", "spindle"):  # the second while the index would gather for a while
+        await workspace.cache.store_content(f"a {word} in the hay".encode(), SHELL)
+        assert len(await workspace.index.search_index(word)) == 1, word
+
+
 async def test_a_rebuild_reports_how_far_it_is(workspace: StoredWorkspace) -> None:
     for number in range(400):
         await workspace.cache.store_content(b"entry %d" % number, SHELL)
