@@ -1,6 +1,7 @@
 """One number for one thing: every figure the window shows of a conversation is read at each moment of a story, and compared.
 
-Moments come while a reply streams, while pages read the conversation again, and after a fork; HELIX_STORIES=20 tells 20 stories of 25 moments.
+Moments come while a reply streams and while pages read the conversation again. HELIX_STORIES=20 tells 20 stories of 25 moments.
+Forks and the printed command line are not among them.
 
 A reader of each place says what it shows as a table from the name of a thing to its figure. Two places that name one thing must
 give it one figure.
