@@ -9,7 +9,7 @@ import importlib.metadata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentsPort
@@ -28,14 +28,13 @@ from helix_desktop.gui.settings.installation_port import (
 )
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.window_ports import WorkbenchesPort
-from helix_desktop.gui.window_ports import WorkbenchPort as Shown
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import SecretStorage
 
 if TYPE_CHECKING:
     from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
     from helix_desktop.mcp_host.hosted_server import HostedServer
+    from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.open_workbench import Workbench
 
 LOOKED_AT, NAMED = 5_000, 8  # How many entries are added up before space is freed, and how many are named.
@@ -70,25 +69,25 @@ class InstallationCare:
         found = await installation_checks.check_installation(self._where, self._secrets)
         return [InstallationFinding(each.what, each.state.value, each.says, each.remedy) for each in found]
 
-    def histories_for_import(self, desk: WorkbenchesPort) -> HistoryImportPort:
+    def histories_for_import(self, desk: Workbenches) -> HistoryImportPort:
         from helix_desktop.desktop.history_import import HistoryImporter as OfOthers
 
-        return OfOthers(cast("Any", desk))
+        return OfOthers(desk)
 
     def connected_agents(self) -> ConnectedAgentsPort:
         from helix_desktop.desktop.connected_agents import ConnectedAgents as OnThisHome
 
         return OnThisHome(self._where)
 
-    async def measure_workspace_storage(self, bench: Shown) -> WorkspaceStorage:
-        workspace = _workbench_behind_port(bench).workspace
+    async def measure_workspace_storage(self, bench: Workbench) -> WorkspaceStorage:
+        workspace = bench.workspace
         stats = await workspace.index.stats()
         copies = await asyncio.to_thread(workspace.list_journal_backups)
         last = max((each.time for each in copies), default=0.0)
         return WorkspaceStorage(stats.entries, stats.size, stats.kept, workspace.settings.limit, workspace.folder, last)
 
-    async def verify_workspace_entries(self, bench: Shown, report: Callable[[str], None]) -> str:
-        cache = _workbench_behind_port(bench).workspace.cache
+    async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str:
+        cache = bench.workspace.cache
         result = await cache.verify_cache(
             lambda so_far: report(tr("{size} read…", size=format_byte_size(so_far.bytes)))
         )
@@ -100,9 +99,9 @@ class InstallationCare:
         names = "\n".join(f"{digest.short_hex}: {told(why)}" for digest, why in result.damaged[:20])
         return format_count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:") + "\n" + names
 
-    async def estimate_space_to_free(self, bench: Shown) -> SpaceToFree:
+    async def estimate_space_to_free(self, bench: Workbench) -> SpaceToFree:
         """The oldest first, as `free_up_space` takes them."""
-        workspace = _workbench_behind_port(bench).workspace
+        workspace = bench.workspace
         over = (
             max((await workspace.index.stats()).kept - workspace.settings.limit, 0) if workspace.settings.limit else 0
         )
@@ -117,24 +116,24 @@ class InstallationCare:
         names = [" ".join(filter(None, [row.about.tool, row.about.source])) for row in rows[:NAMED]]
         return SpaceToFree(len(rows), freed, over, max(over - freed, 0), names)
 
-    async def free_up_space(self, bench: Shown) -> str:
-        workspace = _workbench_behind_port(bench).workspace
+    async def free_up_space(self, bench: Workbench) -> str:
+        workspace = bench.workspace
         if not workspace.settings.limit:
             return tr("No limit is set, so there is nothing to free up. Set a limit above first.")
         gone = await workspace.cache.collect_down_to(workspace.settings.limit)
         entries = format_count(gone.entries, "{n} entry removed", "{n} entries removed")
         return tr("{what}, {size} freed.", what=entries, size=format_byte_size(gone.bytes))
 
-    async def back_up_workspace(self, bench: Shown) -> str:
-        made = await _workbench_behind_port(bench).workspace.back_up_now()
+    async def back_up_workspace(self, bench: Workbench) -> str:
+        made = await bench.workspace.back_up_now()
         return tr("Backup saved as {file}.", file=made.path.name)
 
     # --- MCP servers
 
-    def list_mcp_servers(self, bench: Shown) -> Sequence[McpServerState]:
+    def list_mcp_servers(self, bench: Workbench) -> Sequence[McpServerState]:
         """Those of the settings, each with the state of the one that runs."""
-        running = {hosted.config.name: hosted for hosted in _workbench_behind_port(bench).mcp_servers.running_servers}
-        tables = _workbench_behind_port(bench).workspace.settings.mcp
+        running = {hosted.config.name: hosted for hosted in bench.mcp_servers.running_servers}
+        tables = bench.workspace.settings.mcp
         return [_describe_configured_server(name, table, running.get(name)) for name, table in tables.items()]
 
     def parse_server_configuration(self, text: str, name: str) -> Sequence[McpServerState]:
@@ -145,11 +144,11 @@ class InstallationCare:
             for config in parse_pasted_text(text, name=name).servers
         ]
 
-    async def sign_in_to_mcp_server(self, bench: Shown, name: str) -> None:
+    async def sign_in_to_mcp_server(self, bench: Workbench, name: str) -> None:
         async def open_sign_in_page(address: str) -> None:
             open_in_browser(address)
 
-        status = await _workbench_behind_port(bench).mcp_servers.sign_in_at_server(name, open_sign_in_page)
+        status = await bench.mcp_servers.sign_in_at_server(name, open_sign_in_page)
         if status.state != "ready":
             raise ActionRefused(tr("{name} isn't ready. {why}", name=name, why=told(status.why)))
 
@@ -158,27 +157,26 @@ class InstallationCare:
 
         return is_rule_too_wide(PermissionRule.parse_permission_rule(rule))
 
-    def command_file_access(self, bench: Shown) -> CommandFileAccess:
+    def command_file_access(self, bench: Workbench) -> CommandFileAccess:
         from helix_desktop.tools.home_openings import OPENINGS
         from helix_desktop.workbench import conversation_setup
 
-        chosen = _workbench_behind_port(bench).workspace.settings
+        chosen = bench.workspace.settings
         openings = [(one.name, one.title, one.what_it_gives_away) for one in OPENINGS]
         return CommandFileAccess(
             openings, chosen.openings, chosen.readable, conversation_setup.parse_hidden_patterns(chosen)
         )
 
-    def checkpoint_settings(self, bench: Shown) -> CheckpointSettings:
+    def checkpoint_settings(self, bench: Workbench) -> CheckpointSettings:
         from helix_desktop.workbench import conversation_setup
 
-        real = _workbench_behind_port(bench)
-        found = conversation_setup.parse_coverage(real.workspace.settings.changes)
+        found = conversation_setup.parse_coverage(bench.workspace.settings.changes)
         return CheckpointSettings(
-            found.leave_out, found.most_files, found.most_bytes, real.file_changes.days_to_keep, found.off
+            found.leave_out, found.most_files, found.most_bytes, bench.file_changes.days_to_keep, found.off
         )
 
-    async def test_mcp_server(self, bench: Shown, name: str) -> str:
-        status, tools, lines = await _workbench_behind_port(bench).mcp_servers.test_server_once(name)
+    async def test_mcp_server(self, bench: Workbench, name: str) -> str:
+        status, tools, lines = await bench.mcp_servers.test_server_once(name)
         wrote = tr("Its output: {line}", line=lines[-1][:300]) if lines and status.why else ""
         said = tr(
             "{name} responded and offers {tools}.", name=name, tools=format_count(len(tools), "{n} tool", "{n} tools")
@@ -189,7 +187,7 @@ class InstallationCare:
 
     async def replay_policies(
         self,
-        bench: Shown,
+        bench: Workbench,
         conversation: str,
         policies: Sequence[str],
         window: int,
@@ -199,7 +197,7 @@ class InstallationCare:
 
         return await replay_process.replay_conversation(bench, conversation, policies, window, report)
 
-    async def open_tour_workbench(self, desk: WorkbenchesPort, folder: Path) -> Shown:
+    async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench:
         """The workspace of the tour: the one of last time, else a new one on a fresh sample."""
         from helix_desktop.workbench import scripted_tour
 
@@ -243,8 +241,3 @@ def _describe_configured_server(name: str, table: Mapping[str, Any], hosted: Hos
         offered=offered,
         log=tuple(hosted.server_log_lines),
     )
-
-
-def _workbench_behind_port(bench: Shown) -> Workbench:
-    """Returns the workbench behind the window's Protocol, which names only the members the window uses."""
-    return cast("Workbench", bench)

@@ -19,7 +19,6 @@ from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 from helix_desktop.gui.engine_sentences import translate_sentences as told
 from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import WorkbenchPort
 from helix_desktop.histories import session_export
 from helix_desktop.processes.starter import (
     CommandAuthor,
@@ -28,12 +27,13 @@ from helix_desktop.processes.starter import (
     own_program_command,
     start_process,
 )
+from helix_desktop.workbench.open_workbench import Workbench
 
 LARGEST = 8 << 20  # The most bytes of an output that are used.
 
 
 async def replay_conversation(
-    bench: WorkbenchPort,
+    bench: Workbench,
     conversation: str,
     policies: Sequence[str],
     window: int,
@@ -77,7 +77,7 @@ async def _run_replay_process(options: Sequence[str], total: int, report: Callab
         await end_process(process)
 
 
-async def _build_recording_lines(facts: Sequence[Recorded], bench: WorkbenchPort) -> list[session_export.Line]:
+async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) -> list[session_export.Line]:
     contents: dict[Digest, bytes] = {}
     for digest in session_export.entries_needed_for_export(facts):
         # An output that can no longer be read is replaced by what is known of it.

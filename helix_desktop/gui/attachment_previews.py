@@ -17,13 +17,13 @@ from helix_desktop.gui.chat.attachment_chips import AttachmentChips
 from helix_desktop.gui.transcript.content_fetching import decode_scaled_image
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.picture_dialog import PictureDialog
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = 16_000, 96  # pixels of the width
 
 
 def open_picture_dialog(
-    bench: WorkbenchPort | None, doing: BackgroundRunner, stored: Stored, name: str, parent: QWidget
+    bench: Workbench | None, doing: BackgroundRunner, stored: Stored, name: str, parent: QWidget
 ) -> None:
     if bench is not None:
         work = _read_stored_image(bench, stored, LARGEST_WIDTH_PIXELS)
@@ -31,7 +31,7 @@ def open_picture_dialog(
 
 
 def show_attachment_preview(
-    bench: WorkbenchPort | None, doing: BackgroundRunner, held: AttachmentChips, attachment: Attachment
+    bench: Workbench | None, doing: BackgroundRunner, held: AttachmentChips, attachment: Attachment
 ) -> None:
     if bench is None:
         return
@@ -49,7 +49,7 @@ def _show_thumbnail(held: AttachmentChips, attachment: Attachment, image: QImage
     held.show_thumbnail(attachment, QPixmap.fromImage(image))
 
 
-async def _read_stored_image(bench: WorkbenchPort, stored: Stored, widest: int) -> QImage:
+async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:
     content = await bench.workspace.cache.read_range(stored.digest, 0, stored.size)
     image = await asyncio.to_thread(decode_scaled_image, content, widest)
     if image is None:

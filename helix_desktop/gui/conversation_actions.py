@@ -20,7 +20,7 @@ from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_co
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
+from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 SUFFIX_BY_EXPORT_FORM = {
@@ -44,7 +44,7 @@ class ConversationActions:
         *,
         changed: Callable[[], object],
         gone: Callable[..., object],
-        opened: Callable[[WorkbenchPort, SessionPort], object],
+        opened: Callable[[Workbench, Session], object],
     ) -> None:
         self._window = window
         self._doing = doing
@@ -53,9 +53,9 @@ class ConversationActions:
         self._on_conversations_deleted = gone
         self._on_session_opened = opened
 
-    def run_conversation_action(self, what: str, bench: WorkbenchPort, row: ConversationListRow) -> None:
+    def run_conversation_action(self, what: str, bench: Workbench, row: ConversationListRow) -> None:
         """One of the names of the conversation's menu."""
-        acts: dict[str, Callable[[WorkbenchPort, ConversationListRow], None]] = {
+        acts: dict[str, Callable[[Workbench, ConversationListRow], None]] = {
             "rename": self.ask_new_title,
             "pin": self.toggle_conversation_pinned,
             "archive": self.toggle_conversation_archived,
@@ -67,7 +67,7 @@ class ConversationActions:
         }
         acts[what](bench, row)
 
-    def ask_new_title(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
+    def ask_new_title(self, bench: Workbench, row: ConversationListRow) -> None:
         def save_new_title(title: str) -> None:
             async def set_title_of_session() -> None:
                 await (await bench.open_session(row.id)).set_title(title)
@@ -76,13 +76,13 @@ class ConversationActions:
 
         ask_text(self._window, tr("Rename conversation"), tr("Title"), row.title, save_new_title)
 
-    def toggle_conversation_pinned(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
+    def toggle_conversation_pinned(self, bench: Workbench, row: ConversationListRow) -> None:
         async def set_session_pinned() -> None:
             await (await bench.open_session(row.id)).set_pinned(pinned=not row.pinned)
 
         self._doing.run_in_background(set_session_pinned(), then=lambda _done: self._on_list_changed())
 
-    def toggle_conversation_archived(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
+    def toggle_conversation_archived(self, bench: Workbench, row: ConversationListRow) -> None:
         async def set_session_archived(archived: bool) -> None:  # noqa: FBT001 - a step of this very function
             await (await bench.open_session(row.id)).set_archived(archived=archived)
 
@@ -98,7 +98,7 @@ class ConversationActions:
 
         self._doing.run_in_background(set_session_archived(not row.archived), then=notice_archived)
 
-    def trash_conversation(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
+    def trash_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
         def notice_trashed(_done: None) -> None:
             self._on_list_changed()
             words = tr("“{title}” was moved to the trash.", title=row.title or tr("New conversation"))
@@ -106,11 +106,11 @@ class ConversationActions:
 
         self._doing.run_in_background(self._set_session_trashed(bench, row, trashed=True), then=notice_trashed)
 
-    def restore_conversation(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
+    def restore_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
         work = self._set_session_trashed(bench, row, trashed=False)
         self._doing.run_in_background(work, then=lambda _done: self._on_list_changed())
 
-    def ask_to_empty_trash(self, bench: WorkbenchPort) -> None:
+    def ask_to_empty_trash(self, bench: Workbench) -> None:
         """Every conversation in the trash, for good; asked first."""
         number = sum(row.trashed for row in bench.list_conversations())
         text = format_count(
@@ -130,17 +130,17 @@ class ConversationActions:
 
         ask_to_confirm(self._window, tr("Empty trash"), text, tr("Delete permanently"), delete_trash_now)
 
-    def fork_and_open(self, bench: WorkbenchPort, row: ConversationListRow, at: int = 0) -> None:
+    def fork_and_open(self, bench: Workbench, row: ConversationListRow, at: int = 0) -> None:
         """At its end, or at the fact `at`; the fork is opened."""
 
-        def open_new_fork(session: SessionPort) -> None:
+        def open_new_fork(session: Session) -> None:
             self._on_list_changed()
             self._on_session_opened(bench, session)
 
         title = _unique_fork_title(row.title, [each.title for each in bench.list_conversations()])
         self._doing.run_in_background(bench.fork_conversation(row.id, at, title=title), then=open_new_fork)
 
-    def ask_where_to_export(self, bench: WorkbenchPort, row: ConversationListRow, form: str) -> None:
+    def ask_where_to_export(self, bench: Workbench, row: ConversationListRow, form: str) -> None:
         """Asks where to; the file is written in a thread."""
 
         def export_to_chosen_file(file: Path) -> None:
@@ -161,7 +161,7 @@ class ConversationActions:
         name = file_name_from_title(row.title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
         ask_new_file(self._window, tr("Export conversation"), name, export_to_chosen_file)
 
-    def ask_to_continue(self, bench: WorkbenchPort, row: ConversationListRow, agent: str) -> None:
+    def ask_to_continue(self, bench: Workbench, row: ConversationListRow, agent: str) -> None:
         """Offers the conversation as it is, or as it was before its last compaction; then says how to go on in the agent."""
 
         def write_as_before(compaction: int) -> None:
@@ -180,7 +180,7 @@ class ConversationActions:
         self._doing.run_in_background(_count_compactions(bench, row), then=offer_ways)
 
     async def _write_session_for_agent(
-        self, bench: WorkbenchPort, row: ConversationListRow, agent: str, compaction: int
+        self, bench: Workbench, row: ConversationListRow, agent: str, compaction: int
     ) -> Sequence[str]:
         from helix_desktop.histories import conversation_restoring as restoring
         from helix_desktop.histories import session_export
@@ -197,12 +197,10 @@ class ConversationActions:
 
         return await asyncio.to_thread(write_session)
 
-    async def _set_session_trashed(self, bench: WorkbenchPort, row: ConversationListRow, *, trashed: bool) -> None:
+    async def _set_session_trashed(self, bench: Workbench, row: ConversationListRow, *, trashed: bool) -> None:
         await (await bench.open_session(row.id)).set_trashed(trashed=trashed)
 
-    async def _write_conversation_file(
-        self, bench: WorkbenchPort, row: ConversationListRow, form: str, file: Path
-    ) -> int:
+    async def _write_conversation_file(self, bench: Workbench, row: ConversationListRow, form: str, file: Path) -> int:
         """Gives how many outputs could not be read."""
         from helix_desktop.histories import session_export
 
@@ -222,7 +220,7 @@ class ConversationActions:
         return len(set(named) - set(texts))
 
 
-async def _count_compactions(bench: WorkbenchPort, row: ConversationListRow) -> int:
+async def _count_compactions(bench: Workbench, row: ConversationListRow) -> int:
     from helix_desktop.histories import session_from_facts
 
     facts = (await bench.open_session(row.id)).conversation.state.facts

@@ -16,7 +16,7 @@ from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 WIDTH = 480
 MARGIN = 18
@@ -45,7 +45,7 @@ class ForgetTextDialog(TransientDialog):
 
     def __init__(
         self,
-        bench: WorkbenchPort,
+        bench: Workbench,
         doing: BackgroundRunner,
         gone: Callable[[str], object],
         owner: QObject,

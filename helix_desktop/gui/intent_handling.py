@@ -13,7 +13,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_which_way
 from helix_desktop.gui.transcript import chat_intents
 from helix_desktop.gui.translation import format_number, tr
-from helix_desktop.gui.window_ports import SessionPort
+from helix_desktop.gui.workbench_types import Session
 
 MOST_LINES = 8  # The most lines about the files that a rewind restored.
 
@@ -102,7 +102,7 @@ def _handle_conversation_intent(window: MainWindow, want: chat_intents.ChatInten
             _handle_asking_intent(window, session, want)
 
 
-def _handle_asking_intent(window: MainWindow, session: SessionPort, want: chat_intents.ChatIntent) -> None:
+def _handle_asking_intent(window: MainWindow, session: Session, want: chat_intents.ChatIntent) -> None:
     """Handles intents that ask, show or open something for the current conversation."""
     match want:
         case chat_intents.ContinueTurn():
@@ -120,13 +120,13 @@ def _handle_asking_intent(window: MainWindow, session: SessionPort, want: chat_i
                 window.conversation_actions.fork_and_open(window.current_workbench, row, seq)
 
 
-def _edit_user_message(window: MainWindow, session: SessionPort, seq: int) -> None:
+def _edit_user_message(window: MainWindow, session: Session, seq: int) -> None:
     fact = session.conversation.state.facts[seq - 1].fact
     if isinstance(fact, UserSaid):
         window.chat.composer.edit_earlier_message(seq, fact.parts)
 
 
-def _ask_and_rewind(window: MainWindow, session: SessionPort, seq: int) -> None:
+def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
     """Rewinds the conversation for which the question was asked, even if another is shown when it is answered."""
 
     def rewind_session(*, restore: bool) -> None:

@@ -51,7 +51,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
 from helix_desktop.gui.window_memory import WindowMemory
-from helix_desktop.gui.window_ports import SessionPort, WorkbenchesPort, WorkbenchPort, WorkspaceRowPort
+from helix_desktop.gui.workbench_types import Session, Workbench, Workbenches, WorkspaceListRow
 from helix_desktop.gui.workspace_activity import WORKING_STATES, WorkspaceActivity
 from helix_desktop.program_settings import ProgramSettings
 
@@ -75,10 +75,10 @@ class MainWindow(WindowFrame):
 
     def __init__(self, theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner) -> None:
         super().__init__(theme, memory)
-        self._desk: WorkbenchesPort | None = None
+        self._desk: Workbenches | None = None
         self._startup_queue: list[Callable[[], object]] = []  # Actions to run once the stores are open.
         self._blocking_error: HelixError | None = None  # Why the stores cannot be opened, if they cannot.
-        self._workspace_rows: Sequence[WorkspaceRowPort] = ()
+        self._workspace_rows: Sequence[WorkspaceListRow] = ()
         self.background_runner = doing
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
@@ -88,7 +88,7 @@ class MainWindow(WindowFrame):
         self.awaited_conversation = ""
         self.unsent_messages = UnsentMessages(memory)
         self._cost = 0.0
-        self._measured_session: SessionPort | None = None  # what the meter shows
+        self._measured_session: Session | None = None  # what the meter shows
         self._measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)
         self._measuring.timeout.connect(self._price_next_message)
         self.window_actions = ActionRegistry(self, settings)
@@ -128,11 +128,11 @@ class MainWindow(WindowFrame):
         doing.failed.connect(self.notices.show_error_notice)
 
     @property
-    def current_workbench(self) -> WorkbenchPort | None:
+    def current_workbench(self) -> Workbench | None:
         return self.showing.bench
 
     @property
-    def current_session(self) -> SessionPort | None:
+    def current_session(self) -> Session | None:
         """The conversation that is shown; None: one that has not begun."""
         return self.showing.session
 
@@ -166,13 +166,13 @@ class MainWindow(WindowFrame):
     # --- workspaces ----------------------------------------------------------------------------------------------
 
     @property
-    def workbenches(self) -> WorkbenchesPort:
+    def workbenches(self) -> Workbenches:
         """There from `begin_with_workspaces` on; the window is painted before anything is opened."""
         if self._desk is None:
             raise ActionRefused(tr("Helix Desktop is still starting. Try again in a moment."))
         return self._desk
 
-    def begin_with_workspaces(self, desk: WorkbenchesPort) -> None:
+    def begin_with_workspaces(self, desk: Workbenches) -> None:
         self._desk = desk
         self.welcome.enable_first_steps(ready=True)
         waiting, self._startup_queue = self._startup_queue, []
@@ -203,12 +203,12 @@ class MainWindow(WindowFrame):
         if event.type() is QEvent.Type.ActivationChange and self.isActiveWindow() and self._desk is not None:
             self.refresh_workspaces()
 
-    def listed_workspaces(self) -> Sequence[WorkspaceRowPort]:
+    def listed_workspaces(self) -> Sequence[WorkspaceListRow]:
         """As they were listed last: listing reads a file of each."""
         return self._workspace_rows
 
     def refresh_workspaces(self, then: Callable[[], object] | None = None) -> None:
-        def show_listed_workspaces(rows: Sequence[WorkspaceRowPort]) -> None:
+        def show_listed_workspaces(rows: Sequence[WorkspaceListRow]) -> None:
             rows = self._workspace_rows = self._sort_workspaces(rows)
             self.rail.show_workspace_buttons(rows, self.showing.workspace_id)
             for name, watched in self._activity_by_workspace.items():
@@ -219,7 +219,7 @@ class MainWindow(WindowFrame):
         work = asyncio.to_thread(self.workbenches.list_workspaces)
         self.background_runner.run_in_background(work, then=show_listed_workspaces, owner=self)
 
-    def _sort_workspaces(self, rows: Sequence[WorkspaceRowPort]) -> Sequence[WorkspaceRowPort]:
+    def _sort_workspaces(self, rows: Sequence[WorkspaceListRow]) -> Sequence[WorkspaceListRow]:
         """New workspaces come last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
         known: list[str] = self.memory.get_remembered("rail", default=[])
         order = [*known, *(row.id for row in rows if row.id not in known)]
@@ -250,7 +250,7 @@ class MainWindow(WindowFrame):
             self._run_once_started(partial(self.go_to_workspace, workspace, then))
             return
 
-        def show_opened_workspace(bench: WorkbenchPort) -> None:
+        def show_opened_workspace(bench: Workbench) -> None:
             if self._wanted_workspace == workspace:
                 self.bring_workspace_to_front(bench)
                 if then is not None:
@@ -267,7 +267,7 @@ class MainWindow(WindowFrame):
             self._run_once_started(partial(self.create_workspace_for_folder, folder))
             return
 
-        def show_created_workspace(bench: WorkbenchPort) -> None:
+        def show_created_workspace(bench: Workbench) -> None:
             if self._wanted_workspace == wanted:
                 self.bring_workspace_to_front(bench)
                 self.chat.composer.text.setFocus()
@@ -285,7 +285,7 @@ class MainWindow(WindowFrame):
         if self.current_workbench is None:
             self.switch_to_page("welcome")
 
-    async def _open_or_create_workspace(self, folder: Path) -> WorkbenchPort:
+    async def _open_or_create_workspace(self, folder: Path) -> Workbench:
         known = next((row for row in self.listed_workspaces() if row.main_folder == folder), None)
         if known is not None:
             return await self.workbenches.open_workspace(known.id)
@@ -303,7 +303,7 @@ class MainWindow(WindowFrame):
         longer = f"{name} ({folder.parent.name})"[:LONGEST_NAME_LENGTH]
         return longer if longer.casefold() not in taken else f"{name[: LONGEST_NAME_LENGTH - 5]} ({len(taken) + 1})"
 
-    def bring_workspace_to_front(self, bench: WorkbenchPort) -> None:
+    def bring_workspace_to_front(self, bench: Workbench) -> None:
         """Show an open workspace: its layout, its list, the conversation that was open last."""
         if self.current_workbench is not None:
             self.save_window_layout()
@@ -347,13 +347,13 @@ class MainWindow(WindowFrame):
     def change_and_reopen(
         self,
         workspace: str,
-        work: Coroutine[Any, Any, WorkbenchPort],
-        then: Callable[[WorkbenchPort], object] = lambda _bench: None,
+        work: Coroutine[Any, Any, Workbench],
+        then: Callable[[Workbench], object] = lambda _bench: None,
     ) -> None:
         """Reopen a workspace after `work` has changed it; if that fails, open it as it was."""
         self.stop_following_workspace(workspace)
 
-        def show_reopened(bench: WorkbenchPort) -> None:
+        def show_reopened(bench: Workbench) -> None:
             if self.current_workbench is None:
                 self.bring_workspace_to_front(bench)
             then(bench)
@@ -415,7 +415,7 @@ class MainWindow(WindowFrame):
         )
         self.top.fit_top_bar()
 
-    def _follow_workspace(self, bench: WorkbenchPort) -> None:
+    def _follow_workspace(self, bench: Workbench) -> None:
         if bench.id in self._activity_by_workspace:
             return
         watched = self._activity_by_workspace[bench.id] = WorkspaceActivity(bench, self.memory, self)
@@ -428,7 +428,7 @@ class MainWindow(WindowFrame):
         for conversation in watched.failed_conversations():
             self._on_state_changed(watched, conversation, ConversationActivity.FAILED)
 
-    def _on_settings_changed(self, bench: WorkbenchPort) -> None:
+    def _on_settings_changed(self, bench: Workbench) -> None:
         if self.current_workbench is bench:
             self.show_workspace_choices()
             self.sidebar.show_workspace_title(bench.name, next(iter(bench.allowed_folders), None))
@@ -449,7 +449,7 @@ class MainWindow(WindowFrame):
         )
         return row.title if row else ""
 
-    def open_workspaces(self) -> Sequence[WorkbenchPort]:
+    def open_workspaces(self) -> Sequence[Workbench]:
         """The one in front first."""
         benches = [watched.bench for watched in self._activity_by_workspace.values()]
         return sorted(benches, key=lambda bench: bench is not self.current_workbench)
@@ -479,7 +479,7 @@ class MainWindow(WindowFrame):
         if bench is None:
             return
 
-        def show_opened_conversation(session: SessionPort) -> None:
+        def show_opened_conversation(session: Session) -> None:
             unsent = self.unsent_messages.take_unsent_messages((bench.id, conversation))
             if (
                 self._wanted_conversation == conversation
@@ -500,18 +500,18 @@ class MainWindow(WindowFrame):
             work, then=show_opened_conversation, owner=self, failed=report_not_opened
         )
 
-    async def _open_and_prepare_session(self, bench: WorkbenchPort, conversation: str) -> SessionPort:
+    async def _open_and_prepare_session(self, bench: Workbench, conversation: str) -> Session:
         session = await bench.open_session(conversation)
         await self.pages.transcript.prepare_transcript(session.conversation.state)
         return session
 
-    def show_session_if_current(self, bench: WorkbenchPort, session: SessionPort) -> bool:
+    def show_session_if_current(self, bench: Workbench, session: Session) -> bool:
         """Show a conversation that has been opened or created, unless another workspace is in front now."""
         if self.current_workbench is bench:
             self.show_session_or_new(session)
         return self.current_workbench is bench
 
-    def _has_begun(self, session: SessionPort | None) -> bool:
+    def _has_begun(self, session: Session | None) -> bool:
         """Whether it has a message; one of the user's own without any counts as new."""
         row = self.find_current_row(session.id) if session is not None else None
         said = (
@@ -526,7 +526,7 @@ class MainWindow(WindowFrame):
         self._wanted_conversation = ""
         self.show_session_or_new(None)
 
-    def show_session_or_new(self, session: SessionPort | None, *, awaited: str = "") -> None:
+    def show_session_or_new(self, session: Session | None, *, awaited: str = "") -> None:
         """Shows a conversation, or an empty one that begins with its first message. `awaited`: the
         id of the one still being opened.
         """
@@ -591,7 +591,7 @@ class MainWindow(WindowFrame):
         if any(isinstance(event, FactAppended | MeterChanged) for event in events) and (row is None or not row.agent):
             self._update_meter_and_price()  # a connected agent's conversation has no composer to show it
 
-    def _show_session_event(self, session: SessionPort, event: Event) -> None:
+    def _show_session_event(self, session: Session, event: Event) -> None:
         composer = self.chat.composer
         if isinstance(event, ActivityChanged):
             composer.show_run_state(event.running)
@@ -634,7 +634,7 @@ class MainWindow(WindowFrame):
             self.chat.composer.show_window_meter({}, 0)
             self.chat.composer.price.show_next_message_cost(None)
 
-    def _show_meter_of(self, session: SessionPort) -> None:
+    def _show_meter_of(self, session: Session) -> None:
         self.chat.rewrite_cost.warn_before_rewrite(session.pending_rewrite())
         meter = session.next_request_meter()
         self.chat.composer.show_window_meter(
@@ -656,7 +656,7 @@ class MainWindow(WindowFrame):
         """What the next message would cost, and go with; of a conversation that has not begun, the first."""
         bench = self.current_workbench
 
-        def show_first_price(session: SessionPort) -> None:
+        def show_first_price(session: Session) -> None:
             if self.current_session is None and not self.awaited_conversation and self.current_workbench is bench:
                 self._show_meter_of(session)
 
@@ -725,5 +725,5 @@ class MainWindow(WindowFrame):
         self.memory.write_memory_file()
 
 
-def _cost_of_session(session: SessionPort | None) -> float:
+def _cost_of_session(session: Session | None) -> float:
     return token_budget.compute_savings(session.conversation.state).paid if session else 0.0

@@ -19,7 +19,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_which_way
 from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort, WorkspaceRowPort
+from helix_desktop.gui.workbench_types import Session, Workbench, WorkspaceListRow
 from helix_desktop.program_settings import ASK_ABOVE
 
 OnMessageNotSent = Callable[[HelixError | None], None]
@@ -52,7 +52,7 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
         _begin_conversation_with(window, bench, parts)
 
 
-def _begin_conversation_with(window: MainWindow, bench: WorkbenchPort, parts: tuple[UserPart, ...]) -> None:
+def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
     """A conversation; none where its first message costs too much for the user."""
     give_back = message_returner(window.chat.composer, window.notices, parts)
     waits = window.awaited_conversation = f"new {id(parts)}"
@@ -71,7 +71,7 @@ def _begin_conversation_with(window: MainWindow, bench: WorkbenchPort, parts: tu
             bench.start_conversation(), then=begun, failed=give_first_message_back
         )
 
-    def ask_about_price(unbegun: SessionPort) -> None:
+    def ask_about_price(unbegun: Session) -> None:
         ask_if_expensive(
             window, unbegun.estimate_cost_with(parts), create_and_send, lambda: give_first_message_back(None)
         )
@@ -85,7 +85,7 @@ def _begin_conversation_with(window: MainWindow, bench: WorkbenchPort, parts: tu
 
 
 def _send_first_message(
-    window: MainWindow, bench: WorkbenchPort, parts: tuple[UserPart, ...], waits: str, session: SessionPort
+    window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...], waits: str, session: Session
 ) -> None:
     """It is said in any case; shown, unless the user has opened something else meanwhile."""
     unsent = window.unsent_messages.take_unsent_messages((bench.id, "new"))
@@ -103,7 +103,7 @@ def _send_first_message(
 
 
 def send_held_messages(
-    window: MainWindow, bench: WorkbenchPort, session: SessionPort, messages: Sequence[UnsentMessage]
+    window: MainWindow, bench: Workbench, session: Session, messages: Sequence[UnsentMessage]
 ) -> None:
     """Send what was written while the conversation was being opened, where it was written."""
     place = (bench.id, session.id)
@@ -121,7 +121,7 @@ def send_held_messages(
 
 
 def edit_and_resend_message(
-    window: MainWindow, session: SessionPort, seq: int, parts: tuple[UserPart, ...], not_sent: OnMessageNotSent
+    window: MainWindow, session: Session, seq: int, parts: tuple[UserPart, ...], not_sent: OnMessageNotSent
 ) -> None:
     """Send an earlier message again as it was changed; what came after it is rewound."""
 
@@ -134,8 +134,8 @@ def edit_and_resend_message(
 
 def _discard_empty_conversation(
     window: MainWindow,
-    bench: WorkbenchPort,
-    session: SessionPort,
+    bench: Workbench,
+    session: Session,
     parts: tuple[UserPart, ...],
     error: HelixError | None,
 ) -> None:
@@ -160,7 +160,7 @@ def _discard_empty_conversation(
         )
 
 
-def _is_slash_command(bench: WorkbenchPort, parts: tuple[UserPart, ...]) -> bool:
+def _is_slash_command(bench: Workbench, parts: tuple[UserPart, ...]) -> bool:
     """Whether it begins with a slash and the name of a command or a skill of the folders."""
     first = parts[0] if parts else None
     name = first.text[1:].split(maxsplit=1)[:1] if isinstance(first, Text) and first.text.startswith("/") else []
@@ -169,8 +169,8 @@ def _is_slash_command(bench: WorkbenchPort, parts: tuple[UserPart, ...]) -> bool
 
 def _expand_and_send(
     window: MainWindow,
-    bench: WorkbenchPort,
-    session: SessionPort,
+    bench: Workbench,
+    session: Session,
     parts: tuple[UserPart, ...],
     not_sent: OnMessageNotSent,
 ) -> None:
@@ -184,7 +184,7 @@ def _expand_and_send(
 
 def _send_now(
     window: MainWindow,
-    session: SessionPort,
+    session: Session,
     parts: tuple[UserPart, ...],
     not_sent: OnMessageNotSent,
     *,
@@ -199,7 +199,7 @@ def _send_now(
 
 def _send_after_price_question(
     window: MainWindow,
-    session: SessionPort,
+    session: Session,
     parts: tuple[UserPart, ...],
     not_sent: OnMessageNotSent,
     *,
@@ -277,7 +277,7 @@ def search_everywhere(window: MainWindow, words: str) -> None:
         shown.sort(key=lambda find: find.kind == "folder")  # Folders that were not searched come last.
         window.palette_box.show_search_results(words, shown, more=bool(closed))
 
-    def show_hits_of_workspace(bench: WorkbenchPort, hits: Sequence[SearchHit]) -> None:
+    def show_hits_of_workspace(bench: Workbench, hits: Sequence[SearchHit]) -> None:
         name = "" if bench is window.current_workbench else bench.name
         titles = {row.id: row.title for row in bench.list_conversations()}
         show_more_finds(search_suggestions.suggest_search_hits(hits, titles, bench.id, window.go_to_place, name))
@@ -289,7 +289,7 @@ def search_everywhere(window: MainWindow, words: str) -> None:
 
 
 def _search_next_closed_workspace(
-    window: MainWindow, words: str, closed: list[WorkspaceRowPort], show: Callable[[Sequence[PaletteItem]], None]
+    window: MainWindow, words: str, closed: list[WorkspaceListRow], show: Callable[[Sequence[PaletteItem]], None]
 ) -> None:
     """The next of them, as long as somebody waits for it."""
     if not closed or not window.palette_box.is_searching_for(words):

@@ -13,7 +13,7 @@ from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 
 class ModelActions(QObject):
@@ -94,7 +94,7 @@ class ModelActions(QObject):
             self._save_chosen_model(bench, model), then=show_chosen_model, owner=window
         )
 
-    async def _save_chosen_model(self, bench: WorkbenchPort, model: str) -> None:
+    async def _save_chosen_model(self, bench: Workbench, model: str) -> None:
         """A conversation that has a model of its own gets another; else the workspace does."""
         session = self._window.current_session
         if session is not None and bench.model_of_conversation(session.id) != bench.main_model_name:

@@ -15,7 +15,7 @@ from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import PaletteItem
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
-from helix_desktop.gui.window_ports import ProjectItemPort, WorkbenchPort, WorkspaceRowPort
+from helix_desktop.gui.workbench_types import ProjectItem, Workbench, WorkspaceListRow
 
 GoToPlace = Callable[[WindowPlace], object]
 
@@ -65,8 +65,8 @@ def suggest_conversations(rows: Sequence[ConversationListRow], workspace: str, g
     return [conversation_suggestion(row) for row in newest[:500]]
 
 
-def suggest_workspaces(rows: Sequence[WorkspaceRowPort], go: GoToPlace) -> list[PaletteItem]:
-    def workspace_suggestion(row: WorkspaceRowPort) -> PaletteItem:
+def suggest_workspaces(rows: Sequence[WorkspaceListRow], go: GoToPlace) -> list[PaletteItem]:
+    def workspace_suggestion(row: WorkspaceListRow) -> PaletteItem:
         return PaletteItem(row.name, lambda: go(WindowPlace("workspace", row.id)), kind="folder", note=tr("workspace"))
 
     return [workspace_suggestion(row) for row in rows]
@@ -95,7 +95,7 @@ def suggest_search_hits(
     return [search_hit_suggestion(hit) for hit in hits]
 
 
-def suggest_unsearched_workspace(row: WorkspaceRowPort, error: HelixError | None, go: GoToPlace) -> PaletteItem:
+def suggest_unsearched_workspace(row: WorkspaceListRow, error: HelixError | None, go: GoToPlace) -> PaletteItem:
     """A workspace that could not be searched, or not all of it; choosing it opens it, or says why that cannot be done."""
     words = tr("Not fully searched: the search index is out of date. Open this workspace to update it.")
     if error is not None:
@@ -106,7 +106,7 @@ def suggest_unsearched_workspace(row: WorkspaceRowPort, error: HelixError | None
 
 
 def offer_slash_commands(
-    actions: ActionRegistry, asked: CompletionRequest, brought: Sequence[ProjectItemPort] = ()
+    actions: ActionRegistry, asked: CompletionRequest, brought: Sequence[ProjectItem] = ()
 ) -> list[CompletionOffer]:
     """What `/` offers: the folders' own commands and skills, then the program's commands that begin so, then those whose title holds the letters."""
     letters = asked.typed_letters.casefold()
@@ -128,7 +128,7 @@ def offer_slash_commands(
     return [*own, *(offer for _, offer in sorted(offers, key=lambda pair: pair[0]))]
 
 
-async def offer_mentions(bench: WorkbenchPort, asked: CompletionRequest) -> list[CompletionOffer]:
+async def offer_mentions(bench: Workbench, asked: CompletionRequest) -> list[CompletionOffer]:
     """What `@` offers: files of the workspace by name, then entries of the cache by their content."""
     files = await bench.complete_file_paths(asked.typed_letters, 6)
     offers = [CompletionOffer(name, f"@{name} ", icon="folder" if name.endswith("/") else "entry") for name in files]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, Signal
 
-from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
+from helix_desktop.gui.workbench_types import Session, Workbench
 
 
 class ShownState(QObject):
@@ -22,8 +22,8 @@ class ShownState(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self.bench: WorkbenchPort | None = None
-        self.session: SessionPort | None = None
+        self.bench: Workbench | None = None
+        self.session: Session | None = None
         self.page = "chat"
         self.moment: int | None = None
 
@@ -35,13 +35,13 @@ class ShownState(QObject):
     def conversation_id(self) -> str:
         return self.session.id if self.session is not None else ""
 
-    def set_shown_workspace(self, bench: WorkbenchPort | None) -> None:
+    def set_shown_workspace(self, bench: Workbench | None) -> None:
         """Another workspace, or none; of its conversations none is shown yet."""
         self.about_to_change.emit()
         self.bench, self.session, self.moment = bench, None, None
         self.workspace_changed.emit()
 
-    def set_shown_conversation(self, session: SessionPort | None) -> None:
+    def set_shown_conversation(self, session: Session | None) -> None:
         """A conversation as it is now, or one that has not begun."""
         self.about_to_change.emit()
         self.session, self.moment = session, None

@@ -16,7 +16,7 @@ from helix_desktop.gui.shared.figure_formats import format_dollars, format_durat
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_push_button
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 # milliseconds; a panel that is open looks this often, each time at one part of its rows
 UPDATE_INTERVAL_MS, PARTS = 200, 4
@@ -26,7 +26,7 @@ class SubagentsDialog(TransientDialog):
     """`go_to_conversation` is called with an agent's conversation."""
 
     def __init__(
-        self, bench: WorkbenchPort, conversation: str, open_conversation: Callable[[str], object], parent: QWidget
+        self, bench: Workbench, conversation: str, open_conversation: Callable[[str], object], parent: QWidget
     ) -> None:
         super().__init__(tr("Agents"), parent)
         self._bench, self._conversation, self._open_conversation = bench, conversation, open_conversation

@@ -33,7 +33,7 @@ from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
+from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.gui.workspace_activity import WORKING_STATES
 from helix_desktop.program_settings import ASK_ABOVE
 
@@ -48,10 +48,10 @@ class ModelAnswerColumn(QWidget):
     continue_wanted = Signal()
     changed = Signal()
 
-    def __init__(self, window: MainWindow, bench: WorkbenchPort, parent: QWidget) -> None:
+    def __init__(self, window: MainWindow, bench: Workbench, parent: QWidget) -> None:
         super().__init__(parent)
         self.model = ""
-        self.session: SessionPort | None = None
+        self.session: Session | None = None
         self._bench = bench
         self.button = build_push_button("", self)
         self.button.clicked.connect(self.model_wanted)
@@ -75,7 +75,7 @@ class ModelAnswerColumn(QWidget):
         self.button.setText((name or tr("Choose a model…")).replace("&", "&&"))
         self.button.setAccessibleName(tr("Model: {name}", name=name) if name else tr("Choose a model…"))
 
-    def show_session_in_column(self, session: SessionPort) -> None:
+    def show_session_in_column(self, session: Session) -> None:
         """From now on this conversation is shown here; its model stays."""
         self.session = session
         self.button.setEnabled(False)
@@ -126,9 +126,7 @@ class TwoModelsDialog(QDialog):
 
     asked = Signal()
 
-    def __init__(
-        self, window: MainWindow, setup: ModelSetupPort, bench: WorkbenchPort, parts: Sequence[UserPart]
-    ) -> None:
+    def __init__(self, window: MainWindow, setup: ModelSetupPort, bench: Workbench, parts: Sequence[UserPart]) -> None:
         super().__init__(window)
         self._window, self._bench = window, bench
         self._parent_conversation = window.showing.conversation_id
@@ -216,7 +214,7 @@ class TwoModelsDialog(QDialog):
         work, begun = self._create_both_conversations(models), partial(self._show_both_conversations, parts)
         self._window.background_runner.run_in_background(work, then=begun, owner=self, failed=self._show_why_not_begun)
 
-    async def _create_both_conversations(self, models: dict[str, str]) -> Sequence[SessionPort]:
+    async def _create_both_conversations(self, models: dict[str, str]) -> Sequence[Session]:
         sessions = await self._bench.start_model_comparison(self._parent_conversation, models)
         if self._window.settings[ASK_ABOVE]:
             for session in sessions:
@@ -249,7 +247,7 @@ class TwoModelsDialog(QDialog):
         whole = row.title if row is not None and row.title else first or tr("Two models")
         return whole if len(whole) <= LONGEST else f"{whole[: LONGEST - 1].rstrip()}…"
 
-    def _show_both_conversations(self, parts: tuple[UserPart, ...], sessions: Sequence[SessionPort]) -> None:
+    def _show_both_conversations(self, parts: tuple[UserPart, ...], sessions: Sequence[Session]) -> None:
         for column, session in zip(self.columns, sessions, strict=True):
             column.show_session_in_column(session)
         self._explanation_label.setText(

@@ -36,8 +36,8 @@ from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import ProjectItemPort, WorkbenchPort
 from helix_desktop.gui.window_tour import WindowTour
+from helix_desktop.gui.workbench_types import ProjectItem, Workbench
 from helix_desktop.program_settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING
 
 if TYPE_CHECKING:
@@ -135,14 +135,14 @@ class WindowServices(QObject):
         if bench.read_imported_proposals():
             self._ask_imported_settings(bench)
 
-    def _ask_imported_settings(self, bench: WorkbenchPort) -> None:
+    def _ask_imported_settings(self, bench: Workbench) -> None:
         text = tr(
             "This workspace was imported. It contains folders, permissions, MCP servers or instructions from another computer. None of them take effect until you allow them:\n\n{proposals}",
             proposals=bench.read_imported_proposals(),
         )
 
         def decide_and_reopen(accept: bool) -> None:  # noqa: FBT001 - a step of this very function
-            async def apply_decision() -> WorkbenchPort:
+            async def apply_decision() -> Workbench:
                 await bench.decide_imported_proposals(accept=accept)
                 return await self._window.workbenches.reopen_workspace(bench.id)
 
@@ -161,7 +161,7 @@ class WindowServices(QObject):
             then = partial(self._announce_project_files, bench)
             window.background_runner.run_in_background(work, then=then, owner=window)
 
-    def _announce_project_files(self, bench: WorkbenchPort, files: Sequence[ProjectItemPort]) -> None:
+    def _announce_project_files(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
         new = [file for file in files if (file.settings_key, file.text) not in self._announced_files]
         if new and self._window.current_workbench is bench:
             self._announced_files.update((file.settings_key, file.text) for file in new)
@@ -172,8 +172,8 @@ class WindowServices(QObject):
                 stays=30_000,
             )
 
-    def _review_project_files(self, bench: WorkbenchPort, files: Sequence[ProjectItemPort]) -> None:
-        def trust_reviewed_files(seen: Sequence[ProjectItemPort]) -> None:
+    def _review_project_files(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
+        def trust_reviewed_files(seen: Sequence[ProjectItem]) -> None:
             names = ", ".join(file.name for file in seen[:3]) + (" …" if len(seen) > 3 else "")
             used = tr("From the next step on, the agent will use: {names}", names=names)
             tell = self._window.notices.show_notice
@@ -331,7 +331,7 @@ class WindowServices(QObject):
         if self._tour is not None:
             return
 
-        def begin_tour_in(bench: WorkbenchPort) -> None:
+        def begin_tour_in(bench: Workbench) -> None:
             if window.current_workbench is not bench:
                 window.bring_workspace_to_front(bench)
             window.switch_to_page("chat")

@@ -15,7 +15,7 @@ from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import attachment_previews, forget_text_dialog, intent_handling, message_sending
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.chat.composer import Composer
+from helix_desktop.gui.chat.composer import ALLOW_ALL, Composer
 from helix_desktop.gui.chat.message_drafts import UnsentMessage
 from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
 from helix_desktop.gui.conversation_actions import SUFFIX_BY_EXPORT_FORM
@@ -29,7 +29,7 @@ from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import ZOOMS, Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import QUESTION_ACTIONS
-from helix_desktop.gui.window_ports import ALLOW_ALL, SessionPort, WorkbenchPort
+from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.gui.workspace_actions import WorkspaceActions
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.program_settings import THEME, ZOOM, ProgramSettings
@@ -95,7 +95,7 @@ def _open_share_dialog(showing: ShownState, doing: BackgroundRunner, parent: QWi
 def _open_join_dialog(window: MainWindow) -> None:
     from helix_desktop.gui.sharing.join_workspace_dialog import JoinWorkspaceDialog
 
-    def open_joined_workspace(bench: WorkbenchPort) -> None:
+    def open_joined_workspace(bench: Workbench) -> None:
         window.refresh_workspaces()
         window.go_to_workspace(bench.id)
 
@@ -278,9 +278,7 @@ def _retry_and_resume(window: MainWindow) -> None:
     _on_shown_session(window.showing, window.notices, lambda session: session.resume_turn())()
 
 
-def _on_shown_session(
-    showing: ShownState, notices: Notices, act: Callable[[SessionPort], object]
-) -> Callable[[], None]:
+def _on_shown_session(showing: ShownState, notices: Notices, act: Callable[[Session], object]) -> Callable[[], None]:
     def act_on_shown_session() -> None:
         if showing.session is not None:
             try:
@@ -375,7 +373,7 @@ def _wire_conversation(window: MainWindow) -> None:
     ):
         on(name, partial(_act_on_conversation, window, name))
 
-    def run_on_session(act: Callable[[SessionPort], Coroutine[Any, Any, object]]) -> None:
+    def run_on_session(act: Callable[[Session], Coroutine[Any, Any, object]]) -> None:
         if window.current_session is not None:
             window.background_runner.run_in_background(act(window.current_session), owner=window)
 

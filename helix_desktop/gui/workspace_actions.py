@@ -14,7 +14,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_file, ask_folder, ask_new_file, ask_text
 from helix_desktop.gui.text_file_saving import file_name_from_title
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.window_ports import ImportedWorkspacePort, WorkbenchPort, WorkspaceRowPort
+from helix_desktop.gui.workbench_types import ImportedWorkspace, Workbench, WorkspaceListRow
 
 EXPORT_SUFFIX = ".helix"
 NOTICE_MILLISECONDS = 60_000
@@ -39,7 +39,7 @@ class WorkspaceActions:
         }
         acts[what](row)
 
-    def ask_workspace_name(self, row: WorkspaceRowPort) -> None:
+    def ask_workspace_name(self, row: WorkspaceListRow) -> None:
         window = self._window
 
         def save_workspace_name(name: str) -> None:
@@ -49,17 +49,17 @@ class WorkspaceActions:
 
         ask_text(window, tr("Rename workspace"), tr("Name"), row.name, save_workspace_name)
 
-    def choose_next_colour(self, row: WorkspaceRowPort) -> None:
+    def choose_next_colour(self, row: WorkspaceListRow) -> None:
         """The next one of the table: each of them can be read."""
         at = WORKSPACE_COLOURS.index(row.workspace_colour) if row.workspace_colour in WORKSPACE_COLOURS else -1
         colour = WORKSPACE_COLOURS[(at + 1) % len(WORKSPACE_COLOURS)]
         work = self._window.workbenches.recolour_workspace(row.id, colour)
         self._window.background_runner.run_in_background(work, then=lambda _d: self._window.refresh_workspaces())
 
-    def open_workspace_settings(self, row: WorkspaceRowPort) -> None:
+    def open_workspace_settings(self, row: WorkspaceListRow) -> None:
         self._window.go_to_workspace(row.id, lambda: self._window.settings_wanted.emit("workspace"))
 
-    def trash_workspace_with_undo(self, row: WorkspaceRowPort) -> None:
+    def trash_workspace_with_undo(self, row: WorkspaceListRow) -> None:
         window = self._window
 
         def restore_from_trash() -> None:
@@ -76,7 +76,7 @@ class WorkspaceActions:
             window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed
         )
 
-    def open_and_choose_folder(self, row: WorkspaceRowPort) -> None:
+    def open_and_choose_folder(self, row: WorkspaceListRow) -> None:
         """Another folder to work on, in place of those it has."""
         self._window.go_to_workspace(row.id, lambda: self.ask_workspace_folder(row.id))
 
@@ -86,19 +86,19 @@ class WorkspaceActions:
     def _set_workspace_folders(self, workspace: str, folders: Sequence[Path]) -> None:
         window = self._window
 
-        def notice_folders_changed(bench: WorkbenchPort) -> None:
+        def notice_folders_changed(bench: Workbench) -> None:
             window.notices.show_notice(tr("“{name}” now uses {folder}.", name=bench.name, folder=bench.main_folder))
 
         window.change_and_reopen(
             workspace, window.workbenches.set_workspace_folders(workspace, folders), notice_folders_changed
         )
 
-    def ask_workspace_export_file(self, row: WorkspaceRowPort) -> None:
+    def ask_workspace_export_file(self, row: WorkspaceListRow) -> None:
         """History and cache as one file; keys never."""
         name = file_name_from_title(row.name, "workspace") + EXPORT_SUFFIX
         ask_new_file(self._window, tr("Export workspace"), name, partial(self._export_workspace_to, row))
 
-    def _export_workspace_to(self, row: WorkspaceRowPort, path: Path) -> None:
+    def _export_workspace_to(self, row: WorkspaceListRow, path: Path) -> None:
         window = self._window
         lasting = ProgressDialog(tr("Exporting “{name}”", name=row.name), window)
         lasting.rejected.connect(lambda: window.notices.show_notice(tr("Export stopped. Nothing was written.")))
@@ -134,12 +134,12 @@ class WorkspaceActions:
             window.background_runner, work, self._open_imported_workspace, window.notices.show_error_notice
         )
 
-    def _open_imported_workspace(self, imported: ImportedWorkspacePort) -> None:
+    def _open_imported_workspace(self, imported: ImportedWorkspace) -> None:
         window = self._window
         window.refresh_workspaces()
         window.go_to_workspace(imported.id, lambda: self._notice_workspace_imported(imported))
 
-    def _notice_workspace_imported(self, imported: ImportedWorkspacePort) -> None:
+    def _notice_workspace_imported(self, imported: ImportedWorkspace) -> None:
         """What came, what could not, and that nothing of it is in force."""
         words = [tr("“{name}” was imported with its history and cache.", name=imported.name)]
         words.append(tr("Its permissions, MCP servers and folders are not active."))
@@ -161,7 +161,7 @@ class WorkspaceActions:
             window.memory.forget_deleted_ids,
         ).open()
 
-    def act_on_current_workspace(self, act: Callable[[WorkspaceRowPort], object]) -> None:
+    def act_on_current_workspace(self, act: Callable[[WorkspaceListRow], object]) -> None:
         shown = self._window.showing.workspace_id
         for row in [row for row in self._window.listed_workspaces() if row.id == shown]:
             act(row)
@@ -169,5 +169,5 @@ class WorkspaceActions:
     def _on_workspace_renamed(self) -> None:
         self._window.refresh_workspaces(partial(self.act_on_current_workspace, self._update_sidebar_name))
 
-    def _update_sidebar_name(self, row: WorkspaceRowPort) -> None:
+    def _update_sidebar_name(self, row: WorkspaceListRow) -> None:
         self._window.sidebar.show_workspace_title(row.name, row.main_folder)

@@ -32,7 +32,7 @@ from helix_desktop.gui.chat.attachment_chips import encode_message_parts
 from helix_desktop.gui.event_bridge import EventBridge
 from helix_desktop.gui.unfinished_output import UnfinishedOutput
 from helix_desktop.gui.window_memory import WindowMemory
-from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
+from helix_desktop.gui.workbench_types import Session, Workbench
 
 _STATES_BY_URGENCY = (
     ConversationActivity.ASKING,
@@ -65,7 +65,7 @@ class WorkspaceActivity(QObject):
     state_changed = Signal(str, object)
     activity_ended = Signal(str, object, str)
 
-    def __init__(self, bench: WorkbenchPort, memory: WindowMemory, parent: QObject) -> None:
+    def __init__(self, bench: Workbench, memory: WindowMemory, parent: QObject) -> None:
         super().__init__(parent)
         self.bench = bench
         self._memory = memory
@@ -98,7 +98,7 @@ class WorkspaceActivity(QObject):
         """The conversations whose last turn failed, also before the program was started."""
         return tuple(name for name, state in self._states.items() if state is ConversationActivity.FAILED)
 
-    def events_in_progress(self, session: SessionPort) -> tuple[Event, ...]:
+    def events_in_progress(self, session: Session) -> tuple[Event, ...]:
         """Events that describe what a conversation is doing right now and that are not facts yet,
         for a view that has just opened it.
         """

@@ -39,6 +39,7 @@ from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.sqlite_database import connect_database, prepare_schema
 from helix_desktop.store.store_ports import WorkspaceIndex
 from helix_desktop.store.store_thread import StoreThread
+from tests.gui.stand_in import StandIn
 
 MEGABYTE = 1 << 20
 
@@ -80,8 +81,8 @@ class NoFeed:
         return 0, 0
 
 
-class Served:
-    """gui/cache_port.py over the store's index and cache, each on its own threads."""
+class Served(StandIn):
+    """The store's index and cache, each on its own threads."""
 
     def __init__(self, served: WorkspaceIndex, folder: CacheFolder | None = None) -> None:
         self.index, self.stores = served, StoreThread("store")

@@ -1,4 +1,4 @@
-"""Changes of files in memory; implements gui/changes_port.py. It starts without any: `fill` makes some."""
+"""Changes of files in memory. It starts without any: `fill` makes some."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from helix_desktop.engine.changes.turn_changes import (
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged, Stored
 from helix_desktop.errors import ActionRefused
+from tests.gui.stand_in import StandIn
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class FakeRepository:
         return "[main 1234567] " + message
 
 
-class FakeChanges:
+class FakeChanges(StandIn):
     """`now` is what stands in the files."""
 
     def __init__(self) -> None:

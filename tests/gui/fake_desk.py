@@ -1,6 +1,6 @@
 """A desk in memory: workspaces, conversations, sessions that answer what a test tells them to. Real facts, real views.
 
-It implements gui/window_ports.py. Nothing here waits for anything, so a test can run its coroutines to the end at once (`now`).
+Nothing here waits for anything, so a test can run its coroutines to the end at once (`now`).
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges
 from tests.gui.fake_setup import FakeServers
+from tests.gui.stand_in import StandIn
 
 Listener = Callable[[Event], None]
 
@@ -134,7 +135,7 @@ class Waiting:
     steer: bool
 
 
-class FakeSession:
+class FakeSession(StandIn):
     """Keeps facts and tells events. `answers` are taken one by one; without any, a turn stays open until told."""
 
     first_price = 0.0  # known once it is ready
@@ -440,7 +441,7 @@ class FakeWorkforce:
         self._bench.switched.append((conversation, False))
 
 
-class FakeWorkbench:
+class FakeWorkbench(StandIn):
     """One workspace. Its rows follow what its sessions record."""
 
     def __init__(self, name: str, colour: str, folder: Path, rows: Sequence[Row] = ()) -> None:
@@ -650,7 +651,7 @@ class Came:
     left_out: Sequence[str]
 
 
-class FakeDesk:
+class FakeDesk(StandIn):
     """Three workspaces, the first one full."""
 
     def __init__(self, *, empty: bool = False) -> None:

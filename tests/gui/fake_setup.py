@@ -27,7 +27,7 @@ from helix_desktop.gui.settings.installation_port import (
     SpaceToFree,
     WorkspaceStorage,
 )
-from helix_desktop.gui.window_ports import WorkbenchesPort, WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench, Workbenches
 from helix_desktop.tools.home_openings import OPENINGS
 
 ANTHROPIC = ProviderChoice("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
@@ -179,7 +179,7 @@ class FakeInstallation:
         self.played: list[tuple[str, list[str], int]] = []
         self.replay_error = ""
 
-    def histories_for_import(self, desk: WorkbenchesPort) -> FakeHistories:
+    def histories_for_import(self, desk: Workbenches) -> FakeHistories:
         return self.of_others
 
     def connected_agents(self) -> ConnectedAgentsPort:
@@ -197,23 +197,23 @@ class FakeInstallation:
             InstallationFinding("Keyring", "bad", "There is none.", "Install one."),
         ]
 
-    async def measure_workspace_storage(self, bench: WorkbenchPort) -> WorkspaceStorage:
+    async def measure_workspace_storage(self, bench: Workbench) -> WorkspaceStorage:
         return WorkspaceStorage(1_284, 96_200_000, 21_800_000, 0, Path("/data/x"), 1_795_162_800.0)
 
-    async def verify_workspace_entries(self, bench: WorkbenchPort, report: Callable[[str], None]) -> str:
+    async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str:
         report("half")
         return "All of it is whole."
 
-    async def estimate_space_to_free(self, bench: WorkbenchPort) -> SpaceToFree:
+    async def estimate_space_to_free(self, bench: Workbench) -> SpaceToFree:
         return SpaceToFree(2, 9_000_000, 12_000_000, 3_000_000, ["read_file a.rs", "read_file b.rs"])
 
-    async def free_up_space(self, bench: WorkbenchPort) -> str:
+    async def free_up_space(self, bench: Workbench) -> str:
         raise HelixError("The disk refused.", remedy="Try again.")
 
-    async def back_up_workspace(self, bench: WorkbenchPort) -> str:
+    async def back_up_workspace(self, bench: Workbench) -> str:
         return "Backed up."
 
-    def list_mcp_servers(self, bench: WorkbenchPort) -> Sequence[McpServerState]:
+    def list_mcp_servers(self, bench: Workbench) -> Sequence[McpServerState]:
         return cast("FakeServers", bench.mcp_servers).running
 
     def parse_server_configuration(self, text: str, name: str) -> Sequence[McpServerState]:
@@ -221,26 +221,26 @@ class FakeInstallation:
             raise InvalidInput("This text doesn't contain an MCP server configuration.")
         return [McpServerState(name or "server", text.strip())]
 
-    async def test_mcp_server(self, bench: WorkbenchPort, name: str) -> str:
+    async def test_mcp_server(self, bench: Workbench, name: str) -> str:
         return f"{name} answers: 3 tools."
 
-    async def sign_in_to_mcp_server(self, bench: WorkbenchPort, name: str) -> None:
+    async def sign_in_to_mcp_server(self, bench: Workbench, name: str) -> None:
         servers = cast("FakeServers", bench.mcp_servers)
         servers.running = [replace(each, state="ready") if each.name == name else each for each in servers.running]
 
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         return str(rule.get("command", "")).startswith("python3 ")
 
-    def command_file_access(self, bench: WorkbenchPort) -> CommandFileAccess:
+    def command_file_access(self, bench: Workbench) -> CommandFileAccess:
         openings = [(one.name, one.title, one.what_it_gives_away) for one in OPENINGS]
         return CommandFileAccess(openings, ("gh",), ("~/data",), (".env", "*.pem"))
 
-    def checkpoint_settings(self, bench: WorkbenchPort) -> CheckpointSettings:
+    def checkpoint_settings(self, bench: Workbench) -> CheckpointSettings:
         return CheckpointSettings(("node_modules/", "*.iso"), 200_000, 5_000_000_000, 30)
 
     async def replay_policies(
         self,
-        bench: WorkbenchPort,
+        bench: Workbench,
         conversation: str,
         policies: Sequence[str],
         window: int,
@@ -253,6 +253,6 @@ class FakeInstallation:
         steps, folds = [4_000, 9_000, 21_000, 12_000], [(3, "marker")]
         return [PolicyOutcome(name, 50_000, 100_000, 0.8, steps, folds) for name in policies]
 
-    async def open_tour_workbench(self, desk: WorkbenchesPort, folder: Path) -> WorkbenchPort:
+    async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench:
         folder.mkdir(parents=True, exist_ok=True)
         return await desk.create_workspace("Tour", folder)

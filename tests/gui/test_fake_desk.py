@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -20,12 +21,18 @@ from helix_desktop.engine.facts import (
     Unfolded,
     UserSaid,
 )
-from helix_desktop.gui.window_ports import SessionPort
+from helix_desktop.engine.session import Session
+from helix_desktop.workbench import Workbench, Workbenches
+from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
+from helix_desktop.workbench.file_changes import FileChanges
+from helix_desktop.workbench.mcp_servers import WorkspaceServers
 from tests.engine.agent import World, calls, says, world
 from tests.engine.test_session import told
-from tests.gui.fake_desk import FakeSession
+from tests.gui.fake_changes import FakeChanges
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeSharing, FakeWorkbench
+from tests.gui.fake_setup import FakeServers
 
-Act = Callable[[SessionPort], Awaitable[object]]
+Act = Callable[[Session], Awaitable[object]]
 COMMANDS: dict[str, Act] = {
     "rename": lambda session: session.set_title("another"),
     "archive": lambda session: session.set_archived(),
@@ -88,3 +95,29 @@ async def test_a_message_is_sent_and_answered_alike() -> None:
     assert [
         fact for fact in at.facts if isinstance(fact, ConversationChanged)
     ]  # the title, which the fake has from its story
+
+
+@pytest.mark.parametrize(
+    ("fake", "real"),
+    [
+        (FakeSession, Session),
+        (FakeWorkbench, Workbench),
+        (FakeDesk, Workbenches),
+        (FakeChanges, FileChanges),
+        (FakeSharing, WorkspaceSharing),
+        (FakeServers, WorkspaceServers),
+    ],
+)
+def test_the_methods_of_a_fake_are_called_as_those_of_the_real_class(fake: type, real: type) -> None:
+    """Stand-ins fit everywhere for the type checker, so this is what notices a changed signature."""
+    shared = [
+        name for name, _ in inspect.getmembers(fake, inspect.isfunction) if hasattr(real, name) and name[0] != "_"
+    ]
+    assert shared
+    for name in shared:
+        takes = inspect.signature(getattr(real, name)).parameters
+        for argument in inspect.signature(getattr(fake, name)).parameters.values():
+            assert takes[argument.name].kind == argument.kind, (name, argument)
+        assert inspect.iscoroutinefunction(getattr(fake, name)) == inspect.iscoroutinefunction(getattr(real, name)), (
+            name
+        )

@@ -49,6 +49,7 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.errors import InvalidInput, StoreBusy, StoreFailed
 from helix_desktop.gui import intent_handling, message_sending
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.waiting_messages import OneLineLabel
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.window_frame import NARROW_WINDOW_WIDTH
@@ -56,7 +57,6 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_intents
 from helix_desktop.gui.window_memory import WindowMemory
-from helix_desktop.gui.window_ports import ALLOW_ALL
 from helix_desktop.gui.window_wiring import wire_window
 from helix_desktop.program_settings import ASK_ABOVE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem

@@ -22,7 +22,6 @@ from helix_desktop.gui.cache.entries_model import EntriesModel, EntrySearchHit
 from helix_desktop.gui.cache.entry_table import EntryTable
 from helix_desktop.gui.cache.entry_viewer import EntryViewer
 from helix_desktop.gui.cache.filter_bar import EntryFilterBar
-from helix_desktop.gui.cache_port import CachePort
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_which_way
@@ -31,6 +30,7 @@ from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
+from helix_desktop.gui.workbench_types import StoredWorkspace
 
 _HASH = re.compile(r"[0-9a-fA-F]{4,64}")
 _LIVE = 400
@@ -50,7 +50,7 @@ class CachePage(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
-        self._catalogue: CachePort | None = None
+        self._catalogue: StoredWorkspace | None = None
         self._query = ""
         self._selects_newest = self._needs_refresh = False
         self._conversations: Conversations = tuple
@@ -113,7 +113,7 @@ class CachePage(QWidget):
         self._over_limit_button.setText(tr("{size} over the limit", size=format_byte_size(beyond)))
         self._over_limit_button.setVisible(beyond > 0)
 
-    def show_cache_of(self, catalogue: CachePort, conversations: Conversations = tuple) -> None:
+    def show_cache_of(self, catalogue: StoredWorkspace, conversations: Conversations = tuple) -> None:
         """Show a workspace's entries. `conversations` gives ids and titles to filter by, as they are by then."""
         self._catalogue, self._query, self._selects_newest = catalogue, "", True
         self._conversations = conversations
@@ -379,7 +379,7 @@ class CachePage(QWidget):
         save = partial(self._save_entry_as, self._catalogue, row.stored)
         ask_new_file(self, tr("Save the entry as"), entry_tasks.suggest_entry_file_name(row), save)
 
-    def _save_entry_as(self, catalogue: CachePort, stored: Stored, path: Path) -> None:
+    def _save_entry_as(self, catalogue: StoredWorkspace, stored: Stored, path: Path) -> None:
         saving = entry_tasks.save_entry_to_file(catalogue, stored, path, self._show_save_progress)
         self._doing.run_in_background(saving, then=lambda _: self._on_entry_saved(path), owner=self)
 

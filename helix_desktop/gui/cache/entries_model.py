@@ -13,11 +13,11 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import EntryFilter, EntryRow, EntrySort
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.cache_port import CachePort
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_time_ago
 from helix_desktop.gui.shared.list_row_model import NOWHERE, Index
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.workbench_types import StoredWorkspace
 
 ROWS_PER_PAGE = 128
 KEPT_PAGES = 40
@@ -79,7 +79,7 @@ class EntriesModel(QAbstractTableModel):
     def __init__(self, doing: BackgroundRunner, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._doing = doing
-        self._catalogue: CachePort | None = None
+        self._catalogue: StoredWorkspace | None = None
         self.entry_filter = EntryFilter()
         self.sort_by, self.descending = EntrySort.TIME, True
         self._count = 0
@@ -91,7 +91,7 @@ class EntriesModel(QAbstractTableModel):
         self._load_timer = QTimer(self, interval=12, singleShot=True)
         self._load_timer.timeout.connect(self._load_requested_pages)
 
-    def show_entries_of(self, catalogue: CachePort | None, chosen: EntryFilter) -> None:
+    def show_entries_of(self, catalogue: StoredWorkspace | None, chosen: EntryFilter) -> None:
         self._catalogue, self.entry_filter = catalogue, chosen
         self._search_hits = None
         self._reload_from_start()

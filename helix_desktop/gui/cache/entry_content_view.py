@@ -39,7 +39,6 @@ from helix_desktop.gui.cache.content_shapes import (
     split_page_lines,
 )
 from helix_desktop.gui.cache.json_tree_model import JsonTreeModel
-from helix_desktop.gui.cache_port import CachePort
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_byte_size
@@ -51,6 +50,7 @@ from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, decod
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.views.text_line_view import TextLineView, split_runs_by_line
+from helix_desktop.gui.workbench_types import StoredWorkspace
 
 
 class CsvTableModel(QAbstractTableModel):
@@ -120,7 +120,7 @@ class EntryContentView(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
-        self._catalogue: CachePort | None = None
+        self._catalogue: StoredWorkspace | None = None
         self._stored: Stored | None = None
         self._about = EntryOrigin()
         self._page = 0
@@ -158,7 +158,7 @@ class EntryContentView(QWidget):
         self._bar.hide()
         return self._bar
 
-    def show_entry_content(self, catalogue: CachePort, stored: Stored, about: EntryOrigin) -> None:
+    def show_entry_content(self, catalogue: StoredWorkspace, stored: Stored, about: EntryOrigin) -> None:
         self._catalogue, self._stored, self._about = catalogue, stored, about
         self._page, self._first_lines = 0, {0: 1}
         self._read_current_page()

@@ -15,9 +15,9 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import InvalidInput, StoreFailed
 from helix_desktop.gui.cache.content_shapes import PAGE_BYTES, reads_as_text
 from helix_desktop.gui.cache.entries_model import EntrySearchHit
-from helix_desktop.gui.cache_port import CachePort
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.workbench_types import StoredWorkspace
 
 MOST_SEARCH_HITS = 200
 ROWS_AT_ONCE = 4_000
@@ -25,7 +25,9 @@ LARGEST_COMPARED_BYTES = 4 << 20
 EntryProgressCallback = Callable[[int, int], None]
 
 
-async def search_entries_with_rows(catalogue: CachePort, text: str, *, tool: str = "") -> Sequence[EntrySearchHit]:
+async def search_entries_with_rows(
+    catalogue: StoredWorkspace, text: str, *, tool: str = ""
+) -> Sequence[EntrySearchHit]:
     """The entries that hold a text, the best first."""
     hits = await catalogue.index.search_index(text, tool=tool, limit=MOST_SEARCH_HITS, entries_only=True)
     places: list[EntrySearchHit] = []
@@ -37,7 +39,7 @@ async def search_entries_with_rows(catalogue: CachePort, text: str, *, tool: str
 
 
 async def fetch_hashes_of_rows(
-    catalogue: CachePort,
+    catalogue: StoredWorkspace,
     ranges: Sequence[tuple[int, int]],
     order: tuple[EntryFilter, EntrySort, bool],
     report: EntryProgressCallback,
@@ -57,7 +59,9 @@ async def fetch_hashes_of_rows(
     return b"\n".join(lines) if total <= ROWS_AT_ONCE else await asyncio.to_thread(b"\n".join, lines)
 
 
-async def save_entry_to_file(catalogue: CachePort, stored: Stored, path: Path, report: EntryProgressCallback) -> None:
+async def save_entry_to_file(
+    catalogue: StoredWorkspace, stored: Stored, path: Path, report: EntryProgressCallback
+) -> None:
     """Writes an entry to a temporary file beside `path`, then rename it, so that no half-written file remains."""
     beside: ReplacementFile | None = None
     try:
@@ -75,7 +79,7 @@ async def save_entry_to_file(catalogue: CachePort, stored: Stored, path: Path, r
             await asyncio.to_thread(beside.discard_replacement)
 
 
-async def read_two_entry_texts(catalogue: CachePort, one: Stored, two: Stored) -> tuple[str, str]:
+async def read_two_entry_texts(catalogue: StoredWorkspace, one: Stored, two: Stored) -> tuple[str, str]:
     if one.size + two.size > LARGEST_COMPARED_BYTES:
         raise InvalidInput(tr("These entries total more than 4 MB, which is too much to compare here."))
     contents = [await catalogue.cache.read_range(stored.digest, 0, stored.size) for stored in (one, two)]

@@ -15,7 +15,6 @@ from helix_desktop.errors import CacheCorrupt, HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.cache.content_shapes import ContentShape
 from helix_desktop.gui.cache.entry_content_view import EntryContentView
-from helix_desktop.gui.cache_port import CachePort
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.chip_labels import ChipLabel, DigestLabel
 from helix_desktop.gui.shared.figure_formats import format_date_and_time
@@ -23,6 +22,7 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.chat_intents import RecallEntry, ShowInChat
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.workbench_types import StoredWorkspace
 
 _SHOWN_USES = 30
 
@@ -142,7 +142,7 @@ class EntryViewer(QWidget):
             chip.hide()
         self.content_view.show_sentence(tr("Select an entry to see its content."))
 
-    def show_entry_in_viewer(self, catalogue: CachePort, row: EntryRow) -> None:
+    def show_entry_in_viewer(self, catalogue: StoredWorkspace, row: EntryRow) -> None:
         """Show an entry; the same one again only brings its figures up to date."""
         same = self.row is not None and self.row.stored.digest == row.stored.digest and self.row.gone == row.gone
         self.row = row

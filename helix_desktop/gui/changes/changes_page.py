@@ -21,7 +21,6 @@ from helix_desktop.gui.changes.changed_files_list import ChangedFilesList, Chang
 from helix_desktop.gui.changes.changes_undo import ChangesUndo
 from helix_desktop.gui.changes.commit_button import CommitButton
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
-from helix_desktop.gui.changes_port import FileChangesPort, FirstCheckpointProgress
 from helix_desktop.gui.deep_links import open_in_desktop_program
 from helix_desktop.gui.engine_sentences import join_sentences, translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
@@ -32,6 +31,7 @@ from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
 
 # Widths in pixels: of the file list, its least, and of the sentence beside the buttons.
 WIDTH, LEAST, NOTE = 268, 168, 90
@@ -54,7 +54,7 @@ class ChangesPage(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
-        self._changes: FileChangesPort | None = None
+        self._changes: FileChanges | None = None
         self._conversation = ""
         self._turns: Sequence[TurnOfChanges] = ()
         self._undone: list[TurnOfChanges] = []
@@ -126,7 +126,7 @@ class ChangesPage(QWidget):
         self._split: QSplitter | None = split
         build_column(bar, rule, (split, 1), owner=self, margins=0, spacing=0)
 
-    def show_changes_of(self, changes: FileChangesPort | None, conversation: str) -> None:
+    def show_changes_of(self, changes: FileChanges | None, conversation: str) -> None:
         """The changes of a conversation; empty: of one that has not begun."""
         if changes is not self._changes:
             self._stop_watching_changes()
@@ -181,8 +181,8 @@ class ChangesPage(QWidget):
         self._run_for_page(changes.git_repository.has_repository(), then=self.commit_button.show_whether_git)
 
     async def _gather_changes_rows(
-        self, changes: FileChangesPort, conversation: str
-    ) -> tuple[FileChangesPort, str, Sequence[TurnOfChanges], list[ChangesListRow]]:
+        self, changes: FileChanges, conversation: str
+    ) -> tuple[FileChanges, str, Sequence[TurnOfChanges], list[ChangesListRow]]:
         turns = await changes.turns_with_changes(conversation) if conversation else ()
         entries: list[ChangesListRow] = []
         match self._scope:
@@ -217,7 +217,7 @@ class ChangesPage(QWidget):
         )
 
     def _show_gathered_changes(
-        self, gathered: tuple[FileChangesPort, str, Sequence[TurnOfChanges], list[ChangesListRow]]
+        self, gathered: tuple[FileChanges, str, Sequence[TurnOfChanges], list[ChangesListRow]]
     ) -> None:
         changes, conversation, turns, entries = gathered
         if changes is not self._changes or conversation != self._conversation:
@@ -241,12 +241,12 @@ class ChangesPage(QWidget):
         unique = {file.path_of_change: file for file in self._files}
         self.commit_button.offer_files(changes, conversation, list(unique.values()))
 
-    def _on_checkpoint_progress(self, progress: FirstCheckpointProgress) -> None:
+    def _on_checkpoint_progress(self, progress: CheckpointProgress) -> None:
         self._show_coverage_note(progress)
         if progress.state == "ready" and self.isVisible():  # Now it is known what is not covered.
             self.reload_changes()
 
-    def _show_coverage_note(self, progress: FirstCheckpointProgress) -> None:
+    def _show_coverage_note(self, progress: CheckpointProgress) -> None:
         words = {
             "reading": tr(
                 "The first checkpoint is being made: {done} of {all} files.", done=progress.files, all=progress.of_files
@@ -304,7 +304,7 @@ class ChangesPage(QWidget):
         work = self._load_changed_file(changes, file)
         self._doing.run_in_background(work, then=self._show_if_still_chosen, owner=self, failed=show_file_error)
 
-    async def _load_changed_file(self, changes: FileChangesPort, file: FileChange) -> LoadedFileChange:
+    async def _load_changed_file(self, changes: FileChanges, file: FileChange) -> LoadedFileChange:
         contents = await changes.contents_of_both_versions(file)
         found, made = await asyncio.to_thread(_build_hunks_and_sheet, *contents, columns=self.body.view.has_two_columns)
         kept = await changes.kept_hunks_by_path(self._conversation) if self._conversation else {}

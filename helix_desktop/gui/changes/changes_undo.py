@@ -20,10 +20,10 @@ from helix_desktop.engine.changes.turn_changes import (
 )
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog
-from helix_desktop.gui.changes_port import FileChangesPort, UndoResultPort
 from helix_desktop.gui.shared.plain_widgets import build_popup_menu
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.workbench_types import FileChanges, FileUndoResult
 
 MOST_STEPS = 8  # The most steps of a turn that are offered one by one.
 
@@ -36,10 +36,10 @@ class ChangesUndo(QObject):
     def __init__(self, theme: Theme, doing: BackgroundRunner, button: QPushButton) -> None:
         super().__init__(button)
         self._theme, self._doing, self._button = theme, doing, button
-        self._changes: FileChangesPort | None = None
+        self._changes: FileChanges | None = None
         self._conversation = ""
 
-    def set_changes(self, changes: FileChangesPort | None, conversation: str) -> None:
+    def set_changes(self, changes: FileChanges | None, conversation: str) -> None:
         self._changes, self._conversation = changes, conversation
 
     def ask_what_to_undo(
@@ -51,7 +51,7 @@ class ChangesUndo(QObject):
             self._run(self._undoable_steps(self._changes, turn, undone), then=menu)
 
     async def _undoable_steps(
-        self, changes: FileChangesPort, turn: TurnOfChanges, undone: Sequence[TurnOfChanges]
+        self, changes: FileChanges, turn: TurnOfChanges, undone: Sequence[TurnOfChanges]
     ) -> Sequence[ChangeSource]:
         """The last steps of a turn that are not undone already; none where the turn has one alone."""
         steps = without_user_undos(turn.sources)
@@ -111,7 +111,7 @@ class ChangesUndo(QObject):
         self._run(self._changes_left_to_undo(self._changes, sources), then=confirm_undo_of_found)
 
     async def _changes_left_to_undo(
-        self, changes: FileChangesPort, sources: Sequence[ChangeSource]
+        self, changes: FileChanges, sources: Sequence[ChangeSource]
     ) -> tuple[Sequence[FileChange], bool]:
         """What remains to be undone of these steps. If all of it is undone already, return the last
         undo instead: undoing that is a redo.
@@ -150,13 +150,13 @@ class ChangesUndo(QObject):
                 then=lambda versions: ThreeVersionsDialog(self._theme, place, versions, self._button, redo=redo).open(),
             )
 
-    def _report_undone_hunk(self, undone: UndoResultPort) -> None:
+    def _report_undone_hunk(self, undone: FileUndoResult) -> None:
         if not undone.restored or undone.paths_left_alone:
             self._report_undone(undone)
         else:
             self.undone.emit(tr("The change was undone. The rest of the file stays as it is."))
 
-    def _report_undone(self, undone: UndoResultPort) -> None:
+    def _report_undone(self, undone: FileUndoResult) -> None:
         back = len(undone.restored)
         lines = [
             format_count(back, "{n} file was restored.", "{n} files were restored.")

@@ -11,9 +11,9 @@ from helix_desktop.engine.changes.turn_changes import FileChange
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.commit_dialog import CommitDialog
-from helix_desktop.gui.changes_port import FileChangesPort
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
+from helix_desktop.gui.workbench_types import FileChanges
 
 
 class CommitButton(QPushButton):
@@ -24,7 +24,7 @@ class CommitButton(QPushButton):
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget) -> None:
         super().__init__(tr("Commit…"), parent)
         self._theme, self._doing = theme, doing
-        self._changes: FileChangesPort | None = None
+        self._changes: FileChanges | None = None
         self._conversation = ""
         self._files: Sequence[FileChange] = ()
         self._has_git = True
@@ -33,7 +33,7 @@ class CommitButton(QPushButton):
         set_widget_look(self, "primary")
         self.clicked.connect(lambda _checked=False: self._show_commit_dialog())
 
-    def offer_files(self, changes: FileChangesPort, conversation: str, files: Sequence[FileChange]) -> None:
+    def offer_files(self, changes: FileChanges, conversation: str, files: Sequence[FileChange]) -> None:
         """What a commit would be made of."""
         self._changes, self._conversation, self._files = changes, conversation, files
         self.setEnabled(bool(files))
@@ -44,7 +44,7 @@ class CommitButton(QPushButton):
         self.setText(tr("Commit…") if has_git else tr("Set up git here"))
         set_widget_look(self, "primary" if has_git else "")
 
-    def _set_up_git(self, changes: FileChangesPort) -> None:
+    def _set_up_git(self, changes: FileChanges) -> None:
         def show_commit_dialog(_done: None) -> None:
             self.show_whether_git(has_git=True)
             self.notice_wanted.emit(tr("This folder has a git repository now. Choose what its first commit contains."))
@@ -87,7 +87,7 @@ class CommitButton(QPushButton):
         dialog.accepted.connect(commit_checked_files)
         dialog.open()
 
-    async def _propose_commit_message(self, changes: FileChangesPort, files: Sequence[FileChange]) -> str:
+    async def _propose_commit_message(self, changes: FileChanges, files: Sequence[FileChange]) -> str:
         return await changes.git_repository.propose_commit_message(await changes.build_git_patch(files))
 
     def _report_no_proposal(self, dialog: CommitDialog, error: HelixError) -> None:

@@ -16,7 +16,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.picture_fitting import encode_png, fit_picture_for_models
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import AttachingPort
+from helix_desktop.gui.workbench_types import Workbench
 
 Reading = Coroutine[None, None, tuple[str, bytes, str]]  # name, content, media type
 LARGEST = 200 * 1024 * 1024
@@ -29,7 +29,7 @@ class AttachmentReader:
     def __init__(
         self,
         doing: BackgroundRunner,
-        bench: Callable[[], AttachingPort | None],
+        bench: Callable[[], Workbench | None],
         attacher: Callable[[], Callable[[Attachment], object]],
     ) -> None:
         self._doing = doing
@@ -64,7 +64,7 @@ class AttachmentReader:
             self._doing.run_in_background(_store_attachment(bench, reading), then=self._attacher())
 
 
-async def _store_attachment(bench: AttachingPort, reading: Reading) -> Attachment:
+async def _store_attachment(bench: Workbench, reading: Reading) -> Attachment:
     name, content, media_type = await reading
     return await bench.attach_content(name, content, media_type)
 

@@ -24,11 +24,11 @@ from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_memory import WindowMemory
-from helix_desktop.gui.window_ports import ALLOW_ALL
 
 BAR, MOST_BAR = 60, 132  # The least and the greatest width of the meter, in pixels.
 LEAST_BAR = 20  # The least width of the bar where there is no room for the figures, in pixels.
 LEAST = 30  # The least width of a shortened permission mode, in pixels.
+ALLOW_ALL = "allow all"  # the permission mode under which nothing is asked
 
 
 class Composer(QWidget):

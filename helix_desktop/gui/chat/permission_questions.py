@@ -39,7 +39,7 @@ from helix_desktop.gui.shared.plain_widgets import build_plain_label, set_surfac
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.translation import format_count, format_number, tr
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 if TYPE_CHECKING:
     from helix_desktop.gui.chat.exact_difference import ExactDifferenceView
@@ -81,7 +81,7 @@ def question_title(question: PermissionQuestion) -> str:
     return translate_title(question.title, exact_text.mark_on_one_line)
 
 
-def describe_uncovered_files(bench: WorkbenchPort | None) -> str:
+def describe_uncovered_files(bench: Workbench | None) -> str:
     """What an undo of a command will not bring back in a workspace."""
     with suppress(HelixError):  # The workspace may have no folder.
         if bench is not None:

@@ -17,7 +17,7 @@ from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import SessionPort
+from helix_desktop.gui.workbench_types import Session
 
 TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # of a turn: what costs less is not worth a line
 LEAST_DOLLARS = 0.001
@@ -30,7 +30,7 @@ class RewriteCostLine(QWidget):
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._doing = doing
-        self._session: SessionPort | None = None
+        self._session: Session | None = None
         self._is_warning = False  # of what is to come, not of what was
         self._words = build_plain_label("", "muted", self)
         close = build_push_button(tr("Hide"), self, self.hide)
@@ -45,7 +45,7 @@ class RewriteCostLine(QWidget):
             self.setVisible(bool(words))
         self._is_warning = bool(words)
 
-    def explain_last_turn(self, session: SessionPort | None) -> None:
+    def explain_last_turn(self, session: Session | None) -> None:
         """Looks at the requests of the last turn in a thread, and shows the line where they cost more than they had to."""
         self._session, self._is_warning = session, False
         if session is None or not session.conversation.state.branch.steps:
@@ -55,7 +55,7 @@ class RewriteCostLine(QWidget):
             session.explain_last_turn(), owner=self, then=lambda found: self._show_costs(session, found)
         )
 
-    def _show_costs(self, session: SessionPort, requests: Sequence[RequestCost]) -> None:
+    def _show_costs(self, session: Session, requests: Sequence[RequestCost]) -> None:
         words = describe_avoidable_costs(requests)
         if session is self._session and not self._is_warning:
             self._words.setText(words)

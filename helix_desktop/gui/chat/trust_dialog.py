@@ -13,7 +13,7 @@ from helix_desktop.gui.shared.exact_text_view import ExactTextView
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_line_edit, build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
-from helix_desktop.gui.window_ports import ProjectItemPort
+from helix_desktop.gui.workbench_types import ProjectItem
 
 
 class TrustDialog(TransientDialog):
@@ -24,8 +24,8 @@ class TrustDialog(TransientDialog):
     def __init__(
         self,
         theme: Theme,
-        items: Sequence[ProjectItemPort],
-        trust: Callable[[Sequence[ProjectItemPort]], object],
+        items: Sequence[ProjectItem],
+        trust: Callable[[Sequence[ProjectItem]], object],
         parent: QWidget,
     ) -> None:
         super().__init__(
@@ -108,7 +108,7 @@ class TrustDialog(TransientDialog):
     def _build_trust_label(self, words: str, look: str) -> QLabel:
         return build_plain_label(words, look, self, wraps=look != "mono")
 
-    def _build_trust_buttons(self, trust: Callable[[Sequence[ProjectItemPort]], object]) -> QDialogButtonBox:
+    def _build_trust_buttons(self, trust: Callable[[Sequence[ProjectItem]], object]) -> QDialogButtonBox:
         buttons = QDialogButtonBox(self)
         buttons.addButton(self._agree, QDialogButtonBox.ButtonRole.AcceptRole)
         self._agree.setProperty("look", "primary")
@@ -139,7 +139,7 @@ def item_kind_names() -> dict[str, str]:
     }
 
 
-def describe_untrusted_items(items: Sequence[ProjectItemPort]) -> str:
+def describe_untrusted_items(items: Sequence[ProjectItem]) -> str:
     item = items[0]
     if len(items) > 1:
         return tr(
@@ -158,7 +158,7 @@ def describe_untrusted_items(items: Sequence[ProjectItemPort]) -> str:
     return words.get(item.kind, item.name)
 
 
-def _explain_item_effect(item: ProjectItemPort) -> str:
+def _explain_item_effect(item: ProjectItem) -> str:
     words = {
         "rules": tr("If you trust it, this text is sent to the model with every request until the file changes."),
         "skill": tr(

@@ -14,7 +14,7 @@ from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.markdown_blocks import without_backticks
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import SessionPort
+from helix_desktop.gui.workbench_types import Session
 
 _LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATING})
 
@@ -41,7 +41,7 @@ class TurnEndHelpLine(QWidget):
             line.addWidget(button)
         self.hide()
 
-    def show_last_turn_end(self, session: SessionPort | None) -> None:
+    def show_last_turn_end(self, session: Session | None) -> None:
         """Explains how the last turn ended if something can be done about it."""
         if self.elsewhere:
             self.hide()
@@ -65,7 +65,7 @@ class TurnEndHelpLine(QWidget):
         self.setVisible(limited or broken or waiting or bool(_describe_unrecorded_failure(session)))
 
 
-def _describe_unrecorded_failure(session: SessionPort | None) -> str:
+def _describe_unrecorded_failure(session: Session | None) -> str:
     """Why the last turn failed, where that could not even be recorded: the transcript says nothing of it."""
     if session is None or session.running is not ConversationActivity.FAILED:
         return ""

@@ -22,7 +22,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_memory import WindowMemory
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 if TYPE_CHECKING:
     from helix_desktop.gui.cache.cache_page import CachePage
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 class OpenWorkspaceContents:
     """Reads the chat's contents from the workspace that is open now. A hash means the same content in every workspace."""
 
-    def __init__(self, bench: Callable[[], WorkbenchPort | None]) -> None:
+    def __init__(self, bench: Callable[[], Workbench | None]) -> None:
         self._bench = bench
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
@@ -42,7 +42,7 @@ class OpenWorkspaceContents:
     async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]:
         return await self._require_workbench().read_conversation_facts(conversation)
 
-    def _require_workbench(self) -> WorkbenchPort:
+    def _require_workbench(self) -> Workbench:
         bench = self._bench()
         if bench is None:
             raise NotFound(tr("No workspace is open."))

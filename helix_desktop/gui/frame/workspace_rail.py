@@ -25,7 +25,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import WorkspaceRowPort
+from helix_desktop.gui.workbench_types import WorkspaceListRow
 
 WIDTH = 56
 SQUARE, GAP = 36, 10
@@ -49,7 +49,7 @@ class WorkspaceButton(QAbstractButton):
     dragged = Signal(int)
     dropped = Signal()
 
-    def __init__(self, theme: Theme, row: WorkspaceRowPort, number: int, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme, row: WorkspaceListRow, number: int, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
         self._colour = (
@@ -169,7 +169,7 @@ class WorkspaceRail(QWidget):
         self.setFixedWidth(WIDTH)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self.setAccessibleName(tr("Workspaces"))
-        self._rows: Sequence[WorkspaceRowPort] = ()
+        self._rows: Sequence[WorkspaceListRow] = ()
         self._shown_buttons: list[tuple[str, str, str, Path]] = []
         self._layout = QVBoxLayout(self)
         self._layout.setContentsMargins(0, 12, 0, 12)
@@ -194,7 +194,7 @@ class WorkspaceRail(QWidget):
         self._settings = self._add_rail_button("settings", tr("Settings"), self.settings_wanted)
         theme.changed.connect(self._update_rail_icons)
 
-    def show_workspace_buttons(self, rows: Sequence[WorkspaceRowPort], current: str) -> None:
+    def show_workspace_buttons(self, rows: Sequence[WorkspaceListRow], current: str) -> None:
         """The squares from the top, the one that is open marked."""
         drawn = [(row.id, row.name, row.workspace_colour, row.main_folder) for row in rows]
         if drawn != self._shown_buttons:
@@ -202,7 +202,7 @@ class WorkspaceRail(QWidget):
             self._build_workspace_buttons(rows)
         self.mark_open_workspace(current)
 
-    def _build_workspace_buttons(self, rows: Sequence[WorkspaceRowPort]) -> None:
+    def _build_workspace_buttons(self, rows: Sequence[WorkspaceListRow]) -> None:
         self._rows = list(rows)
         for old in self._buttons:
             self._column.removeWidget(old)

@@ -18,7 +18,7 @@ from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import WorkbenchesPort, WorkspaceRowPort
+from helix_desktop.gui.workbench_types import Workbenches, WorkspaceListRow
 
 
 class WorkspaceTrashDialog(TransientDialog):
@@ -28,7 +28,7 @@ class WorkspaceTrashDialog(TransientDialog):
         self,
         parent: QWidget,
         doing: BackgroundRunner,
-        desk: WorkbenchesPort,
+        desk: Workbenches,
         changed: Callable[[], object],
         gone: Callable[[str], object],
     ) -> None:
@@ -48,7 +48,7 @@ class WorkspaceTrashDialog(TransientDialog):
         work = asyncio.to_thread(self._desk.list_workspaces, trashed=True)
         self._doing.run_in_background(work, then=self._show_trashed_workspaces, owner=self)
 
-    def _show_trashed_workspaces(self, rows: Sequence[WorkspaceRowPort]) -> None:
+    def _show_trashed_workspaces(self, rows: Sequence[WorkspaceListRow]) -> None:
         clear_layout(self._rows)
         for row in rows:
             self._rows.addWidget(self._build_trash_row(row))
@@ -56,7 +56,7 @@ class WorkspaceTrashDialog(TransientDialog):
         self._status_label.setVisible(not rows)
         self.adjustSize()
 
-    def _build_trash_row(self, row: WorkspaceRowPort) -> QWidget:
+    def _build_trash_row(self, row: WorkspaceListRow) -> QWidget:
         card = build_surface(self, "card")
         words = QVBoxLayout()
         words.setSpacing(1)
@@ -72,7 +72,7 @@ class WorkspaceTrashDialog(TransientDialog):
             line.addWidget(button)
         return card
 
-    def _restore_workspace(self, row: WorkspaceRowPort) -> None:
+    def _restore_workspace(self, row: WorkspaceListRow) -> None:
         desk, changed = self._desk, self._on_restored
 
         async def restore_and_report() -> None:
@@ -81,7 +81,7 @@ class WorkspaceTrashDialog(TransientDialog):
 
         self._run_trash_work(restore_and_report(), lambda _done: self._fetch_trashed_workspaces())
 
-    def _ask_delete_workspace(self, row: WorkspaceRowPort) -> None:
+    def _ask_delete_workspace(self, row: WorkspaceListRow) -> None:
         text = tr(
             "All conversations and the entire cache of “{name}” will be deleted. This can't be undone. Its folder will not be changed.",
             name=row.name,
@@ -90,7 +90,7 @@ class WorkspaceTrashDialog(TransientDialog):
             self, tr("Delete workspace"), text, tr("Delete permanently"), partial(self._delete_workspace, row)
         )
 
-    def _delete_workspace(self, row: WorkspaceRowPort) -> None:
+    def _delete_workspace(self, row: WorkspaceListRow) -> None:
         desk, gone = self._desk, self._on_deleted
 
         async def delete_and_report() -> None:

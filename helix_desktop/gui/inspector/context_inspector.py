@@ -40,7 +40,7 @@ from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.line_boxes import ExpandableHeaderBox
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.views.boxes_view import BoxesView
-from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
+from helix_desktop.gui.workbench_types import Session, Workbench
 
 REFRESH_DELAY_MS = 120
 READ_SLICE_SECONDS = 0.003
@@ -62,8 +62,8 @@ class ContextInspector(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
-        self._session: SessionPort | None = None
-        self._bench: WorkbenchPort | None = None
+        self._session: Session | None = None
+        self._bench: Workbench | None = None
         self._steps: list[Recorded] = []
         self._unread: Iterator[Recorded] = iter(())
         self._last_read_seq = 0
@@ -98,7 +98,7 @@ class ContextInspector(QWidget):
         build_column((self.view, 1), foot, owner=self, margins=0, spacing=0)
         self._theme.keep_scaled(self, self.setMinimumWidth, 220)
 
-    def inspect_conversation(self, session: SessionPort | None, bench: WorkbenchPort | None = None) -> None:
+    def inspect_conversation(self, session: Session | None, bench: Workbench | None = None) -> None:
         self._session, self._bench = session, bench
         self._steps, self._folding = [], {}
         facts = session.conversation.state.facts if session is not None else []
@@ -360,14 +360,14 @@ class ContextInspector(QWidget):
         if self._session is not None:
             self._open_request_dialog(self._session, seq, tr("Step {n}", n=format_number(number)) if number else "")
 
-    def _open_request_dialog(self, session: SessionPort, step: int | None, title: str) -> None:
+    def _open_request_dialog(self, session: Session, step: int | None, title: str) -> None:
         def show_dialog_if_current(found: tuple[str, dict[str, list[str]]]) -> None:
             if self._session is session:
                 RequestDialog(self._theme, title, *found, self).open()
 
         self._doing.run_in_background(self._fetch_request_forms(session, step), then=show_dialog_if_current, owner=self)
 
-    async def _fetch_request_forms(self, session: SessionPort, step: int | None) -> tuple[str, dict[str, list[str]]]:
+    async def _fetch_request_forms(self, session: Session, step: int | None) -> tuple[str, dict[str, list[str]]]:
         """Fetches a request to show: a sentence on its length and whether it is what was sent, and
         its forms. The readable form also works if its provider has been removed.
         """

@@ -22,7 +22,7 @@ from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.boxes_view import BoxesView
 from helix_desktop.gui.views.choice_pill import PolicyChoicePill
-from helix_desktop.gui.window_ports import SessionPort
+from helix_desktop.gui.workbench_types import Session
 
 PANEL_WIDTH = 400
 
@@ -85,7 +85,7 @@ class ContextPanel(QWidget):
         self.policy.show_choice(name, dict(list_policy_choices()).get(name, ""))
         self._meaning.setText(tr(context_policy.PRESETS.get(name, "")))
 
-    def show_context_of(self, session: SessionPort, next_price: str) -> None:
+    def show_context_of(self, session: Session, next_price: str) -> None:
         """`next_price`: what the next message costs, in words. A conversation that has not begun has no request yet."""
         begun = bool(session.conversation.state.facts)
         for link in (self.fold_link, self._request_link, self._compare_link):

@@ -21,7 +21,7 @@ from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_percent, tr
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 
 class ReplayLabDialog(TransientDialog):
@@ -31,7 +31,7 @@ class ReplayLabDialog(TransientDialog):
 
     def __init__(
         self,
-        bench: WorkbenchPort,
+        bench: Workbench,
         conversation: ConversationListRow,
         policies: Sequence[tuple[str, str]],
         play: RunReplay,

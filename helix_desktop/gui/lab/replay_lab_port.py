@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class RunReplay(Protocol):
 
     def __call__(
         self,
-        bench: WorkbenchPort,
+        bench: Workbench,
         conversation: str,
         policies: Sequence[str],
         window: int,

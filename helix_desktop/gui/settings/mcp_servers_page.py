@@ -20,7 +20,7 @@ from helix_desktop.gui.settings.mcp_server_card import McpServerCard
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_push_button
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 REFRESH_MS = 1_000  # milliseconds; the state of servers changes in the background
 
@@ -28,7 +28,7 @@ REFRESH_MS = 1_000  # milliseconds; the state of servers changes in the backgrou
 class McpServersPage(SettingsPage):
     """Lists the workspace's MCP servers and adds new ones."""
 
-    def __init__(self, bench: WorkbenchPort, program: Installation, doing: BackgroundRunner) -> None:
+    def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
         super().__init__(tr("MCP servers"))
         self._bench, self._program, self._doing = bench, program, doing
         self._cards: dict[str, McpServerCard] = {}

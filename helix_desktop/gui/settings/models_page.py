@@ -14,7 +14,7 @@ from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, b
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 EFFORTS = ("", "low", "medium", "high")  # the values of ModelSet.effort
 UNSET_STEP = 0.05  # one step below the least value, where a field shows "Default"
@@ -23,7 +23,7 @@ UNSET_STEP = 0.05  # one step below the least value, where a field shows "Defaul
 class ModelsPage(SettingsPage):
     """Each role has a button that opens the same chooser as the window's."""
 
-    def __init__(self, window: MainWindow, bench: WorkbenchPort, models: Sequence[ModelChoice]) -> None:
+    def __init__(self, window: MainWindow, bench: Workbench, models: Sequence[ModelChoice]) -> None:
         super().__init__(tr("Models"))
         self._window, self._bench, self._doing = window, bench, window.background_runner
         self._models = {model.name: model for model in models}

@@ -10,6 +10,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QVBoxLayout, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.layouts import build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_allow_all
 from helix_desktop.gui.settings.installation_port import Installation
@@ -17,7 +18,7 @@ from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, b
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import ALLOW_ALL, WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 DECISIONS = ("allow", "ask", "deny")
 
@@ -34,7 +35,7 @@ class PermissionsPage(SettingsPage):
 
     folder_wanted = Signal()
 
-    def __init__(self, bench: WorkbenchPort, program: Installation, doing: BackgroundRunner) -> None:
+    def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
         super().__init__(tr("Permissions"))
         self._bench, self._program, self._doing = bench, program, doing
         modes = bench.describe_permission_modes()

@@ -19,7 +19,7 @@ from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
-from helix_desktop.gui.window_ports import ProjectItemPort, ProjectItemsPort, WorkbenchPort
+from helix_desktop.gui.workbench_types import ProjectItem, ProjectItems, Workbench
 
 MAX_ITEMS_WITHOUT_FILTER = 8  # items that need no filter
 
@@ -27,7 +27,7 @@ MAX_ITEMS_WITHOUT_FILTER = 8  # items that need no filter
 class RulesAndSkillsPage(SettingsPage):
     """A card for each item; within a kind, new and changed items come first."""
 
-    def __init__(self, theme: Theme, bench: WorkbenchPort, doing: BackgroundRunner) -> None:
+    def __init__(self, theme: Theme, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Rules and skills"))
         self._theme, self._bench, self._doing = theme, bench, doing
         self.add_sentence(
@@ -51,7 +51,7 @@ class RulesAndSkillsPage(SettingsPage):
             self._bench.project.reread_project_folders(), then=self._show_project_items, owner=self
         )
 
-    def _show_project_items(self, brought: ProjectItemsPort) -> None:
+    def _show_project_items(self, brought: ProjectItems) -> None:
         clear_layout(self._items)
         found = brought.items
         if not found:
@@ -84,7 +84,7 @@ class RulesAndSkillsPage(SettingsPage):
         for widget, text in self._cards:
             widget.setVisible(words.casefold() in text)
 
-    def _build_item_card(self, item: ProjectItemPort) -> QWidget:
+    def _build_item_card(self, item: ProjectItem) -> QWidget:
         card = build_surface(self.page_content, "card")
         line = build_row(
             (self._build_item_label(exact_text.mark_on_one_line(item.name), "title"), 1),
@@ -98,19 +98,19 @@ class RulesAndSkillsPage(SettingsPage):
         column.addWidget(self._build_item_label(exact_text.mark_on_one_line(str(item.path)), "faint"))
         return card
 
-    def _build_item_button(self, text: str, item: ProjectItemPort, act: Callable[[], object]) -> QPushButton:
+    def _build_item_button(self, text: str, item: ProjectItem, act: Callable[[], object]) -> QPushButton:
         button = build_push_button(text, self.page_content, act, "link")
         button.setAccessibleName(f"{text}: {item.name}")
         return button
 
-    def _build_use_checkbox(self, item: ProjectItemPort) -> QCheckBox:
+    def _build_use_checkbox(self, item: ProjectItem) -> QCheckBox:
         box = QCheckBox(tr("Use"), self.page_content)
         box.setChecked(not item.off)
         box.setAccessibleName(tr("Use {name}", name=item.name))
         box.toggled.connect(lambda on: self._change_items(self._bench.project.switch_item(item.settings_key, on=on)))
         return box
 
-    def _review_items(self, items: Sequence[ProjectItemPort]) -> None:
+    def _review_items(self, items: Sequence[ProjectItem]) -> None:
         TrustDialog(
             self._theme, items, lambda seen: self._change_items(self._bench.project.trust_items(*seen)), self
         ).open()
@@ -129,7 +129,7 @@ class RulesAndSkillsPage(SettingsPage):
         return label
 
 
-def _item_sort_key(item: ProjectItemPort) -> tuple[bool, list[tuple[int, str]]]:
+def _item_sort_key(item: ProjectItem) -> tuple[bool, list[tuple[int, str]]]:
     """Sorts items that need the user's decision first, then by name, with 2 before 10."""
     pieces = re.split(r"(\d+)", item.name.casefold())
     return item.describe_state == "in use", [(int(piece) if piece.isdecimal() else -1, piece) for piece in pieces]
@@ -145,5 +145,5 @@ def item_state_titles() -> dict[str, str]:
     }
 
 
-def _describe_use_reason(item: ProjectItemPort) -> str:
+def _describe_use_reason(item: ProjectItem) -> str:
     return tr("In use because {why}.", why=item.why) if item.why else ""

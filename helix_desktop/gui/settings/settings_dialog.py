@@ -32,7 +32,7 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
 )
 from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Updates", "Logs", "Tools", "Sharing", "Keys")
 
@@ -123,12 +123,12 @@ class SettingsDialog(QDialog):
         page.model_chosen.connect(self.model_chosen)
         return page
 
-    def _build_instructions_page(self, bench: WorkbenchPort) -> InstructionsPage:
+    def _build_instructions_page(self, bench: Workbench) -> InstructionsPage:
         page = InstructionsPage(bench, self._window.background_runner)
         page.everywhere_wanted.connect(lambda: self.show_settings_page("general"))
         return page
 
-    def _build_permissions_page(self, bench: WorkbenchPort) -> PermissionsPage:
+    def _build_permissions_page(self, bench: Workbench) -> PermissionsPage:
         page = PermissionsPage(bench, self._program, self._window.background_runner)
         page.folder_wanted.connect(self._choose_another_folder)
         return page
@@ -138,7 +138,7 @@ class SettingsDialog(QDialog):
         self.accept()
         self._window.window_actions["workspace-folder"].trigger()
 
-    def _build_storage_page(self, bench: WorkbenchPort) -> StoragePage:
+    def _build_storage_page(self, bench: Workbench) -> StoragePage:
         page = StoragePage(bench, self._program, self._window.background_runner)
         page.forget_wanted.connect(lambda: forget_text_dialog.open_forget_text_dialog(self._window, self))
         page.export_wanted.connect(self._window.window_actions["export-workspace"].trigger)

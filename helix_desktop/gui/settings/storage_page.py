@@ -17,7 +17,7 @@ from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, b
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date_and_time
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 MEGABYTE = 1_000_000
 
@@ -28,7 +28,7 @@ class StoragePage(SettingsPage):
     export_wanted = Signal()
     forget_wanted = Signal()
 
-    def __init__(self, bench: WorkbenchPort, program: Installation, doing: BackgroundRunner) -> None:
+    def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
         super().__init__(tr("Storage"))
         self._bench, self._program, self._doing = bench, program, doing
         self._figures = self.add_sentence(tr("Counting…"))

@@ -17,7 +17,7 @@ from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 MEGABYTE = 1_000_000
 # the limits at which a turn stops by itself: name, title, sentence, default, maximum. See
@@ -65,7 +65,7 @@ class InstructionsPage(SettingsPage):
 
     everywhere_wanted = Signal()
 
-    def __init__(self, bench: WorkbenchPort, doing: BackgroundRunner) -> None:
+    def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Instructions"))
         self._bench, self._doing = bench, doing
         sentence = tr("Sent with the system prompt to every agent in this workspace, starting with the next message.")
@@ -84,7 +84,7 @@ class InstructionsPage(SettingsPage):
 class PolicyPage(SettingsPage):
     """The preset, and every threshold with what it means. A value that differs from the preset can be put back."""
 
-    def __init__(self, bench: WorkbenchPort, doing: BackgroundRunner) -> None:
+    def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Policy"))
         self._bench, self._doing = bench, doing
         self._rebuild_policy_page()
@@ -151,7 +151,7 @@ class PolicyPage(SettingsPage):
 class CheckpointsPage(SettingsPage):
     """What checkpoints cover, and how long they are kept."""
 
-    def __init__(self, bench: WorkbenchPort, program: Installation, doing: BackgroundRunner) -> None:
+    def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
         super().__init__(tr("Checkpoints"))
         self._bench, self._doing = bench, doing
         covered = program.checkpoint_settings(bench)
@@ -228,7 +228,7 @@ class CheckpointsPage(SettingsPage):
 class TurnLimitsPage(SettingsPage):
     """Where a turn stops by itself."""
 
-    def __init__(self, bench: WorkbenchPort, doing: BackgroundRunner) -> None:
+    def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Limits"))
         self._bench, self._doing = bench, doing
         chosen = bench.workspace.settings.limits

@@ -22,7 +22,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import ConversationPort
+from helix_desktop.gui.workbench_types import Conversation
 
 
 class PastMomentLoader:
@@ -36,7 +36,7 @@ class PastMomentLoader:
     def cancel_pending_question(self) -> None:
         self._asked += 1
 
-    def compute_moment_at(self, conversation: ConversationPort, seq: int, then: Callable[[Moment], None]) -> None:
+    def compute_moment_at(self, conversation: Conversation, seq: int, then: Callable[[Moment], None]) -> None:
         """Calls `then` with the state when `seq` was the newest fact; it is computed outside the painting thread."""
         self.cancel_pending_question()
         number = self._asked

@@ -12,7 +12,7 @@ from helix_desktop.gui.question_dialogs import ask_folder
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import WorkbenchesPort, WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench, Workbenches
 
 
 class JoinWorkspaceDialog(SharingFormDialog):
@@ -20,10 +20,10 @@ class JoinWorkspaceDialog(SharingFormDialog):
 
     def __init__(
         self,
-        desk: WorkbenchesPort,
+        desk: Workbenches,
         name_for: Callable[[Path], str],
         doing: BackgroundRunner,
-        joined: Callable[[WorkbenchPort], object],
+        joined: Callable[[Workbench], object],
         parent: QWidget,
     ) -> None:
         super().__init__(doing, tr("Join a shared workspace"), parent)
@@ -68,6 +68,6 @@ class JoinWorkspaceDialog(SharingFormDialog):
         work = self._desk.join_workspace(self.address.text().strip(), self.key.text(), self._name_for(folder), folder)
         self._run_sharing_work(work, tr("Connecting…"), self._close_and_open_joined)
 
-    def _close_and_open_joined(self, bench: WorkbenchPort) -> None:
+    def _close_and_open_joined(self, bench: Workbench) -> None:
         self.accept()
         self._joined(bench)

@@ -13,13 +13,13 @@ from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push
 from helix_desktop.gui.sharing import sharing_sentences
 from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
 from helix_desktop.gui.translation import format_count, tr
-from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.gui.workbench_types import Workbench
 
 
 class ShareWorkspaceDialog(SharingFormDialog):
     """Shows one of two panels: for a workspace that is not shared yet, or for one that is."""
 
-    def __init__(self, bench: WorkbenchPort, doing: BackgroundRunner, parent: QWidget) -> None:
+    def __init__(self, bench: Workbench, doing: BackgroundRunner, parent: QWidget) -> None:
         super().__init__(doing, tr("Share this workspace"), parent)
         self._bench, self._sharing = bench, bench.sharing
         self.test = build_push_button(tr("Test"), self, self._test_shared_store)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_time_of_day
-from helix_desktop.gui.sharing_port import SharingState
 from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.workbench_types import SharingStatus
 
 
-def describe_sharing_briefly(standing: SharingState) -> str:
+def describe_sharing_briefly(standing: SharingStatus) -> str:
     """Describes it in a few words for the line below the workspace's name; empty if it is not shared."""
     if standing.state == "away":
         return tr("Shared: offline since {time}", time=format_time_of_day(standing.since))
@@ -22,7 +22,7 @@ def describe_sharing_briefly(standing: SharingState) -> str:
     return words.get(standing.state, "")
 
 
-def describe_sharing_fully(standing: SharingState) -> str:
+def describe_sharing_fully(standing: SharingStatus) -> str:
     """Describes it in full sentences, with what prevents syncing."""
     waiting = format_count(
         standing.waiting,

@@ -15,7 +15,7 @@ from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
-from helix_desktop.gui.window_ports import ConversationPort
+from helix_desktop.gui.workbench_types import Conversation
 
 
 def compare_documents(earlier: TimelineEvent, event: TimelineEvent, theme: Theme, parent: QWidget) -> None:
@@ -26,7 +26,7 @@ def compare_documents(earlier: TimelineEvent, event: TimelineEvent, theme: Theme
 
 
 def compare_views_around_fold(
-    event: TimelineEvent, conversation: ConversationPort, past: PastMomentLoader, theme: Theme, parent: QWidget
+    event: TimelineEvent, conversation: Conversation, past: PastMomentLoader, theme: Theme, parent: QWidget
 ) -> None:
     """What the model saw before a fold and after it, side by side."""
     facts = conversation.state.facts

@@ -9,13 +9,13 @@ from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.shared.plain_widgets import build_confirm_buttons, build_plain_label
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import SessionPort
+from helix_desktop.gui.workbench_types import Session
 
 WIDTH = 420
 
 
 class FoldNowDialog(QDialog):
-    def __init__(self, session: SessionPort, doing: BackgroundRunner, parent: QWidget) -> None:
+    def __init__(self, session: Session, doing: BackgroundRunner, parent: QWidget) -> None:
         super().__init__(parent)
         self._session = session
         self._doing = doing

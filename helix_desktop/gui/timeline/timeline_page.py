@@ -38,7 +38,7 @@ from helix_desktop.gui.timeline.fold_panel import FoldPanel, ShownFold
 from helix_desktop.gui.timeline.timeline_chart import Threshold, TimelineChart
 from helix_desktop.gui.transcript.chat_intents import ShowInChat
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
+from helix_desktop.gui.workbench_types import Session, Workbench
 
 READ_SLICE_SECONDS = 0.003
 FRAME_MS = 16  # milliseconds
@@ -55,8 +55,8 @@ class TimelinePage(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
-        self._session: SessionPort | None = None
-        self._bench: WorkbenchPort | None = None
+        self._session: Session | None = None
+        self._bench: Workbench | None = None
         self.timeline = ConversationTimeline()
         self._other_timelines: list[ConversationTimeline] = []
         self._shows_whole_workspace = self._has_undrawn_growth = False
@@ -122,7 +122,7 @@ class TimelinePage(QWidget):
         self.panel.before_after_wanted.connect(self.compare_views_around_fold)
         self.panel.edited.connect(self._save_edited_document)
 
-    def show_timeline_of(self, session: SessionPort | None, bench: WorkbenchPort | None = None) -> None:
+    def show_timeline_of(self, session: Session | None, bench: Workbench | None = None) -> None:
         """Shows a conversation. `bench` supplies the workspace's other conversations when the user asks for them."""
         self._session, self._bench = session, bench
         history = session.conversation.state if session is not None else None
@@ -261,7 +261,7 @@ class TimelinePage(QWidget):
     # --- commands
 
     def _change_shown_folds(self, change: str, folds: list[str]) -> None:
-        async def change_each(session: SessionPort) -> None:
+        async def change_each(session: Session) -> None:
             for fold in folds:
                 await (session.undo_fold if change == "undo_fold" else session.redo_fold)(fold)
 
@@ -282,7 +282,7 @@ class TimelinePage(QWidget):
     def _run_fold_command(
         self,
         name: str,
-        act: Callable[[SessionPort], Awaitable[None]],
+        act: Callable[[Session], Awaitable[None]],
         failed: Callable[[HelixError], None] | None = None,
     ) -> None:
         """Runs a command on the shown fold, in the conversation it belongs to."""
@@ -390,7 +390,7 @@ def _add_choices(menu: QMenu, choices: Sequence[tuple[str, Callable[[], None]]])
     return group.actions()
 
 
-def _list_thresholds(session: SessionPort) -> Sequence[Threshold]:
+def _list_thresholds(session: Session) -> Sequence[Threshold]:
     """When at the latest a policy folds, as shares of the window."""
     chosen = context_policy.policy_from_fact(session.conversation.state.settings.policy)
     handover = tr("hand over {share}%", share=round(100 * chosen.handover_share))
@@ -404,7 +404,7 @@ def _list_thresholds(session: SessionPort) -> Sequence[Threshold]:
     return found
 
 
-async def _fetch_timelines_except(bench: WorkbenchPort, but: str) -> list[ConversationTimeline]:
+async def _fetch_timelines_except(bench: Workbench, but: str) -> list[ConversationTimeline]:
     """The stories of all other conversations, read one after another."""
     stories = []
     for row in bench.list_conversations():

@@ -1,5 +1,5 @@
-"""A catalogue in memory, as large as a test wants, with the contents of a few entries. Implements gui/cache_port.py;
-its index and its cache are one.
+"""A catalogue in memory, as large as a test wants, with the contents of a few entries. Its
+index and its cache are one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, 
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin, ForgetResult, SearchHit
 from helix_desktop.errors import CacheCorrupt, NotFound
+from tests.gui.stand_in import StandIn
 
 NOW = 1_795_162_800.0
 USUAL = {"kept": 50, "tokens": 100, "uses": 1}
@@ -30,7 +31,7 @@ _ORDER: dict[EntrySort, Callable[[EntryRow], object]] = {
 
 
 @dataclass
-class MemoryCatalogue:
+class MemoryCatalogue(StandIn):
     """`asked` keeps the offsets that were read, `done` the commands."""
 
     lines: list[EntryRow] = field(default_factory=list)

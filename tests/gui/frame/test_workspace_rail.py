@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.frame.workspace_rail import WorkspaceButton, WorkspaceRail
 from helix_desktop.gui.theme import Theme
+from helix_desktop.workbench.all_workbenches import WorkspaceListRow
 from tests.gui.fake_desk import FakeDesk
 
 
@@ -55,22 +55,14 @@ def test_everything_has_a_name_for_a_screen_reader(theme: Theme) -> None:
     assert all(names)
 
 
-@dataclass(frozen=True)
-class WorkspaceRow:
-    id: str
-    name: str
-    workspace_colour: str
-    main_folder: Path
-
-
 def wheel(delta: int) -> QWheelEvent:
     at, buttons = QPointF(20, 20), Qt.MouseButton.NoButton
     phase, modifiers = Qt.ScrollPhase.NoScrollPhase, Qt.KeyboardModifier.NoModifier
     return QWheelEvent(at, at, QPoint(), QPoint(0, delta), buttons, modifiers, phase, False)
 
 
-def many(number: int) -> list[WorkspaceRow]:
-    return [WorkspaceRow(f"w{n}", f"Workspace {n}", "#0d7d74", Path(f"/x/{n}")) for n in range(number)]
+def many(number: int) -> list[WorkspaceListRow]:
+    return [WorkspaceListRow(f"w{n}", f"Workspace {n}", "#0d7d74", Path(f"/x/{n}")) for n in range(number)]
 
 
 @pytest.fixture

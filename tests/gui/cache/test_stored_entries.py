@@ -11,7 +11,7 @@ from helix_desktop import program_folders
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
 from helix_desktop.errors import NotFound
-from helix_desktop.gui.cache_port import CachePort
+from helix_desktop.gui.workbench_types import StoredWorkspace
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
 
@@ -29,7 +29,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Workbench]:
     await desk.aclose()
 
 
-def _shown(bench: Workbench) -> CachePort:
+def _shown(bench: Workbench) -> StoredWorkspace:
     return bench.workspace
 
 

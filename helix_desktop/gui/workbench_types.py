@@ -1,0 +1,42 @@
+"""The types of what is behind the window: workspaces, one open workspace, one conversation. They serve annotations alone.
+
+When the program runs they are `object`, so that the window does not wait for the workbench's modules. No other module of
+the window names the workbench.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from helix_desktop.engine.conversation import Conversation
+    from helix_desktop.engine.session import Session
+    from helix_desktop.project.project_files import ProjectItems
+    from helix_desktop.project.project_item import ProjectItem
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+    from helix_desktop.tools.changes.checkpoints import CheckpointProgress
+    from helix_desktop.workbench.all_workbenches import ImportedWorkspace, Workbenches, WorkspaceListRow
+    from helix_desktop.workbench.conversation_sharing import SharingStatus
+    from helix_desktop.workbench.file_changes import FileChanges, FileUndoResult
+    from helix_desktop.workbench.open_workbench import Workbench
+else:
+    Conversation = Session = ProjectItems = ProjectItem = StoredWorkspace = CheckpointProgress = object
+    ImportedWorkspace = Workbenches = WorkspaceListRow = SharingStatus = FileChanges = FileUndoResult = Workbench = (
+        object
+    )
+
+__all__ = [
+    "CheckpointProgress",
+    "Conversation",
+    "FileChanges",
+    "FileUndoResult",
+    "ImportedWorkspace",
+    "ProjectItem",
+    "ProjectItems",
+    "Session",
+    "SharingStatus",
+    "StoredWorkspace",
+    "Workbench",
+    "Workbenches",
+    "WorkspaceListRow",
+]
