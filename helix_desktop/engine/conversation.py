@@ -203,9 +203,10 @@ class Conversation:
 
 
 class ConversationDraft(Conversation):
-    """A copy that is ahead. Its facts are stored nowhere until the conversation adopts them."""
+    """A copy that is ahead, for one writer. Its facts are stored nowhere until the conversation adopts them."""
 
-    async def _write_facts(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
+    async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
+        """Like a conversation's, but without a lock or a task of its own: nothing is written that could be cut off."""
         first = self.state.last_seq + 1
         facts = [resolve_relative_cover(fact, first) for fact in make(first)]
         recorded = tuple(Recorded(self.id, seq, 0.0, fact) for seq, fact in enumerate(facts, first))

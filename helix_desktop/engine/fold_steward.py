@@ -105,10 +105,10 @@ class FoldSteward:
         self._ready: WrittenDocument | None = None
         self._planner = FoldPlanner(conversation, clock)
 
-    def steward_for_draft(self, draft: ConversationDraft) -> FoldSteward:
-        """The same for a copy of the conversation: it admits what arrives, asks no model and starts nothing."""
+    def steward_for_draft(self, draft: ConversationDraft) -> DraftSteward:
+        """The same for a copy of the conversation."""
         cache, tokens = self._admission.cache, self._admission.tokens
-        return FoldSteward(
+        return DraftSteward(
             draft,
             cache=cache,
             index=self.index,
@@ -400,6 +400,13 @@ class FoldSteward:
         except Exception:
             log.exception("a %s failed", kind.value)
             await self._planner.record_failure(kind, "a bug in Helix Desktop (see the log)")
+
+
+class DraftSteward(FoldSteward):
+    """Admits what arrives, asks no model and starts nothing."""
+
+    def start_folds_after_turn(self) -> None:
+        """Nothing: looking for what is due after each turn of a long history would read all turns before it each time."""
 
 
 def _without_model(_: ModelRole) -> ModelClient | None:

@@ -442,11 +442,12 @@ def _is_long_history(messages: Sequence[Wired], track: MessageLine) -> bool:
 
 
 def _end_of_commit(messages: Sequence[Wired], first: int) -> int:
-    """Where a part ends that begins with `first`: before a reply, so that results stay together."""
-    replies = (
-        at for at in range(first + MESSAGES_IN_COMMIT, len(messages)) if messages[at].speaker is Speaker.ASSISTANT
-    )
-    return next(replies, len(messages))
+    """Where a part ends that begins with `first`: before a reply, so that results stay together. Where no reply comes, it
+    ends all the same: other agents wait for each commit.
+    """
+    most = min(first + 2 * MESSAGES_IN_COMMIT, len(messages))
+    replies = (at for at in range(first + MESSAGES_IN_COMMIT, most) if messages[at].speaker is Speaker.ASSISTANT)
+    return next(replies, most)
 
 
 def message_line_from_facts(conversation: str, facts: Sequence[Recorded]) -> MessageLine:

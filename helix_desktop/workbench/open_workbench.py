@@ -806,9 +806,10 @@ class Workbench:
             self.sessions.keep_session_open(session)
 
     def _update_row(self, recorded: Recorded) -> None:
-        """Update the list, and save the meter at the end of a turn."""
+        """Update the list, and save the meter at the end of a turn. Facts written together have one meter: the last shows it."""
         session = self.sessions.find_open_session(recorded.conversation)
-        meter = session.next_request_meter() if session else None
+        is_last = session is not None and session.conversation.state.last_seq == recorded.seq
+        meter = session.next_request_meter() if session and is_last else None
         self._rows.update_row_with_fact(recorded, meter)
         if session and meter and (isinstance(recorded.fact, TurnEnded) or session.running is ConversationActivity.IDLE):
             self._schedule_meter_write(session, meter)

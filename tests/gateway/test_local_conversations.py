@@ -24,6 +24,10 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.fold_steward import FoldPlanner
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
+from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.gateway.agent_conversation import ConnectedAgentModel, OpenAgentConversation, _decode_base64_picture
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied
@@ -301,6 +305,46 @@ async def test_a_long_history_is_recorded_in_few_commits_as_it_would_be_message_
             found.append([each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)])
             assert (len(commits) < 12) == (many == LONG_HISTORY_MESSAGES)
     assert found[0] == found[1]
+
+
+async def test_a_thousand_turns_are_recorded_without_looking_for_folds_and_other_agents_wait_for_few_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is done once a turn over all turns before it, or once a fact over all facts, was most of the work."""
+    said = [anthropic_wire.said(f"word {number}") for number in range(10 * MESSAGES_IN_COMMIT)]
+    turns = [each for one in said for each in (one, {"role": "assistant", "content": "fine"})]
+    looked, measured, find, meter = [0], [0], FoldPlanner.find_due_fold, Session.next_request_meter
+
+    def counted_find(planner: FoldPlanner, situation: FoldSituation) -> FoldPlan | None:
+        looked[0] += 1
+        return find(planner, situation)
+
+    def counted_meter(session: Session) -> WindowMeter:
+        measured[0] += 1
+        return meter(session)
+
+    monkeypatch.setattr(FoldPlanner, "find_due_fold", counted_find)
+    monkeypatch.setattr(Session, "next_request_meter", counted_meter)
+    async with bench(tmp_path) as made:
+        for session, units in enumerate((said, turns)):
+            room, commits, append = (
+                LocalAgentConversations(made, _nobody),
+                list[int](),
+                made.workspace.journal.append_to_journal,
+            )
+
+            async def counted(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+                commits.append(len(facts))  # noqa: B023 - called within this round
+                return await append(conversation, facts)  # noqa: B023
+
+            with monkeypatch.context() as patch:
+                patch.setattr(made.workspace.journal, "append_to_journal", counted)
+                looked[0] = measured[0] = 0
+                await room.receive_request(*arrival(units, f"session {session}"))
+                await room.aclose()
+            assert max(commits) <= 4 * MESSAGES_IN_COMMIT
+            assert looked[0] < 10
+            assert measured[0] < 5 * len(commits)
 
 
 def test_pictures_are_read_in_slices_and_text_that_is_none_is_taken_as_it_is() -> None:
