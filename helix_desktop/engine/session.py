@@ -73,6 +73,7 @@ TITLE = 60
 MOST_SENT_ON = 3
 FOLD_SHARE = 0.1  # share of the next request below which "Fold first" is not worth offering
 PLAN = "[The plan the user approved, word for word. Work on it now.]\n\n"
+CLOSED = "The program was ended during this turn."
 BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote is lost, and you can continue."
 
 
@@ -100,6 +101,8 @@ class Session:
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
         self._turn: asyncio.Task[None] | None = None
+        self.last_end: TurnEnded | None = None  # of the newest turn here, also where it could not be recorded
+        self._why_stopped = CLOSED
         self._talking: TurnLoop | None = None
         self._is_held = False
         self._begun = False  # whether its hooks have been told that it is open
@@ -155,8 +158,11 @@ class Session:
         self._refuse_while_held("go on")
         self._start_turn_if_due(even_without_words=True)
 
-    def stop_turn(self) -> None:
-        """Stop the turn, its tools and its open questions. What happened so far is kept, and the queue waits."""
+    def stop_turn(self, why: str = "") -> None:
+        """Stop the turn, its tools and its open questions. What happened so far is kept, and the queue waits. `why`: empty where the
+        user wants it.
+        """
+        self._why_stopped = self._why_stopped and why  # what the user wanted first still holds
         for future in list(self._answers.values()):
             future.cancel()
         if self._turn is not None:
@@ -203,7 +209,7 @@ class Session:
     async def aclose(self) -> None:
         """Stop what runs and wait until it is recorded."""
         self.queue.clear()
-        self.stop_turn()
+        self.stop_turn(CLOSED)
         await self.wait_until_idle()
         self.queue.clear()  # This includes messages that were stopped before they were recorded.
         await self.steward.aclose()
@@ -426,14 +432,18 @@ class Session:
 
     def _start_turn_if_due(self, *, even_without_words: bool = False) -> None:
         if self._turn is None and not self._is_held and (self.queue or even_without_words):
+            self._why_stopped = CLOSED  # also where the loop ends and cancels it
             self._turn = self._crew.spawn(self._run_turns(), name=f"turn of {self.id}")
             self._turn.add_done_callback(self._reset_unstarted_turn)
 
     def _reset_unstarted_turn(self, turn: asyncio.Task[None]) -> None:
         """A task that is cancelled before its first step runs nothing, not even what it would do at its end."""
         if self._turn is turn:
-            self._turn = None
+            self._turn, self.last_end = None, self._end_when_stopped()
             self._set_activity(ConversationActivity.IDLE)
+
+    def _end_when_stopped(self) -> TurnEnded:
+        return TurnEnded(TurnEnd.STOPPED, self._why_stopped)
 
     async def _run_turns(self) -> None:
         """Turn after turn until the queue is empty. A bug ends the turn with a sentence and is reported by its task."""
@@ -447,10 +457,10 @@ class Session:
                 if not self.queue or ended.reason is not TurnEnd.DONE:
                     break
         except asyncio.CancelledError:
-            ended = TurnEnded(TurnEnd.STOPPED)
+            ended = self._end_when_stopped()
             raise
         finally:
-            self._turn = None
+            self._turn, self.last_end = None, ended
             failed = ended.reason not in (TurnEnd.DONE, TurnEnd.STOPPED)
             self._set_activity(ConversationActivity.FAILED if failed else ConversationActivity.IDLE, ended.why)
 
@@ -459,7 +469,13 @@ class Session:
         try:
             async with self._crew.turn_lease(self.id):
                 await self._record_next_message()
-                talk = TurnCallbacks(self._ask_user, self._take_steering, self._requeue_steering, self._set_activity)
+                talk = TurnCallbacks(
+                    self._ask_user,
+                    self._take_steering,
+                    self._requeue_steering,
+                    self._set_activity,
+                    self._end_when_stopped,
+                )
                 self._talking = TurnLoop(self.conversation, self._crew, self.steward, self._contents, talk)
                 return await self._talking.run_turn()
         except HelixError as error:

@@ -75,6 +75,7 @@ class TurnCallbacks:
     steering: Callable[[], Sequence[Words]]
     steer_again: Callable[[Sequence[Words]], None]
     running: Callable[[ConversationActivity], None]
+    end_when_stopped: Callable[[], TurnEnded]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ class TurnLoop:
         except HelixError as error:
             end = turn_end_of_error(error)
         except asyncio.CancelledError:
-            await asyncio.shield(self._record_end(TurnEnded(TurnEnd.STOPPED)))
+            await asyncio.shield(self._record_end(self._talk.end_when_stopped()))
             raise
         await self._record_end(end)
         return end

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import field, replace
 
 from helix_desktop.engine.collaborators import TurnLimits
 from helix_desktop.engine.facts import ToolCall
@@ -21,6 +23,7 @@ class ConversationFence:
     ensure_may_act: Callable[[], Awaitable[None]]
     ensure_may_call: Callable[[], Awaitable[None]]
     budget: float = 0.0
+    removed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class ConversationFences:
@@ -31,13 +34,17 @@ class ConversationFences:
         self._parent_of = parent_of
         self._fences: dict[str, ConversationFence] = {}
 
-    def set_fence(self, conversation: str, fence: ConversationFence) -> None:
+    @asynccontextmanager
+    async def hold_fence(self, conversation: str, fence: ConversationFence) -> AsyncIterator[None]:
+        """One at a time: a task that is claimed again here shares the session with the claim before, which ends first."""
+        while (before := self._fences.get(conversation)) is not None:
+            await before.removed.wait()
         self._fences[conversation] = fence
-
-    def remove_fence(self, conversation: str, fence: ConversationFence) -> None:
-        """Unless another one has taken its place."""
-        if self._fences.get(conversation) is fence:
+        try:
+            yield
+        finally:
             del self._fences[conversation]
+            fence.removed.set()
 
     def _find_fence(self, conversation: str) -> ConversationFence | None:
         while self._fences and conversation:

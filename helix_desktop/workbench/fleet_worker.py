@@ -15,7 +15,7 @@ import secrets
 import sys
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import field
 from functools import partial
 from typing import TypeVar
@@ -49,6 +49,8 @@ PERMITTED = (
     " The user has read this and lets you go on. Make the call again if you still need it.]"
 )
 GIVEN_BACK = "The worker was stopped, and another one goes on."
+LET_GO = "The task's worker stopped this turn."  # in the conversation; a turn that the user stopped has no such reason
+STOPPED = "Somebody stopped the turn in its conversation. To go on, run `task retry`."
 _PROCESS = secrets.token_hex(3)  # in the names of this process's workers
 _numbers = itertools.count(1)
 Report = Callable[[FleetTask, FleetTaskState, FleetTaskResult], Awaitable[None]]
@@ -74,6 +76,7 @@ class ClaimedFleetTask:
     session: Session | None = None
     is_lost: bool = False
     gives_back: bool = False
+    is_stopped: bool = False  # by the user
     _held_again: asyncio.Event = field(default_factory=asyncio.Event)
 
     def extend_lease(self, until: float) -> None:
@@ -82,7 +85,7 @@ class ClaimedFleetTask:
 
     def stop_turn(self) -> None:
         if self.session is not None:
-            self.session.stop_turn()
+            self.session.stop_turn(LET_GO)
 
     async def ensure_held(self) -> None:
         """Waits while it is not known whether the lease holds. Raises LostFleetTask when it is lost."""
@@ -204,10 +207,12 @@ class FleetWorker:
         task = claimed.task
         may_step, may_call = partial(self._ensure_may_step, claimed), partial(self._ensure_may_call, claimed)
         fence = ConversationFence(may_step, may_call, task.order.budget)
-        self._bench.fences.set_fence(task.id, fence)
         try:
-            state, result = await self._work_on_task(claimed)
-            await self._until_store_answers(claimed, lambda: self._list.end_fleet_task(task, state, result))
+            async with self._bench.fences.hold_fence(task.id, fence), AsyncExitStack() as last:
+                last.push_async_callback(self._bench.sessions.close_sessions, [task.id])
+                last.callback(lambda: self._gate.end_request(task.id, self._cost_of(claimed)))
+                state, result = await self._work_on_task(claimed)
+                await self._until_store_answers(claimed, lambda: self._list.end_fleet_task(task, state, result))
             log.info("task %s is %s", task.id, state.value)
             await self._report(task, state, result)
         except Exception as error:
@@ -215,17 +220,15 @@ class FleetWorker:
                 await self._list.end_fleet_task(task, FleetTaskState.FAILED, FleetTaskResult(BUG))
                 raise
             log.info("task %s went to another worker, or was cancelled", task.id)
-        finally:
-            self._gate.end_request(task.id, self._cost_of(claimed))
-            self._bench.fences.remove_fence(task.id, fence)
-            await self._bench.sessions.close_sessions([task.id])
 
     async def _work_on_task(self, claimed: ClaimedFleetTask) -> tuple[FleetTaskState, FleetTaskResult]:
         try:
             for _ in range(TURN_TRIES):
                 session = await self._until_store_answers(claimed, lambda: self._open_task_session(claimed.task))
                 claimed.session = session
-                if _is_done(session) or claimed.gives_back or await self._run_turn(claimed, session):
+                claimed.is_stopped = claimed.is_stopped or _was_stopped_before(claimed.task, session)
+                has_ended = claimed.is_stopped or claimed.gives_back or _is_done(session)
+                if has_ended or await self._run_turn(claimed, session):
                     break
                 log.info("the turn of task %s did not begin: %s", claimed.task.id, session.why)
                 await self._bench.sessions.close_sessions([session.id])  # with the message that waits in it
@@ -272,7 +275,7 @@ class FleetWorker:
                 session.answer_question(event.number, PermissionAnswer(allowed=True))
             else:
                 claimed.question = event.question
-                session.stop_turn()
+                claimed.stop_turn()
 
         unsubscribe = session.subscribe_to_events(answer_or_note_overload)
         try:
@@ -288,7 +291,8 @@ class FleetWorker:
             await session.wait_until_idle()
         finally:
             unsubscribe()
-        return any(isinstance(one.fact, TurnEnded) for one in session.all_facts[before:])
+        claimed.is_stopped = _is_stop_of_user(session.last_end)
+        return claimed.is_stopped or any(one.fact == session.last_end for one in session.all_facts[before:])
 
     async def _pause_provider(self, claimed: ClaimedFleetTask, seconds: float) -> None:
         """A provider that asks one worker to wait is left alone by all."""
@@ -345,6 +349,8 @@ class FleetWorker:
         if _is_done(session):
             answer = result_of_agent(session).answer
             return FleetTaskState.DONE, FleetTaskResult("", answer[:LONGEST_ANSWER], cost)
+        if claimed.is_stopped:
+            return FleetTaskState.CANCELLED, FleetTaskResult(STOPPED, cost=cost)
         if claimed.question is not None:
             asked = name_to_allow(claimed.question)
             why = f"Nobody could be asked: {claimed.question.title}. To allow it, run `task retry {claimed.task.id} --allow {asked}`."
@@ -354,8 +360,6 @@ class FleetWorker:
             return FleetTaskState.WAITING, FleetTaskResult(why, cost=cost)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
-        if ends[-1].reason is TurnEnd.STOPPED and claimed.task.claims > 1:  # by the worker that had it before
-            return FleetTaskState.WAITING, FleetTaskResult(GIVEN_BACK, cost=cost)
         why = ends[-1].why or ends[-1].reason.value
         return FleetTaskState.FAILED, FleetTaskResult(f"The turn ended early: {why}", cost=cost)
 
@@ -367,3 +371,13 @@ def _ends_of_turns(session: Session) -> Sequence[TurnEnded]:
 def _is_done(session: Session) -> bool:
     ends = _ends_of_turns(session)
     return bool(ends) and ends[-1].reason is TurnEnd.DONE and not session.conversation.state.branch.turn.running
+
+
+def _is_stop_of_user(end: TurnEnded | None) -> bool:
+    return end is not None and end.reason is TurnEnd.STOPPED and not end.why
+
+
+def _was_stopped_before(task: FleetTask, session: Session) -> bool:
+    """By the user, at a worker that died before the list knew. What the list knows was retried since."""
+    is_open = session.conversation.state.branch.turn.running
+    return not task.result.why and not is_open and any(map(_is_stop_of_user, _ends_of_turns(session)[-1:]))

@@ -8,19 +8,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
+from helix_desktop.engine.session import CLOSED
 
 if TYPE_CHECKING:
     from helix_desktop.engine.session import Session
     from helix_desktop.workbench.open_workbench import Workbench
-
-WHY = "The program was ended during this turn."
 
 
 async def end_interrupted_turn(session: Session) -> bool:
     """Record that the last turn of a conversation at rest did not end by itself. Whether one was open."""
     if session.agent or not session.is_idle or not session.conversation.state.branch.turn.running:
         return False
-    await session.conversation.append_facts(TurnEnded(TurnEnd.FAILED, WHY))
+    await session.conversation.append_facts(TurnEnded(TurnEnd.FAILED, CLOSED))
     return True
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from helix_desktop.errors import StoreFailed
+from helix_desktop.engine.facts import TurnEnd, TurnEnded
+from helix_desktop.errors import ActionRefused, StoreFailed
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.store.fleet_task_files import open_fleet_task_list
 from helix_desktop.store.fleet_tasks import (
@@ -29,6 +31,7 @@ from tests.workbench.conftest import Desks
 from tests.workbench.test_limits import DEAR
 from tests.workbench.test_project_in_use import trusting
 
+LET_GO = "The task's worker stopped this turn."
 CALL = reply(calls=[("write_file", {"path": "made.txt", "content": "made"})])
 
 
@@ -44,6 +47,17 @@ async def place(
         await bench.choose_model_for_role("peer/scripted")
         async with open_fleet_task_list(bench.workspace) as tasks:
             yield bench, tasks, server
+
+
+class Hold:
+    """Something that a thread of the server and the test wait for."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.let_go, self.wait = self._event.set, lambda: self._event.wait(30)
+
+    async def seen(self) -> None:
+        assert await asyncio.to_thread(self._event.wait, 30)
 
 
 async def nobody(_task: FleetTask, _state: FleetTaskState, _result: FleetTaskResult) -> None:
@@ -176,6 +190,106 @@ async def test_a_drained_worker_gives_back_what_runs_and_the_next_one_goes_on(
         assert (done.state, done.result.answer) == (FleetTaskState.DONE, "It is made.")
         assert (folder / "made.txt").read_text() == "made"
         assert [row.id for row in bench.list_conversations()] == [task]
+
+
+async def test_a_task_claimed_again_by_its_own_process_goes_on_once(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease ran out while the store was away; when it came back, the claim was answered before a renewal that had begun earlier."""
+    asked, answered = Hold(), Hold()
+
+    def answer(_seen: object) -> Answer:
+        asked.let_go()
+        answered.wait()
+        return CALL
+
+    async with place(desks, folder, answer, CALL, reply("It is made.")) as (bench, tasks, _):
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
+        worker = worker_of(bench, tasks)
+        working = asyncio.ensure_future(worker.work_until_drained(until_empty=True))  # noqa: TID251
+        await asked.seen()
+        await tasks._run_statements([("UPDATE tasks SET until = 0", ())])
+        renew, opened = tasks.renew_leases_of_tasks, bench.sharing.fetch_facts_of_others
+        second = asyncio.Event()
+
+        async def renew_after_claim(held: Sequence[FleetTask], seconds: float) -> frozenset[str]:
+            while (await tasks.find_fleet_task(task)).claims < 2:
+                await worker._claim_and_start()
+            with suppress(TimeoutError):  # the second claim waits for the first, and opens nothing meanwhile
+                await asyncio.wait_for(second.wait(), 0.3)
+            return await renew(held, seconds)
+
+        async def note_second() -> None:
+            second.set()
+            await opened()
+
+        monkeypatch.setattr(tasks, "renew_leases_of_tasks", renew_after_claim)
+        monkeypatch.setattr(bench.sharing, "fetch_facts_of_others", note_second)
+        await worker._renew_leases()
+        answered.let_go()
+        await asyncio.wait_for(working, 60)
+        done = await tasks.find_fleet_task(task)
+        assert (done.state, done.result.answer, done.claims) == (FleetTaskState.DONE, "It is made.", 2)
+
+
+@pytest.mark.parametrize("claims", [1, 2])
+async def test_a_turn_that_the_user_stops_ends_its_task(desks: Desks, folder: Path, claims: int) -> None:
+    asked = Hold()
+
+    def answer(_seen: object) -> Answer:
+        asked.let_go()
+        return CALL.silent_after(1, 20)
+
+    async with place(desks, folder, answer, reply("It goes on.")) as (bench, tasks, server):
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
+        await tasks._run_statements([("UPDATE tasks SET claims = ?", (claims - 1,))])
+        working = asyncio.ensure_future(worker_of(bench, tasks).work_until_drained(until_empty=True))  # noqa: TID251
+        await asked.seen()
+        (before,) = (await tasks._run_statements([("SELECT result FROM tasks", ())]))[0]
+        (await bench.open_session(task)).stop_turn()
+        await asyncio.wait_for(working, 60)
+        ended = await tasks.find_fleet_task(task)
+        assert (ended.state, ended.result.why) == (
+            FleetTaskState.CANCELLED,
+            "Somebody stopped the turn in its conversation. To go on, run `task retry`.",
+        )
+        # The worker dies before the list knows: the next one does not go on either.
+        await tasks._run_statements([("UPDATE tasks SET state = 'running', until = 0, result = ?", before)])
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        assert (await tasks.find_fleet_task(task)).state is FleetTaskState.CANCELLED
+        assert len(server.bodies) == 1
+        await tasks.retry_fleet_task(task, ended.order)
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        assert (await tasks.find_fleet_task(task)).result.answer == "It goes on."
+
+
+async def test_an_end_that_another_machine_wrote_is_not_the_end_of_a_turn_that_never_began(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker before sent that it had stopped its turn, and still had the conversation's lease."""
+    async with place(desks, folder, reply("One."), reply("Two.")) as (bench, tasks, _):
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
+        turn_lease, refused = bench.sharing.turn_lease, list[str]()
+
+        @asynccontextmanager
+        async def lease_after_another(conversation: str) -> AsyncIterator[None]:
+            if not refused:
+                refused.append(conversation)
+                session = await bench.open_session(conversation)
+                end = TurnEnded(TurnEnd.STOPPED, LET_GO)
+
+                async def grow() -> None:
+                    await session.conversation.journal.append_to_journal(conversation, (end,))
+
+                await session.conversation.append_foreign_facts(grow)
+                raise ActionRefused("Another computer is working in this conversation.")
+            async with turn_lease(conversation):
+                yield
+
+        monkeypatch.setattr(bench.sharing, "turn_lease", lease_after_another)
+        monkeypatch.setattr(fleet_worker, "AWAY_SECONDS", 0.0)
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        assert (await tasks.find_fleet_task(task)).state is FleetTaskState.DONE
 
 
 async def test_an_agent_works_with_the_tools_its_file_names(desks: Desks, folder: Path) -> None:
