@@ -54,7 +54,12 @@ class Hold:
 
     def __init__(self) -> None:
         self._event = threading.Event()
-        self.let_go, self.wait = self._event.set, lambda: self._event.wait(30)
+
+    def let_go(self) -> None:
+        self._event.set()
+
+    def wait(self) -> None:
+        assert self._event.wait(30)
 
     async def seen(self) -> None:
         assert await asyncio.to_thread(self._event.wait, 30)
