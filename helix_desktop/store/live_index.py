@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import (
@@ -30,6 +30,7 @@ from helix_desktop.store.index_file import IndexDamaged, IndexProgress, connect_
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.store_thread import StoreThread
 
+P = ParamSpec("P")
 T = TypeVar("T")
 GATHER_SECONDS = 1.0  # for what is new, so that it is written together; who asks for the index does not wait for it
 GATHERED_WAIT_SECONDS = 2.0  # at most, before a search
@@ -198,12 +199,16 @@ class WorkspaceIndex:
         return await self._index_until_caught_up(report, but)
 
     async def _index_until_caught_up(self, report: Callable[[IndexProgress], None], but: int) -> IndexProgress:
-        self._is_awaited.set()
         while True:
-            self.progress = await self._writer.run_there(self._file.index_next_slice)
+            self.progress = await self._run_without_gathering(self._file.index_next_slice)
             report(self.progress)
             if self.progress.is_complete or self.progress.count_missing < but:
                 return self.progress
+
+    async def _run_without_gathering(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """On the thread that writes: nobody waits there for what may still come."""
+        self._is_awaited.set()
+        return await self._writer.run_there(work, *args, **kwargs)
 
     async def _index_what_was_gathered(self) -> None:
         """So that a search finds what was stored just before. It does not wait while much is missing from the index."""
@@ -304,7 +309,7 @@ class WorkspaceIndex:
         """The bytes all entries take on the disk, those just put among them; as far as it is known while the index is made."""
         self._refuse_while_rebuilding()
         try:
-            await self._writer.run_there(self._file.add_missing_rows)
+            await self._run_without_gathering(self._file.add_missing_rows)
         except IndexDamaged:
             self._damaged = True
         return await self._run_query(CatalogueQueries.bytes_on_disk, slow=True)
@@ -316,12 +321,13 @@ class WorkspaceIndex:
 
     async def recount_checkpoints(self) -> None:
         """Count anew what they hold: what is removed or forgotten no longer is among it."""
+        self._is_awaited.set()
         await self._writer.run_slices(self._file.recount_checkpoints())
 
     async def refresh_entry_rows(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that were known before: pins, removals."""
         for start in range(0, len(digests), 500):
-            await self._writer.run_there(self._file.refresh_entries, digests[start : start + 500])
+            await self._run_without_gathering(self._file.refresh_entries, digests[start : start + 500])
 
     async def unused(self) -> Sequence[Digest]:
         """What collection takes first."""
@@ -367,6 +373,7 @@ class WorkspaceIndex:
 
     async def aclose(self) -> None:
         self._closing = True
+        self._is_awaited.set()
         for thread in (self._writer, self._reader, self._ahead):
             await thread.aclose()
 

@@ -9,6 +9,7 @@ from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import NotFound, StoreBusy
+from helix_desktop.store import live_index
 from helix_desktop.store.index_file import IndexProgress
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -32,6 +33,22 @@ async def test_a_search_finds_what_was_stored_just_before(workspace: StoredWorks
     for word in ("thimble", "spindle"):  # the second while the index would gather for a while
         await workspace.cache.store_content(f"a {word} in the hay".encode(), SHELL)
         assert len(await workspace.index.search_index(word)) == 1, word
+
+
+async def test_nobody_waits_while_the_index_gathers(
+    workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await workspace.index.wait_until_indexed()
+    monkeypatch.setattr(live_index, "GATHER_SECONDS", 30.0)
+    index = workspace.index
+    async with asyncio.timeout(10):
+        for number, ask in enumerate(
+            (index.kept, index.recount_checkpoints, index.wait_until_indexed, workspace.aclose)
+        ):
+            stored = await workspace.cache.store_content(b"entry %d" % number, SHELL)
+            await index.refresh_entry_rows([stored.digest])
+            await workspace.cache.store_content(b"another %d" % number, SHELL)
+            await ask()
 
 
 async def test_a_rebuild_reports_how_far_it_is(workspace: StoredWorkspace) -> None:
