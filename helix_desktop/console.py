@@ -171,15 +171,11 @@ def _open_output_target(target: Path) -> IO[bytes] | ReplacementFile:
     if not target.parent.is_dir():
         raise NotFound(f"The folder {target.parent} does not exist.")
     try:
-        if _is_not_regular_file(target):
+        if target.exists() and not target.is_file():
             return target.open("wb", buffering=0)
         return ReplacementFile(target)
     except OSError as error:
         raise InvalidInput(f"{target} cannot be written: {error.strerror}.") from error
-
-
-def _is_not_regular_file(target: Path) -> bool:
-    return target.exists() and not target.is_file()
 
 
 def _finish_output_target(beside: IO[bytes] | ReplacementFile, target: Path, *, whole: bool) -> None:

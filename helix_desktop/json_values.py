@@ -55,7 +55,6 @@ def require_object(value: Json) -> Object:
 
 
 def parse_object(text: str | bytes) -> Object | None:
-    """The object in this text, or None when it is not one."""
     try:
         value = parse_json(text)
     except ValueError:

@@ -169,7 +169,6 @@ class TiktokenCounter:
                 self._counts.popitem(last=False)
 
     def _count_pieces(self, some: Iterable[str]) -> Iterator[int]:
-        """The tokens of each piece."""
         batch, size = [], 0
         for piece in some:
             batch.append(piece)
@@ -227,7 +226,6 @@ def _digest_of_text(text: str) -> bytes:
 
 
 def _sample_pieces(text: str) -> list[str]:
-    """Pieces spread over a text."""
     step = len(text) // SAMPLES
     return [text[start : start + PIECE] for start in range(0, step * SAMPLES, step)]
 

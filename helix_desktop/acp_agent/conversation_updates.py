@@ -73,7 +73,6 @@ class ClientAbilities:
 
     @classmethod
     def parse_initialize(cls, params: Any) -> ClientAbilities:
-        """From the parameters of `initialize` as they came."""
         value = partial(value_at, params, "clientCapabilities")
 
         return cls(
@@ -109,7 +108,10 @@ class ConversationUpdates:
                 yield helpers.update_tool_call(call, status="in_progress")
             case ToolPrinted(call=call, text=text):
                 yield self._printed_update(call, text)
-        if isinstance(event, MeterChanged) or _changes_usage(event):
+        if isinstance(event, MeterChanged) or (
+            isinstance(event, FactAppended)
+            and isinstance(event.recorded.fact, ModelReplied | ToolReturned | Folded | TurnEnded)
+        ):
             for update in self.usage_updates():
                 yield update
 
@@ -235,12 +237,6 @@ class ConversationUpdates:
         return helpers.tool_diff_content(
             self._full_path(change.path) or change.path, after, None if change.before is None else before
         )
-
-
-def _changes_usage(event: Event) -> bool:
-    return isinstance(event, FactAppended) and isinstance(
-        event.recorded.fact, ModelReplied | ToolReturned | Folded | TurnEnded
-    )
 
 
 def kind_of_call(call: ToolCall) -> ToolKind:

@@ -76,7 +76,6 @@ def build_command_line_parser() -> argparse.ArgumentParser:
 
 
 def format_local_minute(time: float) -> str:
-    """Formats a time in the local time zone, to the minute."""
     return datetime.fromtimestamp(time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 

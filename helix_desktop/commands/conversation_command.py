@@ -132,7 +132,6 @@ def _describe_view_change(change: ViewChange) -> dict[str, object]:
 
 
 def _covered_fact_range(block: Block) -> list[int]:
-    """The first and the last fact it covers."""
     from helix_desktop.engine.history.covers import first_and_last
 
     return list(first_and_last(block.source))

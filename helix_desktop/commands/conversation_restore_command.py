@@ -109,7 +109,6 @@ async def read_exported_entries(workspace: StoredWorkspace, facts: Sequence[Reco
 
 
 async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -> str:
-    """The conversation whose id begins so."""
     known = [row.id for row in await workspace.journal.list_conversations() if row.id.startswith(begins)]
     if begins in known:
         return begins

@@ -84,7 +84,6 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
 def _build_hand_started_registration(
     arguments: argparse.Namespace, where: program_folders.ProgramFolders
 ) -> GatewayRegistration:
-    """The one address of a gateway that was started by hand."""
     from helix_desktop.gateway import gateway_server
     from helix_desktop.gateway.registration import GatewayRegistration
 

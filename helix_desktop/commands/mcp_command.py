@@ -91,7 +91,6 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
 
 
 def build_context_shelf(workspace: StoredWorkspace, where: program_folders.ProgramFolders) -> ContextShelf:
-    """A workspace as the server needs it."""
     from helix_desktop import token_counting
     from helix_desktop.context_server.context_shelf import ContextShelf
     from helix_desktop.tools.recall_tools import grep_entry_lines

@@ -25,8 +25,6 @@ from helix_desktop.workbench.unattended_permissions import is_allowed_unattended
 
 
 class StandardErrorLine(str):
-    """A line for standard error, beside the answer."""
-
     __slots__ = ()
 
 
@@ -79,7 +77,6 @@ class TurnPrinter:
         self._waiting.put_nowait("")
 
     async def print_until_turn_ends(self, console: Console) -> None:
-        """Until the turn has ended."""
         while text := await self._waiting.get():
             if isinstance(text, StandardErrorLine):
                 await console.print_error(text)
@@ -105,7 +102,6 @@ class TurnPrinter:
 
 
 def fact_as_json_line(recorded: Recorded) -> str:
-    """A fact in its place as one line of JSON."""
     body = {"conversation": recorded.conversation, "seq": recorded.seq, "time": recorded.time}
     return json.dumps({**body, **json.loads(encode_fact(recorded.fact))}, ensure_ascii=False)
 

@@ -43,8 +43,6 @@ class ShelfEntryRow(Protocol):
 
 
 class ShelfConversationRow(Protocol):
-    """One line of the list of conversations."""
-
     @property
     def id(self) -> str: ...
     @property
@@ -52,8 +50,6 @@ class ShelfConversationRow(Protocol):
 
 
 class ShelfFacts(Protocol):
-    """What is needed of the journal."""
-
     async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
 
     async def list_conversations(self) -> Sequence[Any]: ...
@@ -124,7 +120,6 @@ async def compact_content(shelf: ContextShelf, *, sha256: str, keep: str) -> dic
 
 
 async def list_content(shelf: ContextShelf, *, tool: str = "", limit: int = 50) -> dict[str, Any]:
-    """The newest entries."""
     rows, total = await shelf.catalogue.list_newest_entries(tool=tool, limit=max(1, min(limit, MOST_LISTED)))
     return {"total": total, "entries": [_entry_row_as_json(row) for row in rows]}
 

@@ -38,7 +38,6 @@ class ProgramRelease:
 
 
 async def fetch_newest_release(address: str, connections: ProviderConnections) -> ProgramRelease:
-    """The release the address tells of."""
     where = "the address of newer versions"
     async with ProviderTransport(address, where, {}, connections).open_get("", SECONDS) as answer:
         status, content = answer.status_code, await answer.read_whole_body(LONGEST)

@@ -74,8 +74,6 @@ _LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class PaintedWindow:
-    """What has been painted already."""
-
     memory: WindowMemory
     shell: WindowShell
 
@@ -98,8 +96,6 @@ def hand_over_to_running_window(where: program_folders.ProgramFolders, link: str
 
 
 class WindowProgram:
-    """One run of the window."""
-
     def __init__(
         self, where: program_folders.ProgramFolders, application: QApplication, painted: PaintedWindow, link: str
     ) -> None:
@@ -160,7 +156,6 @@ class WindowProgram:
         return 0
 
     async def _start_behind_window(self) -> None:
-        """Everything behind the window."""
         if (refused := await asyncio.to_thread(program_folders.why_not_writable, self._where)) is not None:
             self.window.show_why_blocked(refused)
             return

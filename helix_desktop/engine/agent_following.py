@@ -38,8 +38,6 @@ STRAY = "[An output that answers no call]\n"
 
 @dataclass(frozen=True, slots=True)
 class AgentOutput:
-    """The output of one call of the agent."""
-
     call: str
     text: str
     ok: bool = True
@@ -149,7 +147,6 @@ class AgentFollower:
             await self.record_user_message((Text(STRAY + output.text),), steering=True)
 
     async def store_output(self, text: str, call: ToolCall) -> Stored:
-        """Stores the output of a call in the cache."""
         content = text.encode("utf-8", "surrogatepass") if len(text) <= SLICE else _encode_in_slices(text)
         return await self._cache.store_content(content, EntryOrigin(call.name, call.arguments[:200]))
 
@@ -171,7 +168,6 @@ class AgentFollower:
         )
 
     def with_token_count(self, part: Any) -> Any:
-        """Returns the part with its tokens counted, if they are not known yet."""
         if isinstance(part, ToolCall):
             tokens = self._tokens.count_tokens(part.name) + self._tokens.count_tokens(part.arguments)
             return ToolCall(part.id, part.name, part.arguments, tokens, part.keep)

@@ -41,7 +41,6 @@ class MarkedRequest:
         return tuple(place - 1 for place in self.marks)
 
     def mark_next(self, now: Sequence[object]) -> MarkedRequest:
-        """Returns the marks of the request that follows."""
         same = count_equal_start(self.blocks, now)
         known = sorted(place for place in {*self.known, *self.marks} if place <= same)
         stable = known[-1] if known else 0

@@ -71,7 +71,6 @@ class ConversationSetup:
 
     @property
     def settings_facts(self) -> tuple[Fact, ...]:
-        """The parts of it that are recorded as settings."""
         return (self.system, *self.rules, self.policy, *self.models)
 
 

@@ -153,7 +153,6 @@ class Conversation:
             listener(event)
 
     def current_view(self) -> View:
-        """The view now."""
         return self.state.take_view()
 
     @property
@@ -162,14 +161,12 @@ class Conversation:
         return self.policy_at(self.state)
 
     def policy_at(self, moment: Moment) -> Policy:
-        """The policy in force then."""
         fact = moment.settings.policy
         if fact is not self._policy_fact or self._policy is None:
             self._policy_fact, self._policy = fact, policy_from_fact(fact)
         return self._policy
 
     def current_meter(self) -> WindowMeter:
-        """How full the window is."""
         return measure_window(self.state, self.policy)
 
     def expect_settings(self, facts: Facts) -> None:

@@ -119,7 +119,6 @@ class Detail:
         return self.kind in CRITICAL
 
     def format_reference_line(self) -> str:
-        """Its line in the reference entry."""
         again = f" x{self.times}" if self.times > 1 else ""
         more = self.text.count("\n")
         return f"{self.kind} [{self.seq}{again}{f' +{more} lines' if more else ''}] {self.text}"
@@ -492,6 +491,5 @@ def _detail_rank(detail: Detail) -> tuple[int, int]:
 
 
 def format_document_line(detail: Detail) -> str:
-    """Its line in a document."""
     where = f" [{detail.seq}]" if detail.seq else ""
     return f"- {detail.text}{where}"

@@ -111,7 +111,6 @@ class NoDocumentWritten(ModelFailed):
 
 
 def cost_of_failure(error: HelixError) -> tuple[Spent, ...]:
-    """Returns what a failed attempt has cost."""
     return error.spent if isinstance(error, NoDocumentWritten) else ()
 
 
@@ -148,8 +147,6 @@ def _changes_material(fact: Fact, reading: DocumentMaterial) -> bool:
 
 @dataclass(slots=True)
 class DocumentWriter:
-    """Writes documents for one conversation."""
-
     conversation: Conversation
     cache: ContentCache
     tokens: TokenCounter

@@ -10,8 +10,6 @@ from helix_desktop.fast_dataclass import dataclass
 
 
 class EntrySort(StrEnum):
-    """The columns a catalogue is sorted by."""
-
     TIME = "time"
     TOOL = "tool"
     SOURCE = "source"

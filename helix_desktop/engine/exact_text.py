@@ -77,7 +77,6 @@ def mark_text(text: str) -> str:
 
 
 def marked_lines(text: str) -> Iterator[str]:
-    """Yields the lines of `mark_text` one by one."""
     start = 0
     while start <= len(text):
         end = text.find("\n", start)
@@ -102,7 +101,6 @@ def unmark_text(text: str) -> str:
 
 
 def count_marks(text: str) -> int:
-    """Counts the marks in a displayed text."""
     return sum(found[1] is not None for found in _MARK.finditer(text))
 
 

@@ -113,7 +113,6 @@ class OutputAdmission:
         return (replace(said, parts=tuple(parts)), *folds)
 
     def _calls_of_last_reply(self) -> Sequence[PendingCall]:
-        """The calls of the last reply."""
         branch = self.conversation.state.branch
         return branch.batches.get(branch.steps[-1], ()) if branch.steps else ()
 
@@ -289,7 +288,6 @@ async def excerpt_attachment(cache: ContentCache, part: Attachment, policy: Poli
 
 
 def _choice_of_call(one: LargeOutput, keep: str, may_be_full: Sequence[int]) -> AdmissionChoice:
-    """What the call itself asked for."""
     if output_admission.asks_for_everything(keep):
         return AdmissionChoice(FULL if one.index in may_be_full else PREVIEW)
     return AdmissionChoice(COMPACT, keep) if keep else AdmissionChoice(PREVIEW)

@@ -34,8 +34,6 @@ class EntryOrigin:
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """What the cache knows of one entry."""
-
     stored: Stored
     about: EntryOrigin
     time: float
@@ -58,9 +56,7 @@ class ContentCache(Protocol):
         """Those of these that are there and whole: many at once, as a store that is far away needs it."""
         ...
 
-    async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
-        """Which of these have no content here."""
-        ...
+    async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]: ...
 
     async def describe_entry(self, digest: Digest) -> CacheEntry: ...
 

@@ -146,7 +146,6 @@ class ReplyCalls:
         )
 
     async def _head_and_tokens(self, outcome: CallOutcome) -> tuple[str, int]:
-        """The head for display, and the tokens."""
         size, content = outcome.output.size, outcome.content
         if content is None:
             content = await self._crew.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
@@ -189,7 +188,6 @@ class ReplyCalls:
         await self._record_results(results)
 
     async def _result_of_unrun_call(self, call: ToolCall, why: str) -> Result:
-        """A call that came to nothing."""
         stored = await self._crew.cache.store_content(why.encode(), EntryOrigin(call.name))
         return (
             ToolReturned(call.id, stored, self._crew.tokens.count_tokens(why), ok=False, head=why, stopped=True),
@@ -209,7 +207,6 @@ class ReplyCalls:
 
 
 def _user_refused_any(results: Sequence[Result]) -> bool:
-    """Whether the user said no to one of them."""
     beside = (fact for _, facts, _ in results for fact in facts)
     return any(isinstance(fact, Decided) and fact.by == "user" and not fact.allowed for fact in beside)
 

@@ -133,7 +133,6 @@ class RequestCostReader:
         return self._price_request(recorded, spent.model, usage, segments, _model_of_reply(spent.model, state.settings))
 
     def _explain_request(self, now: _AskedRequest, before: _AskedRequest | None, same: int) -> Iterator[Segment]:
-        """The request from its start to its end."""
         usage = now.reply.usage
         read = min(usage.cache_read, usage.input)
         yield read, (Cause(CauseKind.READ),)

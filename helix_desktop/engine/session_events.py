@@ -39,8 +39,6 @@ class ReplyStreamed:
 
 @dataclass(frozen=True, slots=True)
 class ToolPrinted:
-    """A running tool printed something."""
-
     conversation: str
     call: str
     text: str

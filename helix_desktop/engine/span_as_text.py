@@ -36,8 +36,6 @@ GONE = "[not available any more]"
 
 @dataclass(frozen=True, slots=True)
 class SpanText:
-    """One message or document as text."""
-
     text: str
     tokens: int
 
@@ -134,7 +132,6 @@ async def _source_of_user_message(
 
 
 def sources_of_reply(branch: ConversationBranch, seq: int, fact: ModelReplied) -> Iterator[DetailSource]:
-    """The calls and the texts of a reply."""
     for index, part in enumerate(fact.parts):
         if branch.is_excluded(PartRef(seq, index)) or isinstance(part, Reasoning):
             continue

@@ -95,7 +95,6 @@ class NextMessageCost:
         return self.forever or now < self.warm_until
 
     def cost_when_sent(self, now: float) -> float:
-        """What it costs when it is sent now."""
         return self.warm if self.is_cache_warm(now) else self.cold
 
 
@@ -272,7 +271,6 @@ def _first_seq_of_cover(cover: Cover) -> int:
 
 
 def _last_request_time(state: Moment, model: str) -> float:
-    """When a model was last asked."""
     answered = state.record.ledger.last_billed_reply(model, state.seq)
     recorded = state.record.facts[answered - 1]
     seconds = recorded.fact.seconds if isinstance(recorded.fact, ModelReplied) else 0.0

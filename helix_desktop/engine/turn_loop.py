@@ -305,7 +305,6 @@ class TurnLoop:
         return bool(steering)
 
     def _end_after_reply(self, reply: Reply, *, going_on: bool) -> TurnEnded | None:
-        """Why the turn ends here, or None."""
         silent = reply.stop is Stop.END and not _says_something(reply)
         broken = silent or reply.stop in (Stop.CUT, Stop.LENGTH)
         if broken and not going_on:
@@ -354,7 +353,6 @@ class TurnLoop:
 
 
 def turn_end_of_error(error: HelixError) -> TurnEnded:
-    """The end of a turn that met this."""
     cause = next((name for kind, name in _CAUSES.items() if isinstance(error, kind)), "")
     return TurnEnded(TurnEnd.FAILED, str(error), cause)
 

@@ -171,7 +171,6 @@ def _number_in_name(name: str) -> int:
 
 
 def build_state(facts: Iterable[Recorded]) -> ConversationState:
-    """The state these facts come to."""
     state = ConversationState()
     for recorded in facts:
         state.advance_state(recorded)

@@ -558,7 +558,7 @@ class MainWindow(WindowFrame):
         self.chat.way_on.show_last_turn_end(session)
         self.chat.rewrite_cost.explain_last_turn(session)
         self.top.show_background_work("")
-        self._cost = _cost_of_session(session)
+        self._cost = token_budget.compute_savings(session.conversation.state).paid if session else 0.0
         self._show_model()
         self._update_meter_and_price()
         self._measuring.start()
@@ -723,7 +723,3 @@ class MainWindow(WindowFrame):
         self.save_window_layout()
         self.pages.save_page_layouts()
         self.memory.write_memory_file()
-
-
-def _cost_of_session(session: Session | None) -> float:
-    return token_budget.compute_savings(session.conversation.state).paid if session else 0.0

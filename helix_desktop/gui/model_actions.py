@@ -123,12 +123,9 @@ class ModelActions(QObject):
         from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
 
         dialog = EditModelDialog(model, self._window)
-        dialog.corrected.connect(lambda values: self._correct_model(model, values))
+        dialog.corrected.connect(lambda values: self._save_model_correction(model, values))
         dialog.reset_wanted.connect(lambda: self._save_model_correction(model, reset=True))
         dialog.open()
-
-    def _correct_model(self, model: ModelChoice, values: Mapping[str, float | bool]) -> None:
-        self._save_model_correction(model, values)
 
     def _save_model_correction(
         self, model: ModelChoice, values: Mapping[str, float | bool] | None = None, *, reset: bool = False

@@ -146,8 +146,6 @@ async def offer_mentions(bench: Workbench, asked: CompletionRequest) -> list[Com
 
 @dataclass(frozen=True, slots=True)
 class OfferedResource:
-    """What a server offers to be attached."""
-
     server: str
     uri: str
 

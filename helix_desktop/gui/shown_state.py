@@ -42,7 +42,6 @@ class ShownState(QObject):
         self.workspace_changed.emit()
 
     def set_shown_conversation(self, session: Session | None) -> None:
-        """A conversation as it is now, or one that has not begun."""
         self.about_to_change.emit()
         self.session, self.moment = session, None
         self.conversation_changed.emit()

@@ -21,5 +21,4 @@ async def save_text_file(file: Path, make: Callable[[], str]) -> None:
 
 
 def file_name_from_title(title: str, otherwise: str) -> str:
-    """A title as the name of a file, without the ending."""
     return "".join(sign if sign.isalnum() or sign in " -_" else " " for sign in title).strip() or otherwise

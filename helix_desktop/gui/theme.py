@@ -62,8 +62,8 @@ class Theme(QObject):
     def __init__(self, *, scheme: str = "system") -> None:
         super().__init__()
         self._scheme = scheme
-        self._zoom = 1.0
-        self._dark = self._wants_dark()
+        self.text_zoom = 1.0
+        self.is_dark = self._wants_dark()
         self._applied_inputs: tuple[object, ...] = ()
         self._colours: dict[str, QColor] = {}
         self._sans = self._mono = ""
@@ -72,15 +72,7 @@ class Theme(QObject):
 
     @property
     def colour_tokens(self) -> ColourTokens:
-        return DARK if self._dark else LIGHT
-
-    @property
-    def is_dark(self) -> bool:
-        return self._dark
-
-    @property
-    def text_zoom(self) -> float:
-        return self._zoom
+        return DARK if self.is_dark else LIGHT
 
     def colour_of_token(self, name: str) -> QColor:
         """A token as a colour. Shared: do not change it."""
@@ -103,7 +95,7 @@ class Theme(QObject):
 
     def zoomed_pixels(self, length: float) -> int:
         """A length of the pictures at the present text zoom."""
-        return max(1, round(length * self._zoom))
+        return max(1, round(length * self.text_zoom))
 
     def keep_scaled(self, owner: QObject, give: Callable[..., object], *lengths: float) -> None:
         """Sets margins, spacings or widths, and again at every change of the text zoom while `owner` lives."""
@@ -135,12 +127,12 @@ class Theme(QObject):
     def set_look(self, scheme: str, zoom: float) -> None:
         """Scheme and zoom at once: one restyling."""
         self._scheme = scheme if scheme in SCHEMES else "system"
-        self._zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
+        self.text_zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
         if self._style_inputs() != self._applied_inputs:
             self.apply_to_application()
 
     def set_zoom(self, zoom: float) -> None:
-        self._zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
+        self.text_zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
         self.apply_to_application()
 
     def set_fonts(self, text: str, code: str) -> None:
@@ -153,12 +145,12 @@ class Theme(QObject):
         """To the next larger (1) or smaller (-1) text size; 0 goes back to the usual one."""
         if steps == 0:
             return self.set_zoom(1.0)
-        nearest = min(range(len(ZOOMS)), key=lambda i: abs(ZOOMS[i] - self._zoom))
+        nearest = min(range(len(ZOOMS)), key=lambda i: abs(ZOOMS[i] - self.text_zoom))
         return self.set_zoom(ZOOMS[min(max(nearest + steps, 0), len(ZOOMS) - 1)])
 
     def apply_to_application(self) -> None:
         """Put palette, font and style sheet into force for the whole application."""
-        self._dark = self._wants_dark()
+        self.is_dark = self._wants_dark()
         self._applied_inputs = self._style_inputs()
         self._colours.clear()
         application = QApplication.instance()
@@ -169,7 +161,7 @@ class Theme(QObject):
         self.changed.emit()
 
     def _style_inputs(self) -> tuple[object, ...]:
-        return self._wants_dark(), self._zoom, self._sans, self._mono
+        return self._wants_dark(), self.text_zoom, self._sans, self._mono
 
     def build_palette(self) -> QPalette:
         palette = QPalette()
@@ -180,7 +172,7 @@ class Theme(QObject):
         return palette
 
     def build_style_sheet(self) -> str:
-        return fill_style_sheet(_read_style_template(), self.colour_tokens, self._zoom, mono=self._mono)
+        return fill_style_sheet(_read_style_template(), self.colour_tokens, self.text_zoom, mono=self._mono)
 
     def _wants_dark(self) -> bool:
         if self._scheme == "system":
@@ -188,7 +180,7 @@ class Theme(QObject):
         return self._scheme == "dark"
 
     def _system_changed(self) -> None:
-        if self._scheme == "system" and self._wants_dark() != self._dark:
+        if self._scheme == "system" and self._wants_dark() != self.is_dark:
             self.apply_to_application()
 
 

@@ -14,7 +14,6 @@ _SIZES = (16, 24, 32, 48)
 
 
 def build_icon(name: str, colour: QColor) -> QIcon:
-    """The icon in one colour, sharp up to 48 pixels."""
     return _render_icon(name, colour.name())
 
 

@@ -35,7 +35,6 @@ def read_anthropic_recordings(rows: Sequence[HistoryRow], told: ReadingComplaint
 
 
 def read_anthropic_messages(rows: Sequence[HistoryRow], complaints: list[str]) -> list[RecordedMessage]:
-    """The messages of the rows."""
     made: list[RecordedMessage] = []
     for row in rows:
         try:

@@ -49,7 +49,6 @@ _SAVED = re.compile(r"[\\/]tool-results[\\/]([\w.-]{1,200})")
 
 
 def is_claude_code_row(value: Mapping[str, object]) -> bool:
-    """Whether a row is an event of Claude Code."""
     known = value.get("type") in ("user", "assistant") and isinstance(value.get("message"), Mapping)
     return known and "payload" not in value and "parentId" not in value
 
@@ -335,7 +334,6 @@ def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> R
 
 
 def read_claude_call(block: Mapping[str, object]) -> ToolCall:
-    """A call of a tool, as Anthropic writes it."""
     identity, name = text_at(block, "id"), text_at(block, "name")
     if not identity or not name:
         raise UnreadableRow("a call has no id or no name")

@@ -25,7 +25,6 @@ _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 
 
 def is_sqlite_file(path: Path) -> bool:
-    """Whether it is a database of SQLite."""
     try:
         if not path.is_file():  # Opening a pipe would wait for ever.
             return False

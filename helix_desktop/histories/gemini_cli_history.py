@@ -46,7 +46,6 @@ def is_gemini_cli_row(value: Mapping[str, object]) -> bool:
 def read_gemini_cli_recordings(
     rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path
 ) -> list[RecordedSession]:
-    """The lines of the session."""
     log = _GeminiLog()
     for row in rows:
         log.read_gemini_row(row)

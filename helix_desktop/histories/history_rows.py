@@ -41,7 +41,6 @@ class ReadingComplaints:
     left_out: Counter[str] = field(default_factory=Counter)
 
     def complaint_sentences(self, name: str) -> tuple[str, ...]:
-        """All of it, for people."""
         if not self.left_out:
             return tuple(self.complaints)
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.left_out.items()))
@@ -102,7 +101,6 @@ def decode_picture(media_type: object, data: object, name: str = "") -> Recorded
 
 
 def picture_from_data_url(url: object) -> RecordedPicture | None:
-    """The picture in a `data:` address; None for any other."""
     if not isinstance(url, str) or not url.startswith("data:"):
         return None
     head, _, data = url.partition(",")

@@ -24,7 +24,6 @@ def path_of_copy(folder: Path, file: Path) -> Path:
 
 
 def copied_files(folder: Path) -> Iterator[Path]:
-    """The files that a folder of copies has copies of."""
     for copy in sorted(folder.rglob("*"), key=lambda one: (len(one.parts), one)):
         if copy.is_file():
             parts = copy.relative_to(folder).parts

@@ -43,7 +43,6 @@ def is_pi_row(value: Mapping[str, object]) -> bool:
 
 
 def read_pi_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
-    """The lines of the session."""
     tree, title = HistoryTree(), ""
     about: Mapping[str, object] = {}
     for index, row in enumerate(rows):

@@ -91,7 +91,6 @@ class RecordedSession:
 
     @property
     def identity_of_session(self) -> tuple[str, str]:
-        """What names it among all."""
         return self.kind, self.session
 
 
@@ -110,7 +109,6 @@ def texts_to_count(message: RecordedMessage) -> Sequence[str]:
 def build_recorded_reply(
     parts: Iterable[ReplyPart], *, model: str = "", time: float = 0.0, usage: Usage | None = None
 ) -> RecordedMessage:
-    """A model's message of these parts."""
     parts = tuple(part for part in parts if not isinstance(part, Text) or part.text)
     return RecordedMessage(
         "assistant",

@@ -78,7 +78,6 @@ class FactDraft:
 
 
 def text_of_summary(draft: FactDraft) -> str:
-    """As a fold has it."""
     part = draft.fact.parts[0] if isinstance(draft.fact, UserSaid) else None
     text = part.text if isinstance(part, Text) else draft.contents[0][0].decode("utf-8", "replace")
     return f"{SUMMARY}\n{text}"
@@ -337,6 +336,5 @@ def _parts_of_recorded(message: RecordedMessage) -> Iterator[ReplyPart]:
 
 
 def reference_to_content(content: bytes, media_type: str = "text/plain") -> Stored:
-    """The reference to content that is about to be stored."""
     lines = count_text_lines(content, EntryOrigin(media_type=media_type))
     return Stored(Digest.of_content(content), len(content), lines, media_type)

@@ -34,7 +34,6 @@ FORMATS = ("claude-code", "openai")
 
 
 def entries_needed_for_export(facts: Sequence[Recorded]) -> list[Digest]:
-    """The entries an export needs."""
     found: dict[Digest, None] = {}
     for recorded in build_state(facts).facts_on_path():
         if isinstance(recorded.fact, ToolReturned):

@@ -411,7 +411,6 @@ class HostedServer:
         return "\n\n".join(texts)
 
     async def fetch_resource(self, uri: str) -> McpServerResult:
-        """A resource, as text and pictures."""
         found = await self._ask_server(uri, lambda: self._client.read_resource(uri))
         texts: list[str] = []
         images: list[tuple[str, bytes]] = []

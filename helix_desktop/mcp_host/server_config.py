@@ -398,7 +398,6 @@ def _mask_secrets(text: str) -> str:
 
 
 def secret_references(server: ServerConfig) -> tuple[str, ...]:
-    """The names of the secrets a server needs."""
     found = (
         match[2]
         for _, value in server.texts_with_references

@@ -48,5 +48,4 @@ def tools_of_agent(item: ProjectItem) -> tuple[str, ...]:
 
 
 def agents_it_may_call(item: ProjectItem) -> tuple[str, ...]:
-    """The agents it may delegate to."""
     return list_value(item.values.get("agents"))

@@ -48,8 +48,6 @@ class RawEventSplitter:
 
 @dataclass(slots=True)
 class EventStreamParser:
-    """Reads the events of a stream as text."""
-
     longest: int = LONGEST_EVENT
     _splitter: RawEventSplitter = field(default_factory=RawEventSplitter)
 
@@ -93,6 +91,5 @@ def parse_event_data(event: bytes) -> Json | None:
 
 
 def encode_event(value: Json, name: str = "") -> bytes:
-    """A value as an event."""
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + orjson.dumps(value) + b"\n\n"

@@ -38,8 +38,6 @@ class OutgoingRequest:
 
 
 class ReplyReading(Protocol):
-    """One stream being read."""
-
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
         """The deltas of this event. Raises a ModelFailed when the provider reports an error in the stream, and
         ValueError when the event is not what the protocol knows.
@@ -71,9 +69,7 @@ class ProtocolDialect(Protocol):
 
     def start_reading(self, request: Request) -> ReplyReading: ...
 
-    def key_headers(self, key: str) -> Mapping[str, str]:
-        """The headers that carry the key."""
-        ...
+    def key_headers(self, key: str) -> Mapping[str, str]: ...
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
         """The same request without an optional part that the provider refuses by name, or None."""

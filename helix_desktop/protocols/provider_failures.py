@@ -93,7 +93,6 @@ def read_refusal_body(content: bytes) -> Json:
 
 
 def failure_of_refusal(refusal: ProviderRefusal) -> ModelFailed:
-    """The error this refusal is."""
     said = provider_sentence(refusal.body)
     evidence = f"{_error_codes(refusal.body)} {said}"
     stop = "" if said.endswith((".", "!", "?", "…", "。")) else "."

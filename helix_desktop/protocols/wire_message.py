@@ -61,7 +61,6 @@ class Wired:
     pieces: tuple[Piece, ...]
 
     def pieces_of_kind(self, kind: PieceKind) -> list[Piece]:
-        """The pieces of one kind, in order."""
         return [piece for piece in self.pieces if piece.kind is kind]
 
     @property
@@ -105,8 +104,6 @@ class RequestHead:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool as the client offers it."""
-
     name: str
     description: str = ""
     schema: str = ""

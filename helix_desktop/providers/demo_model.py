@@ -54,7 +54,7 @@ class DemoModel:
                 await self.sleep(PACE)
             yield TextDelta(word)
         calls = tuple(
-            ToolCall(f"demo_{secrets.token_hex(8)}", name, _format_arguments(arguments))
+            ToolCall(f"demo_{secrets.token_hex(8)}", name, json.dumps(arguments, ensure_ascii=False))
             for name, arguments in said.calls
         )
         for index, call in enumerate(calls):
@@ -75,17 +75,12 @@ class DemoModel:
         return Usage(input=sum(map(self.count, read)), output=sum(map(self.count, written)))
 
 
-def _format_arguments(arguments: demo_tour.Arguments) -> str:
-    return json.dumps(arguments, ensure_ascii=False)
-
-
 def _texts_of_messages(messages: Sequence[Message]) -> list[str]:
     parts = (part for message in messages for part in message.parts)
     return [getattr(part, "text", "") + getattr(part, "arguments", "") for part in parts]
 
 
 def script_reply(request: Request) -> ScriptedReply:
-    """What the script has to say to this request."""
     if request.purpose is not Purpose.STEP:
         return ScriptedReply(demo_summaries.write_answer(request))
     scene = read_scene(request)

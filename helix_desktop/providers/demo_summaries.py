@@ -33,8 +33,6 @@ _TELLING = ("path", "command", "pattern", "query", "sha256", "task")
 
 @dataclass(slots=True)
 class _SortedMaterial:
-    """What is to be summarised, sorted."""
-
     said: list[str] = field(default_factory=list)
     calls: list[tuple[str, Object]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)

@@ -49,7 +49,6 @@ class DemoScene:
         return any(tool.name == name for tool in self.tools)
 
     def results_of_station(self, station: TourStation) -> list[str]:
-        """What the calls of a station returned."""
         return [result.text for call, result in self.done if result is not None and station_of_call(call) is station]
 
 
@@ -94,7 +93,6 @@ _STATION_OF: Mapping[str, TourStation] = {
 
 
 def station_of_call(call: ToolCall) -> TourStation | None:
-    """Which station made this call."""
     if call.name == ToolName.RUN_COMMAND:
         return TourStation.LARGE if "record" in call.arguments else TourStation.RUN
     if call.name == ToolName.SET_TODO:

@@ -18,8 +18,6 @@ SECONDS = 1.5
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
-    """A server that answered, and its models."""
-
     config: ProviderConfig
     models: tuple[ModelInfo, ...]
 

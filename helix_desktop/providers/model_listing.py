@@ -94,7 +94,6 @@ def _is_chat_model(name: str) -> bool:
 
 
 async def _fetch_all_pages(config: ProviderConfig, transport: ProviderTransport, seconds: float) -> list[Json]:
-    """All pages of the list."""
     path = page = _models_path(config)
     items: list[Json] = []
     for _ in range(MOST_PAGES):

@@ -254,7 +254,6 @@ class ImportingProcess:
 
 
 def _history_files_in(kind: str, folder: Path) -> Iterator[Path]:
-    """All histories below the folder."""
     for path in folder.rglob("*"):
         if history_finding.history_file_of_change(kind, path) == path and _is_plain_file(path):
             yield path

@@ -54,7 +54,6 @@ def enable_login_start(
 
 
 def disable_login_start(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> None:
-    """Stops starting the resident at login."""
     home = home or Path.home()
     units = _user_config_folder(home, environ) / "systemd" / "user"
     places = [units / _WANTS / UNIT, units / UNIT, _user_config_folder(home, environ) / "autostart" / AUTOSTART]

@@ -85,7 +85,6 @@ class AllWorkspaces:
         )
 
     def create_stored_workspace(self, name: str, folder: Path | None = None) -> KnownWorkspace:
-        """A new workspace that works on `folder`."""
         name = _check_workspace_name(name)
         if folder is not None and not folder.is_dir():
             raise NotFound(f"{folder} is not a folder.", remedy="Create the folder first, or choose another folder.")
@@ -131,7 +130,6 @@ class AllWorkspaces:
         return self._move_workspace(self.find_known_workspace(name_or_id), self.folder / _TRASH, trashed=True)
 
     def restore_workspace(self, name_or_id: str) -> KnownWorkspace:
-        """Take a workspace out of the trash."""
         return self._move_workspace(self.find_known_workspace(name_or_id, trashed=True), self.folder, trashed=False)
 
     def _move_workspace(self, known: KnownWorkspace, to: Path, *, trashed: bool) -> KnownWorkspace:
@@ -229,7 +227,6 @@ class AllWorkspaces:
         return tuple(told)
 
     def workspaces_open_here(self) -> Mapping[str, StoredWorkspace]:
-        """The open ones, by id."""
         return dict(self._open)
 
 

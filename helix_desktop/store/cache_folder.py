@@ -453,7 +453,6 @@ class CacheFolder:
 
 
 def _key_range_end(kind: bytes) -> bytes:
-    """The end of the keys of a kind."""
     return bytes((kind[0] + 1,))
 
 

@@ -81,7 +81,6 @@ def _storable_value(value: str | float) -> str | int | float:
 
 
 def row_before_facts(conversation: str, time: float) -> StoredConversation:
-    """A conversation before its first fact."""
     return StoredConversation(conversation, 0, time, time)
 
 

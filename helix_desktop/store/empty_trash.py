@@ -89,7 +89,6 @@ class TrashEmptying:
         return bool(lines)
 
     def remove_trashed_content(self) -> Iterator[bool]:
-        """Remove the content."""
         names = [name for held in self._own.values() for name in held]
         pinned = self._cache.pinned_entries()
         for start in range(0, len(names), _PAGE):

@@ -369,7 +369,6 @@ def _decode_or_none(line: StoredFact) -> Fact | None:
 
 
 def searchable_texts(fact: Fact) -> list[str]:
-    """The texts of a fact that a search over messages finds."""
     match fact:
         case vocabulary.UserSaid(parts=parts) | vocabulary.ModelReplied(parts=parts):
             return [part.text for part in parts if isinstance(part, vocabulary.Text) and part.text]

@@ -37,7 +37,6 @@ def backups_folder(workspace: Path) -> Path:
 
 
 def list_backups(workspace: Path) -> tuple[JournalBackup, ...]:
-    """The newest first."""
     folder = backups_folder(workspace)
     found = [each for path in folder.glob("journal-*.sqlite3") if (each := _parse_backup_name(path)) is not None]
     return tuple(sorted(found, key=lambda each: each.time, reverse=True))

@@ -102,7 +102,6 @@ class JournalFile:
 
     @property
     def format_version(self) -> int:
-        """Of its format, as the file stands."""
         with self._journal_errors():
             return sqlite_database.schema_version(self.connection)
 
@@ -332,7 +331,6 @@ class JournalFile:
             return int(self.connection.execute("SELECT count(*) FROM facts").fetchone()[0])
 
     def last_fact_id(self) -> int:
-        """The highest id given to a fact."""
         with self._journal_errors():
             return int(self.connection.execute("SELECT coalesce(max(id), 0) FROM facts").fetchone()[0])
 

@@ -30,7 +30,6 @@ _WORDS = re.compile(r"\w+")
 
 
 def hidden_words(text: str) -> str:
-    """The words that are hidden inside words."""
     hidden = " ".join(_HUMPS.findall("\n".join(_camel_case_words(text)))).replace("\n", ".")
     if text.isascii():
         return hidden
@@ -68,7 +67,6 @@ def split_for_index(text: str) -> Iterator[tuple[int, str]]:
 
 
 def text_or_none(content: bytes) -> str | None:
-    """The text of some bytes, or None where they are no text."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16", "replace")  # This also removes the byte order mark.
     if b"\0" in content[:8192]:

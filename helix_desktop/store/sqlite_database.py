@@ -103,7 +103,6 @@ def execute_with_rows(
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """The version of the format the file is in."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 

@@ -226,7 +226,6 @@ def open_or_rebuild_index(workspace: Path, feed: IndexFeed, count: Callable[[str
 
 
 def delete_index(workspace: Path) -> None:
-    """Delete the index; it comes back."""
     for old in workspace.glob(f"{INDEX}*"):
         try:
             shutil.rmtree(old) if old.is_dir() else old.unlink()

@@ -127,7 +127,6 @@ class StoreJournal:
         return await self._thread.run_there(self._file.import_facts)
 
     async def conversations_with_open_turn(self) -> Sequence[str]:
-        """Conversations that may be in the middle of a turn."""
         return await self._thread.run_there(self._file.names_with_open_turn)
 
     async def list_conversations(self) -> Sequence[StoredConversation]:
@@ -152,9 +151,7 @@ class StoreJournal:
 class RemoteContent(Protocol):
     """Where content is that is not here: a store other machines share."""
 
-    def notify_new_content(self) -> None:
-        """Something is new here."""
-        ...
+    def notify_new_content(self) -> None: ...
 
     async def wait_until_acknowledged(self) -> None:
         """Returns when a put counts as done."""

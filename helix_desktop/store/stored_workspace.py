@@ -148,7 +148,6 @@ class StoredWorkspace:
         return journal_backups.list_backups(self.folder)
 
     async def back_up_now(self) -> journal_backups.JournalBackup:
-        """Make one now."""
         return await self._stores.background.run_there(journal_backups.make_backup, self.folder)
 
     async def forget_content(

@@ -25,7 +25,6 @@ STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
 
 
 def wants_link(workspace: StoredWorkspace) -> bool:
-    """Whether it is shared at all."""
     return bool(workspace.settings.shared.get("url") or os.environ.get(STORE))
 
 

@@ -79,7 +79,6 @@ class WorkspaceLock:
 
 
 def _process_has_ended(owner: str) -> bool:
-    """Whether a process that is named has ended."""
     if owner.isdecimal():
         try:
             os.kill(int(owner), 0)

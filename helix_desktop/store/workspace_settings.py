@@ -174,7 +174,6 @@ _OPEN = "policy.values", "mcp", "proposed", "permissions.rules", "permissions.tr
 
 
 def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:
-    """The settings in `text`; ConfigFileMistake names the line."""
     try:
         document = tomlkit.parse(text).unwrap()
     except ParseError as error:
@@ -262,7 +261,6 @@ def _settings_from_document(document: Mapping[str, Any], warnings: tuple[str, ..
 
 
 def read_workspace_settings(path: Path) -> WorkspaceConfig:
-    """The settings in the file."""
     return parse_workspace_settings(_read_settings_text(path), path)
 
 

@@ -71,7 +71,7 @@ class CommandCheck:
         question = PermissionQuestion(
             use.call,
             f"Keep the command's changes to {count}?",
-            _preview_changes(use, planted),
+            "\n".join(_format_autorun_change(display_path_or_text(use, one.path), one) for one in planted),
             why,
             ("once",),
             apart=AUTORUN_PERMISSION,
@@ -92,10 +92,6 @@ def display_path_or_text(use: ToolResources, path: str) -> str:
         return printable_name(use.roots.display_path(use.roots.resolve_path(path)))
     except HelixError:
         return printable_name(path)
-
-
-def _preview_changes(use: ToolResources, planted: Sequence[AutorunChange]) -> str:
-    return "\n".join(_format_autorun_change(display_path_or_text(use, one.path), one) for one in planted)
 
 
 def _format_autorun_change(name: str, one: AutorunChange) -> str:

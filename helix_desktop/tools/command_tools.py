@@ -166,7 +166,6 @@ class WorkspaceCommands:
 
 
 def build_command_tools(commands: WorkspaceCommands) -> tuple[BuiltInTool, ...]:
-    """The four tools on one workspace's commands."""
     acts = (run_command, list_commands, read_background_output, stop_command)
     first, *rest = [
         BuiltInTool(name, about, schema, partial(act, commands), is_rare=act is not run_command)
@@ -375,8 +374,6 @@ async def _read_end_of_output(use: ToolResources, stored: Stored) -> bytes:
 
 @dataclass(slots=True)
 class _CommandEnd:
-    """How a command ended."""
-
     started: float
     code: int | None = None
     is_timed_out: bool = False

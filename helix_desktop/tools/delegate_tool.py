@@ -91,8 +91,6 @@ StartChild = Callable[[Delegation, CallContext], Awaitable[DelegationResult]]
 
 
 class AgentDelegation:
-    """The delegations of one conversation."""
-
     def __init__(
         self, start_child: StartChild, *, place: AgentPlace | None, names: Callable[[], frozenset[str]]
     ) -> None:
@@ -140,7 +138,6 @@ class AgentDelegation:
             )
 
     def _find_allowed_role(self, name: str) -> AgentRole | None:
-        """The agent that is asked for by name."""
         roles = self._place.roles()
         own = roles.get(self._place.current_role)
         if not name:

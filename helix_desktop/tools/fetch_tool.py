@@ -154,7 +154,6 @@ def _written_address(host: str) -> str:
 
 
 async def _look_up_target(url: httpx.URL) -> FetchTarget:
-    """Look the name up, once."""
     loop = asyncio.get_running_loop()
     port = url.port or _WEB_PORTS[url.scheme]
     try:

@@ -108,7 +108,6 @@ async def _receive_found_lines(process: Process, pattern: str, lines: list[Found
 
 
 async def pieces_of_content(name: str, content: AsyncIterable[bytes]) -> AsyncIterator[GrepPiece]:
-    """One content as pieces."""
     async for part in content:
         yield GrepPiece(name, part, has_more=True)
     yield GrepPiece(name, b"")

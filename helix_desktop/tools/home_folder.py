@@ -125,7 +125,6 @@ def build_closed_home(
 
 
 def is_within_folder(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies in it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 

@@ -334,7 +334,6 @@ def _has_option(want: str, words: Sequence[str]) -> bool:
 
 
 def _is_named_in_arguments(name: str, known: KnownPrograms) -> bool:
-    """Whether a program is named in the arguments of one that may start it."""
     pattern = re.compile(rf"(?:^|[^\w-])(?:-\w)?{re.escape(program_base_name(name))}(?![\w-])", re.IGNORECASE)
     return any(pattern.search(text) for text in known.texts)
 

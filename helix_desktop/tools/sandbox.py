@@ -152,7 +152,6 @@ class Sandbox:
         extra: Sequence[str] = (),
         opened: CommandOpenings = NOTHING_OPENED,
     ) -> dict[str, str]:
-        """The variables a command gets."""
         temporary = self.temporary_folder(free=free)
         more = [*extra, *opened_variables(opened, network=network)]
         out = scrub_environment(environ, temporary, network=network or free, extra=more)
@@ -438,7 +437,6 @@ async def keeps_commands_inside(sandbox: Sandbox) -> bool:
 
 
 async def _can_start_command(command_line: CommandLine) -> bool:
-    """Whether a command line starts what it is to start."""
     said = b""
     try:
         command = await RunningCommand.start_locked_in(

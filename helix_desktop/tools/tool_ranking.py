@@ -72,7 +72,6 @@ class TextRanking:
         self._worth = {word: _weights_of_word(counts, lengths) for word, counts in places.items()}
 
     def find_best_texts(self, question: str, limit: int, fits: Callable[[int], bool] = lambda _: True) -> Sequence[int]:
-        """The numbers of the texts that fit best, the best one first."""
         scores, looked = [0.0] * self._texts, 0
         known = [self._worth[word] for word in telling_stems(question) if word in self._worth]
         for numbers, worth in sorted(known, key=lambda each: len(each[0])):

@@ -111,9 +111,7 @@ class ForeignTool(Protocol):
         ...
 
     @property
-    def only_reads(self) -> bool:
-        """Whether the user marked it as one that only reads."""
-        ...
+    def only_reads(self) -> bool: ...
 
     def note_allowed(self) -> None:
         """The user, a rule or the mode has allowed it as it is described now."""

@@ -231,7 +231,6 @@ class OnDemandTools:
 
 
 def server_of_tool(name: str) -> str:
-    """The server a tool's name begins with."""
     return name.partition("__")[0]
 
 

@@ -127,7 +127,6 @@ class WorkspaceRoots:
         return None
 
     def _folders_by_name(self) -> list[tuple[Path, Path]]:
-        """Each folder under each of its names."""
         return [*zip(self.folders, self.folders, strict=True), *zip(self.names, self.folders, strict=False)]
 
     def display_path(self, place: RootPath) -> str:

@@ -59,8 +59,6 @@ class WorkspaceToolOptions:
 
 @dataclass(slots=True)
 class WorkspaceTools:
-    """What the conversations of a workspace share."""
-
     resources: WorkspaceResources
     permissions: WorkspacePermissions
     sandbox: Sandbox

@@ -46,8 +46,6 @@ Serve = Callable[[StoredWorkspace], Awaitable[WorkspaceService]]
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceListRow:
-    """A workspace as a list shows it."""
-
     id: str
     name: str
     workspace_colour: str

@@ -59,7 +59,6 @@ class ConversationFences:
             await fence.ensure_may_act()
 
     def limit_conversation_cost(self, conversation: str, limits: TurnLimits) -> TurnLimits:
-        """The limits of a turn, with what its task may cost."""
         fence = self._fences.get(conversation)
         return replace(limits, conversation_cost=fence.budget) if fence and fence.budget else limits
 

@@ -123,7 +123,6 @@ class ConversationListRows:
         self._rows[conversation] = replace(row, parts=dict(meter.parts), window=meter.window)
 
     def cost_today_and_ever(self) -> tuple[float, float]:
-        """Today, and ever."""
         return self._today.cost_today, sum(row.cost for row in self)
 
 
@@ -147,7 +146,6 @@ def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
 
 
 def _list_row_after_fact(row: ConversationListRow, recorded: Recorded) -> ConversationListRow:
-    """The row with one more fact."""
     row = replace(row, updated=recorded.time)
     if isinstance(recorded.fact, ConversationChanged):
         changed = recorded.fact

@@ -96,7 +96,6 @@ def parse_coverage(table: Mapping[str, Any]) -> CheckpointCoverage:
 
 
 def parse_opened_home(settings: WorkspaceConfig) -> CommandOpenings:
-    """What of the user's home is open to commands."""
     return CommandOpenings(settings.openings, settings.readable)
 
 

@@ -328,7 +328,6 @@ class AgentWorkforce:
         return found
 
     def add_up_agent_cost(self, event: object) -> None:
-        """Add up what the agents cost."""
         if isinstance(event, FactAppended) and event.recorded.conversation in self._roots:
             fact = event.recorded.fact
             if isinstance(fact, ModelReplied | Spent):

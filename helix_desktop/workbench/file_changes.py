@@ -67,8 +67,6 @@ class FileChangesWorkbench(Protocol):
 
 
 class FileChanges:
-    """Of one workbench."""
-
     def __init__(self, bench: FileChangesWorkbench) -> None:
         self._bench = bench
         self.git_repository = GitRepository(bench.models, lambda: self.workspace_checkpoints.roots)
@@ -138,7 +136,6 @@ class FileChanges:
         return await self._bench.workspace.index.checkpoints()
 
     def exclusion_rules(self) -> Sequence[str]:
-        """What is left out."""
         return self.workspace_checkpoints.coverage.leave_out
 
     async def largest_subfolders(self) -> Sequence[tuple[str, int, int]]:

@@ -50,7 +50,6 @@ class WorkspaceServers:
             self._spawn(self.apply_server_settings(), name="MCP servers")
 
     def list_offered_server_tools(self) -> Sequence[ForeignTool]:
-        """What the servers that are ready offer now."""
         return self._host.list_ready_tools() if self._host else ()
 
     def list_server_prompts(self) -> Sequence[McpServerPrompt]:
@@ -63,7 +62,6 @@ class WorkspaceServers:
         ]
 
     def list_offered_resources(self) -> Sequence[McpServerResource]:
-        """What they offer to be read."""
         return [one for server in self.running_servers for one in server.resources]
 
     async def fetch_server_prompt(self, server: str, name: str, values: Mapping[str, str]) -> str:

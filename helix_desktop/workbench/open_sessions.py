@@ -38,7 +38,6 @@ class OpenSessions:
             del self._kept[one.id]
 
     async def close_sessions(self, conversations: Iterable[str]) -> None:
-        """These conversations are gone."""
         for conversation in conversations:
             self._kept.pop(conversation, None)
             session = self._there.pop(conversation, None)

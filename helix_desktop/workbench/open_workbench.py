@@ -499,7 +499,6 @@ class Workbench:
 
     @property
     def token_counter(self) -> TokenCounter:
-        """How tokens are counted here."""
         return self._shared.access.tokens
 
     # --- histories of other programs
@@ -530,7 +529,6 @@ class Workbench:
                 self._on_event(ConversationReplaced(work.result.imported[-1].id))
 
     async def undo_import_run(self, run: str) -> tuple[int, list[str]]:
-        """Take an import back."""
         found = {one.conversation for one in await self.workspace.journal.imported_facts()}
         try:
             return await history_imports.undo_import(self.workspace, run, self.hold_conversation)
@@ -701,7 +699,6 @@ class Workbench:
         return [(each.server, each.uri, each.name) for each in self.mcp_servers.list_offered_resources()]
 
     async def attach_server_resource(self, server: str, uri: str) -> Attachment:
-        """A resource of a server, for the next message."""
         found = await self.mcp_servers.fetch_server_resource(server, uri)
         if found.images and not found.text.strip():
             kind, data = found.images[0]

@@ -85,11 +85,7 @@ class ProjectInUse:
         self._workspace = workspace
         self._used: dict[str, ProjectUse] = {}
 
-    def project_use_of(self, conversation: str) -> ProjectUse:
-        return self._used.setdefault(conversation, ProjectUse())
-
     def read_project_folders(self) -> ProjectItems:
-        """Read the folders now."""
         settings = self._workspace.settings
         touched = [path for used in tuple(self._used.values()) for path in tuple(used.paths)]
         patterns = conversation_setup.parse_hidden_patterns(settings)
@@ -115,7 +111,7 @@ class ProjectInUse:
     ) -> tuple[tuple[RulesSet, ...], tuple[StandingNote, ...]]:
         """The rules in front of a conversation's next request, and what holds from there on."""
         roots = [Path(root) for root in self._workspace.settings.roots]
-        used = self.project_use_of(conversation).read_new_facts(state, roots)
+        used = self._used.setdefault(conversation, ProjectUse()).read_new_facts(state, roots)
         found = await self.reread_project_folders()
         rules = _rules_for_prompt(found, state, tokens)
         notes = (
@@ -151,7 +147,6 @@ class ProjectInUse:
         return found
 
     def searchable_skill_specs(self) -> Sequence[ToolSpec]:
-        """Skills as the search for tools finds them."""
         return [
             ToolSpec(
                 USE_SKILL, f"The skill {item.name}: {item.about}", json.dumps({"name": item.name}, ensure_ascii=False)

@@ -214,7 +214,6 @@ async def _is_recalled_whole(bench: Workbench, digest: Digest) -> bool:
 
 
 def tour_report_as_markdown(report: TourReport) -> str:
-    """The report for people."""
     rows = [
         ("turns / steps", f"{report.turns} / {report.steps}"),
         ("tool calls", ", ".join(f"{name} {count}" for name, count in sorted(report.calls.items()))),

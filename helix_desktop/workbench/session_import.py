@@ -387,8 +387,6 @@ class SessionWriter:
 
 
 class _UnusedFoldNames:
-    """Names for folds that no fold of a conversation has."""
-
     def __init__(self, facts: Sequence[Recorded]) -> None:
         taken = (one.fact.fold for one in facts if isinstance(one.fact, Folded))
         self._last = max(

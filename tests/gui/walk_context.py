@@ -140,7 +140,7 @@ class Walk:
         await until(lambda: lines.selected_line_range() is not None)
         chosen = lines.selected_line_range()
         assert chosen is not None
-        await click(page.viewer._recall)
+        await click(page.viewer.recall_button)
         await until(lambda: self.window.shown_page_name == "chat")
         await until(lambda: bool(chat.composer.attachments.listed_attachments))
         attached = chat.composer.attachments.listed_attachments[-1]
@@ -184,11 +184,11 @@ class Walk:
         await until(lambda: bool(page.list.rows.items))
         await self._choose_handover(0)
         before = self.session.view_for_model().blocks
-        await click(page.panel._undo)
+        await click(page.panel.undo_button)
         await until(lambda: isinstance(self.last, Unfolded))
         assert self.session.view_for_model().blocks != before
-        await until(lambda: page.panel._undo.text() == "Redo")
-        await click(page.panel._undo)
+        await until(lambda: page.panel.undo_button.text() == "Redo")
+        await click(page.panel.undo_button)
         await until(lambda: isinstance(self.last, Refolded))
         assert self.session.view_for_model().blocks == before
         await click(page.panel._edit)

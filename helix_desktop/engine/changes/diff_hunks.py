@@ -97,7 +97,6 @@ def count_changed_lines(before: bytes, after: bytes) -> tuple[int, int]:
 
 
 def find_hunks(before: bytes, after: bytes) -> tuple[Hunk, ...]:
-    """The hunks of a change, in order."""
     old, new = lines_of(before), lines_of(after)
     groups: list[list[ChangedLines]] = []
     for block in find_changed_lines(old, new):

@@ -112,8 +112,6 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True)
 class UncoveredPath:
-    """What is not covered, and why."""
-
     place: str
     why: str
     # Left out because of its size, because there are too many, or because it could not be read, but not by a
@@ -199,7 +197,6 @@ def kept_hunks(facts: Iterable[Recorded]) -> Mapping[str, frozenset[str]]:
 
 
 def format_line_comment(place: str, line: int, text: str, words: str) -> str:
-    """Formats what the agent is told about a line."""
     return f"About {place}, line {line}:\n\n    {text.strip()}\n\n{words.strip()}"
 
 

@@ -98,7 +98,6 @@ class ConversationBranch(LiveFolds):
         return None
 
     def _has_effect(self, fact: Fact) -> bool:
-        """Whether a change has an effect here."""
         match fact:
             case Unfolded(fold=name):
                 return name in self.live
@@ -304,7 +303,6 @@ class ConversationBranch(LiveFolds):
         return tokens * len(self.steps) - births
 
     def output_at(self, seq: int) -> ToolReturned:
-        """The output with this number."""
         fact = self.message_at(seq).fact
         if not isinstance(fact, ToolReturned):
             raise TypeError(f"number {seq} is no output")

@@ -8,7 +8,6 @@ from helix_desktop.engine.facts import Cover, PartRef, Span
 
 
 def first_and_last(cover: Cover) -> tuple[int, int]:
-    """The first and the last seq a cover touches."""
     return (cover.seq, cover.seq) if isinstance(cover, PartRef) else (cover.first, cover.last)
 
 

@@ -49,7 +49,6 @@ class FactTree:
         return runs[::-1]
 
     def facts_leading_to(self, seq: int) -> Iterator[Recorded]:
-        """The facts that lead to `seq`."""
         for first, last in self.runs_leading_to(seq):
             yield from self.facts[first - 1 : last]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 
 class FenwickTree:
-    """A Fenwick tree of whole numbers."""
-
     __slots__ = ("_tree",)
 
     def __init__(self) -> None:
@@ -31,7 +29,6 @@ class FenwickTree:
             index += index & -index
 
     def sum_before(self, position: int) -> int:
-        """The sum of the first `position` numbers."""
         total, index = 0, position
         while index:
             total += self._tree[index]

@@ -68,7 +68,6 @@ class LiveFolds(ViewItems):
         return self.facts[seq - 1]
 
     def has_message(self, seq: int) -> bool:
-        """Whether this is a message of the branch."""
         at = self.message_position(seq)
         return at < len(self.order) and self.order[at] == seq
 
@@ -205,7 +204,6 @@ class LiveFolds(ViewItems):
         return ViewItem(seq, seq, blocks, sum(block.tokens for block in blocks), self.born.get(seq, 0))
 
     def shown_blocks(self, seq: int, without: str = "") -> tuple[Block, ...]:
-        """The parts of a message, each as it is shown."""
         fold_of = partial(self.fold_shown_for_part, without=without) if without else self.fold_shown_for_part
         return message_blocks.render_message_blocks(
             self.message_at(seq), self.ids, fold_of, self.is_pinned, self.is_excluded
@@ -240,14 +238,12 @@ class LiveFolds(ViewItems):
                     yield replace(block, role=Role.USER)
 
     def pinned_parts(self, cover: Span) -> Iterator[PartRef]:
-        """The pinned parts of a span's messages."""
         for ref in self.pins:
             first, last = first_and_last(ref)
             if first <= cover.last and cover.first <= last:
                 yield from (part for part in self.parts_under(ref) if cover.first <= part.seq <= cover.last)
 
     def parts_under(self, ref: Cover) -> Iterator[PartRef]:
-        """All parts of messages that a cover covers."""
         for seq in self.covered_messages(Span(*first_and_last(ref))):
             count = len(message_blocks.parts_of(message_blocks.require_message(self.message_at(seq))))
             yield from (PartRef(seq, i) for i in range(count) if cover_contains(ref, PartRef(seq, i)))

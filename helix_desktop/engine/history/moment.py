@@ -67,7 +67,6 @@ class Moment:
         return self._view_of_blocks(tuple(blocks))
 
     def past_moment(self, seq: int) -> Moment:
-        """The moment when `seq` was the newest fact."""
         return PastMoment(self.record, seq)
 
     def _view_of_blocks(self, blocks: tuple[Block, ...]) -> View:

@@ -57,7 +57,6 @@ class RequestSettings:
 
     @property
     def values_set(self) -> tuple[object, ...]:
-        """What is set, wherever it was said."""
         rules = tuple(fact for _, fact in self.rules)
         return (self.system, rules, self.tools, self.policy, self.models)
 

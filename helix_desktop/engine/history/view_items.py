@@ -87,7 +87,6 @@ class ViewItems:
         return self.covered_messages(Span(item.first, item.last))
 
     def items_in_span(self, span: Span) -> list[ViewItem]:
-        """What is shown of the facts of a span."""
         first, last = self.item_positions(span)
         return self.items[first:last]
 

@@ -134,7 +134,6 @@ class EntriesModel(QAbstractTableModel):
         return page[inside] if inside < len(page) else None
 
     def search_hit_at(self, number: int) -> EntrySearchHit | None:
-        """What the search found in a row."""
         return self._search_hits[number] if self._search_hits is not None and number < len(self._search_hits) else None
 
     def row_number_of_entry(self, digest: Digest) -> int:

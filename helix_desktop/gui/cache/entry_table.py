@@ -148,8 +148,8 @@ class EntryTable(QTableView):
         self.now = time.time()
         self._theme = theme
         self._anchor = 0
-        self._current_row = -1
-        self._is_current_row_loading = False
+        self.current_row = -1  # the row that is looked at; -1 for none
+        self.is_current_row_loading = False  # the row that is looked at is on its way
         self._columns_without_room: set[EntryColumn] = set()
         self.cells = EntryCellDelegate(theme, self)
         self.setModel(entries)
@@ -225,11 +225,6 @@ class EntryTable(QTableView):
             header.resizeSection(column, width)
         header.resizeSection(EntryColumn.SOURCE, max(least, room - sum(wide.values())))
 
-    @property
-    def current_row(self) -> int:
-        """The row that is looked at; -1 for none."""
-        return self._current_row
-
     def select_row(self, row: int, *, extend: bool = False) -> None:
         """Look at a row. `extend`: choose all from where choosing began."""
         count = self.entries.rowCount()
@@ -245,18 +240,13 @@ class EntryTable(QTableView):
 
     def move_current_row_to(self, row: int) -> None:
         """What is looked at stands in this row by now."""
-        self._current_row = self._anchor = row
+        self.current_row = self._anchor = row
         self.selected.set_only_range(row, row)
         self._on_rows_selected()
 
-    @property
-    def is_current_row_loading(self) -> bool:
-        """The row that is looked at is on its way."""
-        return self._is_current_row_loading
-
     def clear_current_row(self) -> None:
         """No row is looked at: what is shown stands in none that is here."""
-        self._current_row, self._is_current_row_loading = -1, False
+        self.current_row, self.is_current_row_loading = -1, False
         self.selected.clear_ranges()
         self._on_rows_selected()
 
@@ -266,8 +256,8 @@ class EntryTable(QTableView):
             self._on_rows_selected()
 
     def _make_row_current(self, row: int) -> None:
-        self._current_row = row
-        self._is_current_row_loading = self.entries.entry_row_at(row) is None
+        self.current_row = row
+        self.is_current_row_loading = self.entries.entry_row_at(row) is None
         self.setCurrentIndex(self.entries.index(row, max(0, self.currentIndex().column())))
         self.scrollTo(self.entries.index(row, 0))
         self._on_rows_selected()
@@ -281,8 +271,8 @@ class EntryTable(QTableView):
         """Rows came in above: what is chosen and what is in sight stays."""
         self.selected.shift_rows(by)
         self._anchor += by
-        if self._current_row >= 0:
-            self._current_row += by
+        if self.current_row >= 0:
+            self.current_row += by
         bar = self.verticalScrollBar()
         if bar.value() > 0:
             bar.setValue(bar.value() + by * self._theme.zoomed_pixels(ROW))
@@ -302,7 +292,7 @@ class EntryTable(QTableView):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if event.buttons() & Qt.MouseButton.LeftButton:
             row = self.rowAt(int(event.position().y()))
-            if row >= 0 and row != self._current_row:
+            if row >= 0 and row != self.current_row:
                 self.select_row(row, extend=True)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
@@ -315,10 +305,10 @@ class EntryTable(QTableView):
         page = max(1, self.viewport().height() // self._theme.zoomed_pixels(ROW) - 1)
         last = self.entries.rowCount() - 1
         steps = {
-            Qt.Key.Key_Up: self._current_row - 1,
-            Qt.Key.Key_Down: self._current_row + 1,
-            Qt.Key.Key_PageUp: self._current_row - page,
-            Qt.Key.Key_PageDown: self._current_row + page,
+            Qt.Key.Key_Up: self.current_row - 1,
+            Qt.Key.Key_Down: self.current_row + 1,
+            Qt.Key.Key_PageUp: self.current_row - page,
+            Qt.Key.Key_PageDown: self.current_row + page,
             Qt.Key.Key_Home: 0,
             Qt.Key.Key_End: last,
         }
@@ -332,7 +322,7 @@ class EntryTable(QTableView):
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.entry_opened.emit()
         elif key == Qt.Key.Key_Space and event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            self.selected.toggle_row(max(self._current_row, 0))
+            self.selected.toggle_row(max(self.current_row, 0))
             self._on_rows_selected()
         else:
             event.ignore()
@@ -340,7 +330,7 @@ class EntryTable(QTableView):
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         if event.reason() is QContextMenuEvent.Reason.Keyboard:
             below = QPoint(
-                0, self.rowViewportPosition(max(self._current_row, 0)) + self.rowHeight(max(self._current_row, 0))
+                0, self.rowViewportPosition(max(self.current_row, 0)) + self.rowHeight(max(self.current_row, 0))
             )
             self.menu_wanted.emit(self.viewport().mapToGlobal(below))
             return
@@ -352,16 +342,16 @@ class EntryTable(QTableView):
     def paintEvent(self, event: object) -> None:
         self.now = time.time()
         super().paintEvent(event)  # type: ignore[arg-type]
-        if self.hasFocus() and self._current_row >= 0:
+        if self.hasFocus() and self.current_row >= 0:
             painter = QPainter(self.viewport())
             painter.setPen(QPen(self._theme.colour_of_token("accent"), 1))
-            y = self.rowViewportPosition(self._current_row)
+            y = self.rowViewportPosition(self.current_row)
             painter.drawRect(0, y, self.viewport().width() - 1, self._theme.zoomed_pixels(ROW) - 2)
             painter.end()
 
     def _on_sort_changed(self, section: int, order: Qt.SortOrder) -> None:
         self.selected.clear_ranges()
-        self._current_row = -1
+        self.current_row = -1
         self.verticalScrollBar().setValue(0)
         self.entries.set_sort_order(
             SORT_BY_COLUMN[EntryColumn(section)], descending=order is Qt.SortOrder.DescendingOrder
@@ -386,14 +376,14 @@ class EntryTable(QTableView):
     def _on_rows_loaded(self) -> None:
         self.viewport().update()
         if (
-            self._is_current_row_loading
-            and self._current_row >= 0
-            and self.entries.entry_row_at(self._current_row) is not None
+            self.is_current_row_loading
+            and self.current_row >= 0
+            and self.entries.entry_row_at(self.current_row) is not None
         ):
-            self._is_current_row_loading = False
-            self.current_row_changed.emit(self._current_row)
+            self.is_current_row_loading = False
+            self.current_row_changed.emit(self.current_row)
 
     def _drop_row_beyond_end(self) -> None:
-        if self._current_row >= self.entries.rowCount():
-            self._current_row = -1
+        if self.current_row >= self.entries.rowCount():
+            self.current_row = -1
             self.selected.clear_ranges()

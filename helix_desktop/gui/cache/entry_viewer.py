@@ -57,7 +57,9 @@ class EntryViewer(QWidget):
         self._copy = self._build_viewer_button(tr("Copy"), self.copy_shown_content)
         self._save = self._build_viewer_button(tr("Save as…"), self.save_wanted.emit)
         self._show = self._build_viewer_button(tr("Show in chat"), self.show_last_use_in_chat)
-        self._recall = self._build_viewer_button(tr("Recall into chat"), self.recall_selected_lines, look="primary")
+        self.recall_button = self._build_viewer_button(
+            tr("Recall into chat"), self.recall_selected_lines, look="primary"
+        )
         self._more = QToolButton(self)
         self._more.setText("⋯")
         set_widget_look(self._more, "icon")
@@ -71,10 +73,6 @@ class EntryViewer(QWidget):
         self.content_view.selection_changed.connect(self._update_recall_button)
         self.show_no_entry()
 
-    @property
-    def recall_button(self) -> QPushButton:
-        return self._recall
-
     def _lay_out_entry_viewer(self, theme: Theme) -> None:
         head = build_row(
             self._hash,
@@ -85,7 +83,7 @@ class EntryViewer(QWidget):
             self._copy,
             self._save,
             self._show,
-            self._recall,
+            self.recall_button,
             self._more,
         )
         theme.keep_scaled(self, head.setSpacing, 10)
@@ -197,7 +195,7 @@ class EntryViewer(QWidget):
             self.pin_wanted.emit(not self.row.pinned)
 
     def _enable_entry_buttons(self, *, there: bool) -> None:
-        for button in (self._copy, self._save, self._recall):
+        for button in (self._copy, self._save, self.recall_button):
             button.setEnabled(there)
         self._more.setEnabled(self.row is not None)
         self._show.setEnabled(False)
@@ -214,7 +212,7 @@ class EntryViewer(QWidget):
         if isinstance(error, CacheCorrupt):
             self.show_checked_state(good=False)
         self._copy.setEnabled(False)
-        self._recall.setEnabled(False)
+        self.recall_button.setEnabled(False)
 
     def _fill_shape_menu(self, shapes: Sequence[ContentShape]) -> None:
         menu = _cleared_menu_of(self._shape_button)
@@ -239,7 +237,7 @@ class EntryViewer(QWidget):
         lines = self.content_view.selected_entry_lines()
         one = tr("Recall line {n}", n=lines[0]) if lines and lines[0] == lines[1] else ""
         some = tr("Recall lines {a}–{b}", a=lines[0], b=lines[1]) if lines else tr("Recall into chat")
-        self._recall.setText(one or some)
+        self.recall_button.setText(one or some)
 
     def _uses_receiver(self, digest: Digest) -> Callable[[Sequence[EntryUse]], None]:
         def show_entry_uses(uses: Sequence[EntryUse]) -> None:

@@ -42,7 +42,7 @@ class EntryFilterBar(QWidget):
         self._hint = QLabel(self.field)
         set_widget_look(self._hint, "kbd")
         self._tool_button, self._conversation_button, self._time_button, self._more_filters_button = (
-            self._build_filter_button() for _ in range(4)
+            build_push_button("", self, look="pill") for _ in range(4)
         )
         self._theme = theme
         self._rows = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
@@ -85,7 +85,6 @@ class EntryFilterBar(QWidget):
         )
 
     def set_conversations(self, conversations: Sequence[tuple[str, str]]) -> None:
-        """Ids and titles."""
         choices = [(title[:60] or name, title[:24] or name, name) for name, title in conversations[:60]]
         self._fill_filter_menu(
             self._conversation_button,
@@ -130,9 +129,6 @@ class EntryFilterBar(QWidget):
     def _search_immediately(self) -> None:
         self._pause.stop()
         self.searched.emit(self.field.text().strip())
-
-    def _build_filter_button(self) -> QPushButton:
-        return build_push_button("", self, look="pill")
 
     def _fill_filter_menu(
         self,

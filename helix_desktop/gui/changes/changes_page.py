@@ -201,7 +201,7 @@ class ChangesPage(QWidget):
             case _:
                 for turn in reversed(turns):
                     files = await changes.file_changes_of_steps(turn.sources)
-                    entries += _build_group_rows(_turn_heading(turn), files, turn)
+                    entries += _build_group_rows(tr("Turn {number}", number=turn.turn_numbers), files, turn)
         left = changes.list_uncovered_paths()
         if left:
             entries.append(ChangesListRow(heading=tr("Not covered")))
@@ -209,7 +209,6 @@ class ChangesPage(QWidget):
         return changes, conversation, turns, entries
 
     def _turn_of_chosen_checkpoint(self, turns: Sequence[TurnOfChanges]) -> TurnOfChanges | None:
-        """The turn before which the chosen checkpoint was taken."""
         return (
             next((turn for turn in turns if turn.seq == self._checkpoint_turn_seq), None)
             if self._scope == "checkpoint"
@@ -402,10 +401,6 @@ def _build_group_rows(words: str, files: Sequence[FileChange], turn: TurnOfChang
         ChangesListRow(heading=heading, turn=turn, added=added, removed=removed),
         *group_rows_by_folder(files, turn),
     ]
-
-
-def _turn_heading(turn: TurnOfChanges) -> str:
-    return tr("Turn {number}", number=turn.turn_numbers)
 
 
 def _since_turn_heading(turn: TurnOfChanges) -> str:

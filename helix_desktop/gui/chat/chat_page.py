@@ -92,7 +92,6 @@ class ChatPage(QWidget):
         self._above.setCurrentWidget(self.transcript if begun else self.empty)
 
     def show_transcript(self) -> None:
-        """It has begun."""
         self._above.setCurrentWidget(self.transcript)
 
     def show_chat_writer(self, agent: str, machine: str = "") -> None:

@@ -51,7 +51,7 @@ class Composer(QWidget):
         self._theme = theme
         self._memory = memory
         self.drafts = MessageDrafts(memory)
-        self._place: DraftPlace = ("", "")
+        self.draft_place: DraftPlace = ("", "")
         self._begun_from_new: DraftPlace | None = None
         self._running = ConversationActivity.IDLE
         self._edited = 0
@@ -139,7 +139,7 @@ class Composer(QWidget):
         self.text.setPlaceholderText(tr("Message {name}…", name=name))
         if place != self._begun_from_new:
             self._begun_from_new = None
-        self._place = ("", "")
+        self.draft_place = ("", "")
         draft, edited = self.drafts.get_draft(place), self.drafts.get_edited_message(place)
         self._edited, self._interrupted_draft = (edited.seq, edited.interrupted_draft) if edited else (0, ())
         self._editing.setVisible(edited is not None)
@@ -149,12 +149,12 @@ class Composer(QWidget):
             self.text.setPlainText(words)
             self.text.moveCursor(self.text.textCursor().MoveOperation.End)
         self.text.set_sent_messages(self._memory.get_remembered("history", workspace, default=list[str]()))
-        self._place = place
+        self.draft_place = place
         self._on_draft_changed()
 
     def set_new_conversation_id(self, conversation: str) -> None:
         """The new conversation has been given this id: the text typed meanwhile becomes its draft."""
-        before, after = self._place, (self._place[0], conversation)
+        before, after = self.draft_place, (self.draft_place[0], conversation)
         if before[1] == "new":
             self.drafts.move_draft(before, after)
             self._begun_from_new = after
@@ -231,7 +231,7 @@ class Composer(QWidget):
         """Change the message at `seq` and send it again; what comes after it is rewound then."""
         self.stop_editing()
         self._interrupted_draft, self._edited = self.message_parts(), seq
-        self.drafts.save_edited_message(self._place, EditedMessage(seq, self._interrupted_draft))
+        self.drafts.save_edited_message(self.draft_place, EditedMessage(seq, self._interrupted_draft))
         self.text.clear()
         self.attachments.show_attachments([])
         self._editing.show()
@@ -241,7 +241,7 @@ class Composer(QWidget):
         """Ends editing: what was typed before it becomes the message again."""
         if self._edited:
             self._edited = 0
-            self.drafts.save_edited_message(self._place, None)
+            self.drafts.save_edited_message(self.draft_place, None)
             self._editing.hide()
             self.text.clear()
             self.attachments.show_attachments([])
@@ -265,7 +265,7 @@ class Composer(QWidget):
     def _add_message_parts(self, parts: Sequence[UserPart]) -> None:
         words = [part.text for part in parts if isinstance(part, Text)]
         if words:
-            self.text.setPlainText(_join_texts(self.text.toPlainText().strip(), words))
+            self.text.setPlainText("\n\n".join(filter(None, [self.text.toPlainText().strip(), *words])))
             self.text.moveCursor(self.text.textCursor().MoveOperation.End)
         for part in parts:
             if isinstance(part, Attachment):
@@ -273,19 +273,15 @@ class Composer(QWidget):
 
     def restore_waiting_messages(self) -> None:
         """Messages that waited here when the program ended: they are a draft now, and sent by nobody but the user."""
-        waited = self._memory.get_remembered("waiting", *self._place, default=list[object]())
-        self._memory.remember_value("waiting", *self._place, value=[])
+        waited = self._memory.get_remembered("waiting", *self.draft_place, default=list[object]())
+        self._memory.remember_value("waiting", *self.draft_place, value=[])
         for message in waited:
             self._add_message_parts(decode_message_parts(message))
 
-    @property
-    def draft_place(self) -> DraftPlace:
-        return self._place
-
     def add_to_draft(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
         """Adds parts to the message at `place`; False if another conversation is shown now, then they go to its draft."""
-        begun = self._place == self._begun_from_new and place == (self._place[0], "new")
-        if place == self._place or begun:
+        begun = self.draft_place == self._begun_from_new and place == (self.draft_place[0], "new")
+        if place == self.draft_place or begun:
             self.put_message_back(parts)
             return True
         self.drafts.save_draft(place, (*self.drafts.get_draft(place), *parts))
@@ -301,7 +297,7 @@ class Composer(QWidget):
         menu.popup(self._mode.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
 
     def _add_to_sent_history(self, words: str) -> None:
-        workspace, _ = self._place
+        workspace, _ = self.draft_place
         history = self._memory.get_remembered("history", workspace, default=list[str]())
         if words.strip() and (not history or history[-1] != words):
             history = [*history, words][-200:]
@@ -320,8 +316,10 @@ class Composer(QWidget):
             self._was_empty = not filled
             self._send.setVisible(filled or not works)
             self._fit_to_room()
-        if self._place[1]:
-            self.drafts.save_draft(self._place, (Text(words), *self.attachments.listed_attachments) if filled else ())
+        if self.draft_place[1]:
+            self.drafts.save_draft(
+                self.draft_place, (Text(words), *self.attachments.listed_attachments) if filled else ()
+            )
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -371,7 +369,3 @@ class Composer(QWidget):
         self._inside.setSpacing(px(16))
         self._row.setSpacing(px(10))
         self._column.setMaximumWidth(px(COLUMN))
-
-
-def _join_texts(text: str, more: Sequence[str]) -> str:
-    return "\n\n".join(filter(None, [text, *more]))

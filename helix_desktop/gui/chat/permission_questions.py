@@ -375,16 +375,12 @@ class PermissionQuestionPanel(QWidget):
         self._theme = theme
         self.keys = keys
         self._question: PermissionQuestion | None = None
-        self._card: PermissionQuestionCard | None = None
+        self.visible_card: PermissionQuestionCard | None = None
         self._more = QLabel(self)
         self._more.setProperty("look", "faint")
         self._column = build_column(self._more, margins=(0, 8, 0, 8))
         build_centred_column(self, theme).setLayout(self._column)
         self.hide()
-
-    @property
-    def visible_card(self) -> PermissionQuestionCard | None:
-        return self._card
 
     def show_oldest_question(self, questions: Mapping[int, PermissionQuestion], uncovered: str = "") -> None:
         """Show the oldest question and how many wait behind it. Each conversation counts its own from one. `describe_uncovered_files`: what an undo of a
@@ -393,24 +389,24 @@ class PermissionQuestionPanel(QWidget):
         number = min(questions, default=0)
         question = questions.get(number)
         focused = QApplication.focusWidget()
-        held = self._card is not None and focused is not None and self._card.isAncestorOf(focused)
+        held = self.visible_card is not None and focused is not None and self.visible_card.isAncestorOf(focused)
         self._more.setText(format_count(len(questions) - 1, "{n} more question waiting", "{n} more questions waiting"))
         self._more.setVisible(len(questions) > 1)
         self.setVisible(bool(questions))
         if question is self._question:
             return
-        if self._card is not None:
-            self._column.removeWidget(self._card)
-            self._card.hide()
-            self._card.deleteLater()
-            self._card = None
+        if self.visible_card is not None:
+            self._column.removeWidget(self.visible_card)
+            self.visible_card.hide()
+            self.visible_card.deleteLater()
+            self.visible_card = None
         self._question = question
         if question is not None:
-            self._card = PermissionQuestionCard(
+            self.visible_card = PermissionQuestionCard(
                 self._theme, question, self.keys, self, uncovered if question.call.name in COMMANDS else ""
             )
-            self._card.answered.connect(lambda answer: self.answered.emit(number, answer))
-            self._column.insertWidget(0, self._card)
-            self._card.show()
+            self.visible_card.answered.connect(lambda answer: self.answered.emit(number, answer))
+            self._column.insertWidget(0, self.visible_card)
+            self.visible_card.show()
         elif held:
             self.left.emit()

@@ -54,8 +54,6 @@ def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[Palett
 
 
 class PaletteRows(ListRowModel[PaletteItem]):
-    """What was found."""
-
     def flags(self, index: Index) -> Qt.ItemFlag:
         usable = index.isValid() and self.items[index.row()].enabled
         return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable if usable else Qt.ItemFlag.NoItemFlags

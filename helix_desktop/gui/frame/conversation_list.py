@@ -45,8 +45,6 @@ class ConversationListRole(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConversationGroupHeading:
-    """The heading of a group of conversations."""
-
     text: str
 
 

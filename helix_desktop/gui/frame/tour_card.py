@@ -53,8 +53,6 @@ class HighlightRing(QWidget):
 
 
 class TourStepCard(QWidget):
-    """The card that explains one step of the tour."""
-
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self.setProperty("look", "card")

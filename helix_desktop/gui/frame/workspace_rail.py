@@ -55,7 +55,7 @@ class WorkspaceButton(QAbstractButton):
         self._colour = (
             QColor(row.workspace_colour) if QColor.isValidColorName(row.workspace_colour) else QColor("#4a5fa5")
         )
-        self._running = ConversationActivity.IDLE
+        self.running_state = ConversationActivity.IDLE
         self.workspace = row.id
         self._pressed_at: int | None = None
         self._is_dragged = False
@@ -67,17 +67,13 @@ class WorkspaceButton(QAbstractButton):
         self._hint = f"{row.name}\n{row.main_folder}" + (f"\nCtrl+{number}" if number <= 9 else "")
         self._update_button_name()
 
-    @property
-    def running_state(self) -> ConversationActivity:
-        return self._running
-
     def set_running_state(self, running: ConversationActivity) -> None:
-        self._running = running
+        self.running_state = running
         self._update_button_name()
         self.update()
 
     def _update_button_name(self) -> None:
-        state = "" if self._running is ConversationActivity.IDLE else describe_running_state(self._running)
+        state = "" if self.running_state is ConversationActivity.IDLE else describe_running_state(self.running_state)
         self.setAccessibleName(", ".join(filter(None, [tr("Workspace {name}", name=self._title), state])))
         self.setToolTip(safe_tooltip("\n".join(filter(None, [self._hint, state]))))
 
@@ -122,7 +118,7 @@ class WorkspaceButton(QAbstractButton):
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.setPen(QPen(self._theme.colour_of_token("text"), 2))
             painter.drawRoundedRect(square.adjusted(1, 1, -1, -1), 9, 9)
-        if self._running is not ConversationActivity.IDLE:
+        if self.running_state is not ConversationActivity.IDLE:
             self._draw_state_dot(painter, square)
 
     def _draw_selection_mark(self, painter: QPainter) -> None:
@@ -133,7 +129,7 @@ class WorkspaceButton(QAbstractButton):
 
     def _draw_state_dot(self, painter: QPainter, square: QRectF) -> None:
         """Draws the state's dot with a sign in it, for people who cannot tell the colours apart."""
-        sign = _STATE_SIGNS.get(self._running, "")
+        sign = _STATE_SIGNS.get(self.running_state, "")
         name = {"?": "handover", "!": "danger"}.get(sign, "output")
         middle = square.bottomRight() - QPointF(2, 8)
         radius = 7.0 if sign else 5.5

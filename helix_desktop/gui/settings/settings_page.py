@@ -26,22 +26,18 @@ class SettingsPage(QScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName(title)
-        self._inside = build_surface(self, "page")
-        self._column = build_column(1, owner=self._inside, margins=(24, 20, 24, 24), spacing=4)
-        self.setWidget(self._inside)
-        self._title = self._insert_before_stretch(build_plain_label(title, "large", self._inside))
-
-    @property
-    def page_content(self) -> QWidget:
-        return self._inside
+        self.page_content = build_surface(self, "page")
+        self._column = build_column(1, owner=self.page_content, margins=(24, 20, 24, 24), spacing=4)
+        self.setWidget(self.page_content)
+        self._title = self._insert_before_stretch(build_plain_label(title, "large", self.page_content))
 
     def add_heading(self, text: str) -> QLabel:
-        label = build_plain_label(text, "heading", self._inside)
+        label = build_plain_label(text, "heading", self.page_content)
         label.setContentsMargins(0, 16, 0, 2)
         return self._insert_before_stretch(label)
 
     def add_sentence(self, text: str, look: str = "muted") -> QLabel:
-        label = self._insert_before_stretch(build_plain_label(text, look, self._inside))
+        label = self._insert_before_stretch(build_plain_label(text, look, self.page_content))
         if text and look == "muted" and self._column.count() == ITEMS_BEFORE_INTRODUCTION:
             label.setContentsMargins(0, 0, 0, 8)
         return label
@@ -53,7 +49,7 @@ class SettingsPage(QScrollArea):
         self._column.insertLayout(self._column.count() - 1, layout)
 
     def add_page_button(self, text: str, look: str = "") -> QPushButton:
-        button = build_push_button(text, self._inside, look=look)
+        button = build_push_button(text, self.page_content, look=look)
         self._column.insertWidget(self._column.count() - 1, button, 0, Qt.AlignmentFlag.AlignLeft)
         return button
 

@@ -34,7 +34,7 @@ class ExactTextView(QPlainTextEdit):
         self._more = True  # more lines follow
         self._begun = False
         self._marks = 0
-        self._end_seen = self._short = len(text) < SHORT * 50 and text.count("\n") < SHORT
+        self.is_end_seen = self._short = len(text) < SHORT * 50 and text.count("\n") < SHORT
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.setProperty("look", "code")
         self.setReadOnly(True)
@@ -45,13 +45,9 @@ class ExactTextView(QPlainTextEdit):
         self._note_visible_end()
         self.verticalScrollBar().valueChanged.connect(self._append_next_part_near_end)
 
-    @property
-    def is_end_seen(self) -> bool:
-        return self._end_seen
-
     def describe_reading_state(self) -> str:
         """How long it is, and what the reader should know of it."""
-        return describe_exact_text(self._text, self._marks, end_seen=self._end_seen)
+        return describe_exact_text(self._text, self._marks, end_seen=self.is_end_seen)
 
     def show_next_part(self) -> None:
         bar = self.verticalScrollBar()
@@ -74,9 +70,9 @@ class ExactTextView(QPlainTextEdit):
         at_end = self._is_last_line_visible()
         if at_end:
             self._short = False
-        if at_end != self._end_seen and (at_end or self._short):
+        if at_end != self.is_end_seen and (at_end or self._short):
             self._short = False
-            self._end_seen = at_end
+            self.is_end_seen = at_end
             self.reading_state_changed.emit()
 
     def _is_last_line_visible(self) -> bool:

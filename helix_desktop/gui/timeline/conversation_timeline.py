@@ -77,7 +77,6 @@ class TimelineEvent:
 
     @property
     def has_fold_in_force(self) -> bool:
-        """Whether any of its folds is in force."""
         return any(fold.fold in self.history.branch.live for fold in self.made_folds)
 
     @property
@@ -94,7 +93,6 @@ class TimelineEvent:
 
     @property
     def first_fold_id(self) -> str:
-        """The id of the event's first fold."""
         return self.made_folds[0].fold if self.made_folds else ""
 
 

@@ -64,7 +64,6 @@ class ShownFold:
 
     @property
     def document_text(self) -> str:
-        """The document as it stands."""
         return self.event.current_folds[0].text if self.event.made_folds else ""
 
     def is_fold_undone(self, fold: str) -> bool:
@@ -92,7 +91,7 @@ class FoldPanel(QWidget):
         self._kept_details_label = ChipLabel(theme, self)
         self._edit = self._build_fold_button(tr("Edit"), self._start_document_edit)
         self._compare = self._build_fold_button("", self.compare_wanted.emit)
-        self._undo = self._build_fold_button(tr("Undo"), self._undo_or_redo_fold)
+        self.undo_button = self._build_fold_button(tr("Undo"), self._undo_or_redo_fold)
         self._figures = build_plain_label("", "small", self)
         self.document = BoxesView(theme, self, pad=(16, 4))
         self.document.setAccessibleName(tr("The text shown in place of the original"))
@@ -108,10 +107,6 @@ class FoldPanel(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.clear_fold_panel()
 
-    @property
-    def undo_button(self) -> QPushButton:
-        return self._undo
-
     def _lay_out_fold_panel(self) -> None:
         named = QHBoxLayout()
         self._theme.keep_scaled(self, named.setSpacing, 8)
@@ -120,7 +115,7 @@ class FoldPanel(QWidget):
         named.addStretch(1)
         buttons = QHBoxLayout()
         self._theme.keep_scaled(self, buttons.setSpacing, 8)
-        for button in (self._edit, self._compare, self._undo):
+        for button in (self._edit, self._compare, self.undo_button):
             buttons.addWidget(button)
         self._head = QBoxLayout(QBoxLayout.Direction.LeftToRight)
         self._theme.keep_scaled(self, self._head.setSpacing, 8)
@@ -168,7 +163,7 @@ class FoldPanel(QWidget):
         self._save_open_draft()
         self._shown = None
         self._title.set_elided_text(tr("Folds"))
-        for widget in (self._kept_details_label, self._edit, self._compare, self._undo, self._figures):
+        for widget in (self._kept_details_label, self._edit, self._compare, self.undo_button, self._figures):
             widget.hide()
         empty = tr("Select a fold to see what the model sees instead of the original, compare the two, or undo it.")
         self.document.show_boxes(lambda ink, width: [build_note_box(ink, width, empty)])
@@ -190,8 +185,8 @@ class FoldPanel(QWidget):
         fold = folds[0] if folds else None
         self._kept_details_label.set_chip_text(describe_kept_details(fold.details) if fold else "", "strong")
         self._figures.setVisible(fold is not None)
-        self._undo.setVisible(fold is not None)
-        self._undo.setText(tr("Undo") if shown.is_fold_in_force else tr("Redo"))
+        self.undo_button.setVisible(fold is not None)
+        self.undo_button.setText(tr("Undo") if shown.is_fold_in_force else tr("Redo"))
         self._compare.setVisible(bool(shown.earlier))
         self._compare.setText(shown.earlier)
         self._edit.setVisible(fold is not None and fold.kind in _DOCUMENT_KINDS and shown.is_fold_in_force)

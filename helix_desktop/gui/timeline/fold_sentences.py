@@ -225,7 +225,6 @@ def align_document_sections(older: Sequence[tuple[str, str]], newer: Sequence[tu
 
 
 def format_timeline_as_markdown(story: ConversationTimeline, heading: str) -> str:
-    """Returns the timeline of a conversation as Markdown, for export."""
     totals = token_budget.compute_savings(story.history)
     lines = [
         f"# {heading}",

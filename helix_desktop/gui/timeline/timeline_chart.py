@@ -57,7 +57,6 @@ class TimelineChart(StepPlot):
         self._selected: TimelineEvent | None = None
 
     def plot_timeline(self, story: ConversationTimeline, thresholds: Sequence[Threshold]) -> None:
-        """Plots another conversation, all of it."""
         self._plot_story(story)
         self._thresholds, self._drawn = thresholds, None
         self._hover, self._whole = -1, True

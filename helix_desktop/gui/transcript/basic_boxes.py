@@ -316,8 +316,6 @@ def build_note_box(
 
 
 class RuleBox(LayoutBox):
-    """A thematic break."""
-
     text = "———"
 
     def __init__(self, ink: DrawingStyle, width: float, rule: RuleBlock, *, gap: float = 0.0) -> None:

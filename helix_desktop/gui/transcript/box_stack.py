@@ -34,7 +34,7 @@ class BoxStack:
         self.boxes: list[LayoutBox] = []
         self._tops: list[float] = []
         self._starts: list[int] = []
-        self._size = 0
+        self.text_length = 0
         self._bottom = 0.0
         self._pad = pad
 
@@ -44,12 +44,8 @@ class BoxStack:
         return self._bottom + 2 * self._pad[1]
 
     @property
-    def text_length(self) -> int:
-        return self._size
-
-    @property
     def end_offset(self) -> int:
-        return max(0, self._size - 1)
+        return max(0, self.text_length - 1)
 
     @property
     def vertical_padding(self) -> float:
@@ -58,14 +54,14 @@ class BoxStack:
 
     def add_box(self, box: LayoutBox) -> None:
         self._tops.append(self._bottom + box.gap)
-        self._starts.append(self._size)
+        self._starts.append(self.text_length)
         self._bottom += box.gap + box.height
-        self._size += utf16_length(box.text) + 1
+        self.text_length += utf16_length(box.text) + 1
         self.boxes.append(box)
 
     def remove_last_box(self) -> None:
         self.boxes.pop()
-        self._size = self._starts.pop()
+        self.text_length = self._starts.pop()
         self._tops.pop()
         self._bottom = self._tops[-1] + self.boxes[-1].height if self.boxes else 0.0
 

@@ -22,8 +22,6 @@ class OpenEntry:
 
 @dataclass(frozen=True, slots=True)
 class OpenPicture:
-    """A picture at its full size."""
-
     stored: Stored
     name: str
 

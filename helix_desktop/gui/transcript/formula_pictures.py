@@ -132,8 +132,6 @@ def _draw_svg(svg: str, depth: float, ratio: float) -> DrawnFormulaPicture | Non
 
 
 class FormulaBox(LayoutBox):
-    """A formula on lines of its own."""
-
     def __init__(
         self, ink: DrawingStyle, width: float, block: MathBlock, drawn: FormulaPicture, *, gap: float = 0.0
     ) -> None:

@@ -148,8 +148,6 @@ def position_of_hover_bar(bar: HoverBar, message: QRectF) -> QPointF:
 
 
 class AnswerNameBox(LayoutBox):
-    """Who stands over an answer, and which of several answers it is."""
-
     def __init__(self, ink: DrawingStyle, width: float, name: str, choice: AnswerChoice) -> None:
         super().__init__(ink, width)
         self.text = name

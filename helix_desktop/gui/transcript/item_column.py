@@ -111,7 +111,6 @@ class ItemColumn:
         return self.heights.height_before(index) + self.gap_above(index)
 
     def existing_layout(self, index: int) -> ItemLayout | None:
-        """An item as far as it is laid out."""
         return self._laid.get(index)
 
     def gap_above(self, index: int) -> int:

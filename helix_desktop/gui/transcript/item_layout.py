@@ -118,7 +118,7 @@ class ItemLayout(BoxStack):
     def copyable_markdown(self, first: int, last: int) -> str:
         """The Markdown source for chunks that are selected whole, plain text for the others."""
         source = item_source_text(self.item)
-        if first <= 0 and last >= self._size and self.done:
+        if first <= 0 and last >= self.text_length and self.done:
             return source or self.text_between_offsets(first, last)
         chosen, before = "", -1
         for chunk, a, b, end in self._laid_out_chunks():

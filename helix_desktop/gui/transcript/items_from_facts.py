@@ -453,7 +453,6 @@ class TranscriptItems:
         self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
 
     def _item_of_part(self, ref: PartRef) -> int:
-        """The item of a part that has one."""
         index = bisect_left(self._seqs, ref.seq)
         while self.all[index].part != ref.part:
             index += 1

@@ -197,8 +197,6 @@ class ExpandableHeaderBox(LayoutBox):
 
 
 class ChipRowBox(LayoutBox):
-    """Chips in a row: what is attached to a message."""
-
     def __init__(self, ink: DrawingStyle, width: float, chips: list[LineChip], *, gap: float = 0.0) -> None:
         super().__init__(ink, width, gap=gap)
         self.text = "  ".join(chip.text for chip in chips)

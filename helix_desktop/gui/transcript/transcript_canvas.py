@@ -72,7 +72,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         self.finding: TranscriptSearch | None = None
         self.current = -1
         self._content = content
-        self._follow = True
+        self.is_following_end = True
         self._moving = False
         self._near: LayoutBox | None = None
         self._spot: tuple[int, HotSpotIndex] | None = None
@@ -139,7 +139,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         for event in events:
             self._apply_event(event)
         self._start_or_stop_clock()
-        if self.isVisible() or not self._follow:
+        if self.isVisible() or not self.is_following_end:
             self._lay_out_and_draw(self._scroll_value_for(place), anew=False)
         appended = (event.recorded.fact for event in events if isinstance(event, FactAppended))
         for answer in filter(None, (_spoken_reply(fact) for fact in appended if isinstance(fact, ModelReplied))):
@@ -168,10 +168,6 @@ class TranscriptCanvas(QAbstractScrollArea):
         super().showEvent(event)
         self._lay_out_and_draw()
 
-    @property
-    def is_following_end(self) -> bool:
-        return self._follow
-
     def jump_to_end(self) -> None:
         self._set_following_end(following=True)
         self._lay_out_and_draw()
@@ -180,7 +176,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         """Where the reader is: a fact, how far below its top, and whether the end is followed."""
         y = self.verticalScrollBar().value()
         index = self.column.item_index_at(y)
-        if index < 0 or self._follow:
+        if index < 0 or self.is_following_end:
             return 0, 0, True
         seq = self.items.all[index].fact_seq
         return seq, y - self.column.heights.height_before(self.items.item_of_fact(seq)), False
@@ -222,7 +218,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         if len(self.column.heights):
             y = self.verticalScrollBar().value() if y is None else y
             until = time.perf_counter() + BUDGET
-            if self._follow:
+            if self.is_following_end:
                 y, complete = self._lay_out_from_end(height, until)
             else:
                 y = min(y, max(0, self.column.total_height - height))
@@ -306,7 +302,7 @@ class TranscriptCanvas(QAbstractScrollArea):
                     self.viewport().update()
                 self._later.start()
                 return
-        if self._follow:
+        if self.is_following_end:
             return
         y, ready = self.column.lay_out_nearby(y, height, until)
         self._set_scroll_position(y)
@@ -354,8 +350,8 @@ class TranscriptCanvas(QAbstractScrollArea):
             self._set_following_end(following=bar.sliderPosition() >= bar.maximum() - 2)
 
     def _set_following_end(self, *, following: bool) -> None:
-        if following != self._follow:
-            self._follow = following
+        if following != self.is_following_end:
+            self.is_following_end = following
             self.following_changed.emit(following)
 
     def _start_or_stop_clock(self) -> None:

@@ -353,7 +353,7 @@ class TranscriptView(TranscriptCanvas):
             ends = (
                 (TextPosition(0, 0), TextPosition(last, self.column.full_layout(last).end_offset))
                 if whole
-                else _whole_item_ends(caret.number, laid.end_offset)
+                else (TextPosition(caret.number, 0), TextPosition(caret.number, laid.end_offset))
             )
             self.selection.caret = ends[key == Qt.Key.Key_End]
         else:
@@ -582,7 +582,3 @@ class TranscriptView(TranscriptCanvas):
 def _is_copy_markdown_key(event: QKeyEvent) -> bool:
     wanted = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
     return event.key() == Qt.Key.Key_C and event.modifiers() == wanted
-
-
-def _whole_item_ends(index: int, length: int) -> tuple[TextPosition, TextPosition]:
-    return TextPosition(index, 0), TextPosition(index, length)

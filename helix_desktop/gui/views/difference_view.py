@@ -50,8 +50,6 @@ GUTTER, HEAD, GAP, BOX, TAIL = 44, 34, 14, 128, 24
 
 
 class HunkButtons(QWidget):
-    """The buttons of one hunk."""
-
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.hunk = -1
@@ -81,7 +79,7 @@ class DifferenceView(QAbstractScrollArea):
         self._rows: Sequence[DifferenceRow] = ()
         self._heads: Sequence[int] = ()
         self._tops: list[float] = [0.0]
-        self._columns = False
+        self.has_two_columns = False
         self.tail = TAIL  # pixels below the last row
         self._lengths: Sequence[int] = ()  # The length of each row in characters.
         self._heights: list[float] = []
@@ -134,7 +132,7 @@ class DifferenceView(QAbstractScrollArea):
     def show_columns(self, *, two: bool) -> None:
         """Show before and after in two columns, or in one. A comment being written stays at its line."""
         line, self._asking = self._commented_line(), -1
-        self._columns = two
+        self.has_two_columns = two
         self._build_difference_rows()
         if line is not None:
             self._make_room_for_comment(
@@ -142,13 +140,9 @@ class DifferenceView(QAbstractScrollArea):
             )
 
     @property
-    def has_two_columns(self) -> bool:
-        return self._columns
-
-    @property
     def shown_lines(self) -> Iterator[DifferenceLine]:
         for row in self._rows:
-            sides = [row.left] if self._columns and row.left is not row.right else []
+            sides = [row.left] if self.has_two_columns and row.left is not row.right else []
             yield from (line for line in (*sides, row.right) if line is not None)
 
     @property
@@ -159,7 +153,7 @@ class DifferenceView(QAbstractScrollArea):
         return round(lines * self._ink.code_line_height) + self._ink.scaled_pixels(self.tail)
 
     def _build_difference_rows(self, made: DifferenceSheet | None = None) -> None:
-        two = self._columns
+        two = self.has_two_columns
         if made is None or made.is_two_columns != two:
             found = (
                 build_patch_rows(self._patch, columns=two) if self._patch else build_hunk_rows(self._hunks, columns=two)
@@ -207,11 +201,11 @@ class DifferenceView(QAbstractScrollArea):
         return other
 
     def _text_width(self) -> float:
-        right = self.viewport().width() // 2 if self._columns else self.viewport().width()
+        right = self.viewport().width() // 2 if self.has_two_columns else self.viewport().width()
         return max(right - self._left_edge_of_code(False) - self._ink.scaled_pixels(6), 8 * self._ink.code_letter_width)
 
     def _count_row_lines(self, number: int, row: DifferenceRow) -> int:
-        sides = [(row.left, False)] if self._columns and row.left is not None else []
+        sides = [(row.left, False)] if self.has_two_columns and row.left is not None else []
         sides += [(row.right, True)] if row.right is not None else []
         return max(self._layout_difference_line(number, line, right=right).lineCount() for line, right in sides)
 
@@ -255,7 +249,7 @@ class DifferenceView(QAbstractScrollArea):
             buttons.hide()
         if self._asking >= 0:
             bottom = self._tops[self._asking + 1] - self.verticalScrollBar().value()
-            left, px = self._left_edge_of_code(self._columns), self._ink.scaled_pixels
+            left, px = self._left_edge_of_code(self.has_two_columns), self._ink.scaled_pixels
             wide = self.viewport().width() - left - px(16)
             self._comment.setGeometry(left, round(bottom - px(BOX - 6)), wide, px(BOX - 12))
 
@@ -272,7 +266,7 @@ class DifferenceView(QAbstractScrollArea):
 
     def _left_edge_of_code(self, right: bool) -> int:  # noqa: FBT001 -- which column
         gutter, sign = self._ink.scaled_pixels(GUTTER), round(2 * self._ink.code_letter_width)
-        if self._columns:
+        if self.has_two_columns:
             return (self.viewport().width() // 2 if right else 0) + gutter + sign
         return 2 * gutter + sign
 
@@ -289,7 +283,7 @@ class DifferenceView(QAbstractScrollArea):
             high = self._tops[number + 1] - offset - y - (self._ink.scaled_pixels(BOX) if number == self._asking else 0)
             if row.head:
                 self._draw_hunk_head(painter, number, row)
-            elif self._columns:
+            elif self.has_two_columns:
                 half = self.viewport().width() // 2
                 self._draw_difference_line(painter, number, row.left, QRectF(0, y, half - 1, high), right=False)
                 self._draw_difference_line(painter, number, row.right, QRectF(half, y, half, high), right=True)
@@ -349,7 +343,9 @@ class DifferenceView(QAbstractScrollArea):
     def _draw_line_numbers(self, painter: QPainter, line: DifferenceLine, place: QRectF, *, right: bool) -> None:
         """They and the sign are one text, up to a letter before the line's own: each text that is drawn takes its time."""
         figures = (
-            ((line.new_number if right else line.old_number),) if self._columns else (line.old_number, line.new_number)
+            ((line.new_number if right else line.old_number),)
+            if self.has_two_columns
+            else (line.old_number, line.new_number)
         )
         text = "".join(f"{figure or '':>5} " for figure in figures) + (line.mark or " ")
         left = self._left_edge_of_code(right) - (len(text) + 1) * self._ink.code_letter_width
@@ -442,7 +438,7 @@ class DifferenceView(QAbstractScrollArea):
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton and self._rows:
             point = event.position().toPoint()
-            self._right = not self._columns or point.x() >= self.viewport().width() // 2
+            self._right = not self.has_two_columns or point.x() >= self.viewport().width() // 2
             self.selection.set_both_ends(self.letter_position_at(point))
             self.viewport().update()
 

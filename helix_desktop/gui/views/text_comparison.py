@@ -99,8 +99,6 @@ class TextComparisonView(QWidget):
 
 
 class TextComparisonDialog(TransientDialog):
-    """A comparison in a window of its own."""
-
     def __init__(
         self, theme: Theme, titles: tuple[str, str], texts: tuple[str, str], parent: QWidget | None = None
     ) -> None:

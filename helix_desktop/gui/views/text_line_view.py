@@ -56,7 +56,7 @@ class TextLineView(QAbstractScrollArea):
         super().__init__(parent)
         self.theme = theme
         self._ink = DrawingStyle(theme)
-        self._lines: TextLines = []
+        self.viewed_lines: TextLines = []
         self._first_number = 1
         self._tone: Callable[[int], str] | None = None
         self._labels: Callable[[int], str] | None = None
@@ -86,7 +86,7 @@ class TextLineView(QAbstractScrollArea):
         labels: Callable[[int], str] | None = None,
     ) -> None:
         """Show another text from its top. `colours`: line and run, found in slices. `labels` take the numbers' place."""
-        self._lines, self._first_number = lines, first_number
+        self.viewed_lines, self._first_number = lines, first_number
         self._tone, self._labels = tone, labels
         self._laid.clear()
         self._runs.clear()
@@ -110,10 +110,6 @@ class TextLineView(QAbstractScrollArea):
         y = round(number * self._line_height - self.viewport().height() / 3)
         self.verticalScrollBar().setValue(y)
 
-    @property
-    def viewed_lines(self) -> TextLines:
-        return self._lines
-
     def selected_line_range(self) -> tuple[int, int] | None:
         """The first and the last selected line, counted from 0; None when nothing is selected."""
         if self.selection.anchor.number < 0 or (self.selection.is_empty_selection and not self._by_line):
@@ -127,13 +123,13 @@ class TextLineView(QAbstractScrollArea):
         if lines is None:
             return ""
         if self._by_line:
-            return "\n".join(self._lines[i] for i in range(lines[0], lines[1] + 1))
-        return self.selection.join_selected_lines(self._lines.__getitem__)
+            return "\n".join(self.viewed_lines[i] for i in range(lines[0], lines[1] + 1))
+        return self.selection.join_selected_lines(self.viewed_lines.__getitem__)
 
     def select_all_lines(self) -> None:
-        if len(self._lines):
-            last = len(self._lines) - 1
-            self.selection.set_both_ends(TextPosition(0, 0), TextPosition(last, len(self._lines[last])))
+        if len(self.viewed_lines):
+            last = len(self.viewed_lines) - 1
+            self.selection.set_both_ends(TextPosition(0, 0), TextPosition(last, len(self.viewed_lines[last])))
             self._by_line = False
             self._show_new_selection()
 
@@ -149,13 +145,13 @@ class TextLineView(QAbstractScrollArea):
     def _gutter_width(self) -> float:
         if self._labels is not None:
             return self._ink.code_letter_width * 12 + self._ink.scaled_pixels(PAD)
-        digits = max(3, len(str(self._first_number + len(self._lines))))
+        digits = max(3, len(str(self._first_number + len(self.viewed_lines))))
         return self._ink.code_letter_width * digits + self._ink.scaled_pixels(PAD) * 1.5
 
     def _update_scroll_ranges(self) -> None:
         view, top = self.viewport(), 2 * self._ink.scaled_pixels(10)
         bar = self.verticalScrollBar()
-        bar.setRange(0, max(0, round(len(self._lines) * self._line_height) + top - view.height()))
+        bar.setRange(0, max(0, round(len(self.viewed_lines) * self._line_height) + top - view.height()))
         bar.setPageStep(view.height())
         bar.setSingleStep(round(self._line_height))
         across = self.horizontalScrollBar()
@@ -188,7 +184,7 @@ class TextLineView(QAbstractScrollArea):
         painter.drawRoundedRect(self.viewport().rect(), self._ink.scaled_pixels(8), self._ink.scaled_pixels(8))
         top = self._ink.scaled_pixels(10) - self.verticalScrollBar().value()
         first = max(0, int(-top / self._line_height))
-        last = min(len(self._lines), first + int(self.viewport().height() / self._line_height) + 2)
+        last = min(len(self.viewed_lines), first + int(self.viewport().height() / self._line_height) + 2)
         for number in range(first, last):
             self._draw_text_line(painter, number, top + number * self._line_height)
         painter.end()
@@ -232,7 +228,7 @@ class TextLineView(QAbstractScrollArea):
         if laid is not None:
             self._laid.move_to_end(number)
             return laid
-        line = self._lines[number]
+        line = self.viewed_lines[number]
         shown = make_safe_text(line[:LONGEST]) + ("…" if len(line) > LONGEST else "")
         laid = self._laid[number] = QTextLayout(shown.replace("\n", " "), self._ink.mono)
         option = build_wrap_option(wrap=False)
@@ -275,10 +271,10 @@ class TextLineView(QAbstractScrollArea):
         self.viewport().update()
 
     def text_position_at(self, point: QPoint) -> TextPosition:
-        if not len(self._lines):
+        if not len(self.viewed_lines):
             return NO_POSITION
         y = point.y() + self.verticalScrollBar().value() - self._ink.scaled_pixels(10)
-        number = min(max(int(y / self._line_height), 0), len(self._lines) - 1)
+        number = min(max(int(y / self._line_height), 0), len(self.viewed_lines) - 1)
         line = self._layout_text_line(number).lineAt(0)
         return TextPosition(
             number, int(line.xToCursor(point.x() - self._gutter_width + self.horizontalScrollBar().value()))
@@ -310,7 +306,7 @@ class TextLineView(QAbstractScrollArea):
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         spot = self.text_position_at(event.position().toPoint())
         if spot.number >= 0:
-            text = self._lines[spot.number]
+            text = self.viewed_lines[spot.number]
             first = last = min(spot.offset, len(text))
             while first > 0 and (text[first - 1].isalnum() or text[first - 1] == "_"):
                 first -= 1
@@ -337,13 +333,13 @@ class TextLineView(QAbstractScrollArea):
         ends = {Qt.Key.Key_Home: bar.minimum(), Qt.Key.Key_End: bar.maximum()}
         if key in ends:
             bar.setValue(ends[key])
-        elif key not in steps or not len(self._lines):
+        elif key not in steps or not len(self.viewed_lines):
             return False
         elif modifiers & Qt.KeyboardModifier.ShiftModifier:
             if self.selection.anchor.number < 0:
                 self.selection.set_both_ends(TextPosition(int(bar.value() / self._line_height), 0))
             self._by_line = True
-            wanted = min(max(self.selection.caret.number + steps[key], 0), len(self._lines) - 1)
+            wanted = min(max(self.selection.caret.number + steps[key], 0), len(self.viewed_lines) - 1)
             self.selection.caret = TextPosition(wanted, 0)
             self._keep_line_visible(wanted)
             self._show_new_selection()

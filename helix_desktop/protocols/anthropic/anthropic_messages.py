@@ -212,15 +212,11 @@ class AnthropicReplyReader(ReplyReaderBase):
         self._stop = ""
         self._usage: dict[str, int] = {}
         self._thinking: dict[int, Object] = {}
-        self._done = False
+        self.is_stream_over = False
 
     @property
     def is_reply_complete(self) -> bool:
         return bool(self._stop) and self._stop != _PAUSED
-
-    @property
-    def is_stream_over(self) -> bool:
-        return self._done
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
         value = require_object(parse_json(event.data))
@@ -237,7 +233,7 @@ class AnthropicReplyReader(ReplyReaderBase):
                 self._stop = text_at(value, "delta", "stop_reason") or self._stop
                 self._add_usage(object_at(value, "usage"))
             case "message_stop":
-                self._done = True
+                self.is_stream_over = True
             case "message":
                 return self._read_whole_message(value)
         return []
@@ -292,7 +288,7 @@ class AnthropicReplyReader(ReplyReaderBase):
     def _read_whole_message(self, message: Object) -> list[Delta]:
         """A server that does not stream sends the message at once."""
         self._begin_message(message)
-        self._stop, self._done = text_at(message, "stop_reason"), True
+        self._stop, self.is_stream_over = text_at(message, "stop_reason"), True
         deltas: list[Delta] = []
         for index, block in enumerate(list_at(message, "content")):
             deltas += self._start_block(index, object_at(block))

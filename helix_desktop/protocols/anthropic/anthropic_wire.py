@@ -173,7 +173,6 @@ def count_blocks(unit: Json) -> int:
 
 
 def without_cache_marks(unit: Json) -> Json:
-    """The message without marks."""
     content = object_at(unit).get("content")
     if not isinstance(content, list) or not any("cache_control" in object_at(block) for block in content):
         return unit

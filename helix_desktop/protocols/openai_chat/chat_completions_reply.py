@@ -37,7 +37,7 @@ class ChatReplyReader(ReplyReaderBase):
         super().__init__(tag, where, model)
         self._finish = ""
         self._usage = Usage()
-        self._done = False
+        self.is_stream_over = False
         self._turn = 0  # counts changes between text and reasoning, so that each run is a part of its own
         self._field = ""
         self._details: list[Json] = []
@@ -48,15 +48,11 @@ class ChatReplyReader(ReplyReaderBase):
         """A server that ends its stream in form has ended the reply, whatever it says of why, unless it says that it failed."""
         if self._finish:
             return self._finish not in _FAILED
-        return self._done and self._draft.has_begun
-
-    @property
-    def is_stream_over(self) -> bool:
-        return self._done
+        return self.is_stream_over and self._draft.has_begun
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
         if event.data.strip() == "[DONE]":
-            self._done = True
+            self.is_stream_over = True
             return []
         chunk = require_object(parse_json(event.data))
         error = find_error_in(chunk) or find_error_in(value_at(chunk, "choices", 0))

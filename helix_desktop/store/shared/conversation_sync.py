@@ -58,8 +58,6 @@ class OpenConversations(Protocol):
 
 
 class NoOpenConversations:
-    """For conversations that nobody has open."""
-
     async def append_while_held(self, _conversation: str, work: Callable[[], Awaitable[None]]) -> None:
         await work()
 
@@ -156,7 +154,6 @@ class ConversationSync:
         await self._send_all_new_facts()
 
     async def fetch_new_facts(self) -> None:
-        """Look for what is new there."""
         async with self._busy:
             await self._fetch_changed_heads()
 

@@ -47,7 +47,6 @@ def _chunk_name(seal: RowCipher, digest: Digest, chunk: int) -> bytes:
 
 
 def build_first_row(record: CacheRecord, content: bytes) -> bytes:
-    """The first row's content."""
     head = {
         "entry": VERSION,
         "size": record.size,

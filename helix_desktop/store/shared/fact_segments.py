@@ -54,7 +54,6 @@ class HeadContents:
 
 
 def next_chain_link(before: bytes, line: StoredFact) -> bytes:
-    """The chain's link at this fact."""
     return hashlib.sha256(before + f"{line.time!r}\0{line.fact}".encode()).digest()
 
 
@@ -103,7 +102,6 @@ def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
 
 
 def encode_head(contents: HeadContents) -> bytes:
-    """A head's bytes."""
     body = {
         "head": VERSION,
         "conversation": contents.conversation,

@@ -94,7 +94,6 @@ class RowStore(Protocol):
 
 
 def quota_reached_error(quota: int) -> StoreFull:
-    """The sentence for a workspace that has reached its quota."""
     return StoreFull(
         f"This workspace has reached its limit of {quota:,} bytes in the shared store.",
         remedy="Your changes are stored on this computer until they can be sent. Raise the limit, or run `workspace sync --collect`.",

@@ -141,7 +141,6 @@ class SharedStoreLink:
         return self._content
 
     def notify_new_content(self) -> None:
-        """Something is new here."""
         self._woken.set()
 
     async def wait_until_acknowledged(self) -> None:
@@ -167,7 +166,6 @@ class SharedStoreLink:
             ) from error
 
     async def send_waiting_content(self) -> None:
-        """Send all that waits."""
         carrying = await self._ensure_transfer()
         async with self._sending:
             while (reached := await carrying.send_next_entries(self._progress.sent)) != self._progress.sent:

@@ -81,7 +81,6 @@ class CheckpointCoverage:
     def find_rule_leaving_out(
         self, name: str, beside: Callable[[str], bool], within: Callable[[str], bool], *, folder: bool
     ) -> str:
-        """The rule that leaves it out, or nothing."""
         wild = (rule for rule in self._rules_with_wildcards if fnmatch.fnmatchcase(name, rule.name))
         for rule in (*self._rules_by_name.get(name, ()), *wild):
             fits = (not rule.beside or beside(rule.beside)) and (not rule.within or within(rule.within))

@@ -99,7 +99,7 @@ class Checkpoints:
         self._seen: dict[str, folder_walk.UnchangedFolder] = {}
         self._left: dict[str, list[UncoveredEntry]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
-        self._checkpoint: Digest | None = None
+        self.latest_checkpoint: Digest | None = None  # the state at the last look
         # The bytes of the last manifest, the bytes of the differences since, and how many there are.
         self._chain = 0, 0, 0
         self._looks = 0
@@ -132,7 +132,6 @@ class Checkpoints:
         )
 
     def uncovered_entries(self) -> tuple[UncoveredEntry, ...]:
-        """What is not covered, and why."""
         found = [left for lefts in self._left.values() for left in lefts]
         names = {path for group in self._linked.values() for path, _ in group}
         for group in self._linked.values():
@@ -158,7 +157,6 @@ class Checkpoints:
         }
 
     def other_names_of_file(self, path: str) -> list[str]:
-        """The other names of a file."""
         for group in self._linked.values():
             names = [name for name, _ in group]
             if path in names:
@@ -196,7 +194,7 @@ class Checkpoints:
             return
         async with self._lock:
             try:
-                await self._look_at_folders(thorough=thorough or self._checkpoint is None)
+                await self._look_at_folders(thorough=thorough or self.latest_checkpoint is None)
             except StoreFailed as error:  # Tried again before the next step.
                 self._watch.is_in_doubt = True
                 self._notify_progress(CheckpointProgress("failed", why=str(error)))
@@ -205,7 +203,7 @@ class Checkpoints:
         """Applies new coverage rules and reads all folders again."""
         async with self._lock:
             self.coverage = coverage
-            self._known, self._checkpoint, self._covered = {}, None, CoveredAmount()
+            self._known, self.latest_checkpoint, self._covered = {}, None, CoveredAmount()
             self._seen.clear()
             self._watch.is_in_doubt = True
             self._notify_progress(CheckpointProgress("off" if coverage.off else "waiting"))
@@ -220,9 +218,11 @@ class Checkpoints:
                 f"The state of the folder could not be stored, so what this changes could not be undone: {self.progress.why}",
                 remedy="Nothing was run. Make room on the disk and try again.",
             )
-        if self._checkpoint is None or not self.is_ready or None in self._standing:
+        if self.latest_checkpoint is None or not self.is_ready or None in self._standing:
             return None
-        window = OpenStep(call, conversation, by, self._looks, self._checkpoint, self._paths_uncovered_by_limits())
+        window = OpenStep(
+            call, conversation, by, self._looks, self.latest_checkpoint, self._paths_uncovered_by_limits()
+        )
         self._windows.append(window)
         return window
 
@@ -237,21 +237,25 @@ class Checkpoints:
             if self.progress.state == "failed":
                 is_told = False
                 return None
-            if not self.is_ready or self._checkpoint is None:
+            if not self.is_ready or self.latest_checkpoint is None:
                 return None
             changes = self._claim_unclaimed_changes(
                 window.since_look, None if only is None else {self.checkpoint_path(place) for place in only}
             )
             left = () if only is not None else sorted(self._paths_uncovered_by_limits() - window.left_out)
             return await self.build_change_fact(
-                changes, window.checkpoint, self._checkpoint, call=window.call, by=window.changed_by, left_out=left
+                changes,
+                window.checkpoint,
+                self.latest_checkpoint,
+                call=window.call,
+                by=window.changed_by,
+                left_out=left,
             )
         finally:
             if is_told:
                 self.close_open_step(window)
 
     def close_open_step(self, window: OpenStep) -> None:
-        """The step is over."""
         self._windows.remove(window)
         first = min((each.since_look for each in self._windows), default=self._looks)
         for number in [number for number in self._moments if number <= first]:
@@ -260,11 +264,6 @@ class Checkpoints:
     def open_steps_of_conversation(self, conversation: str) -> tuple[OpenStep, ...]:
         """Steps whose end nobody has told."""
         return tuple(window for window in self._windows if window.conversation == conversation)
-
-    @property
-    def latest_checkpoint(self) -> Digest | None:
-        """The state at the last look."""
-        return self._checkpoint
 
     def claim_changes_at(self, since: int, paths: set[str]) -> tuple[PathChange, ...]:
         """Claims the changes found at these paths since a look, so that no other step is credited with them."""
@@ -300,7 +299,7 @@ class Checkpoints:
 
     async def _look_at_folders(self, *, thorough: bool) -> None:
         began = time.monotonic()
-        if self._checkpoint is None:
+        if self.latest_checkpoint is None:
             self._modes = {root: root.stat().st_mode & 0o7777 for root in self.roots if root.is_dir()}
             await self._read_known_state()
             self._notify_progress(replace(self.progress, state="reading"))
@@ -364,7 +363,7 @@ class Checkpoints:
             for name, record in list(names.items()):
                 if _is_file_record(record) and Digest(record[-32:]) in lacking:
                     names[name] = folder_walk.UNRELIABLE_STAMP + record[STAMP.size :]
-        self._known, self._checkpoint, self._chain = kept.known, kept.checkpoint, kept.chain_sizes
+        self._known, self.latest_checkpoint, self._chain = kept.known, kept.checkpoint, kept.chain_sizes
         self._covered = CoveredAmount()
         for names in self._known.values():
             self._covered.add_records(names.values())
@@ -466,22 +465,23 @@ class Checkpoints:
 
     async def _store_checkpoint(self, changes: Sequence[PathChange]) -> None:
         """The state as a checkpoint: one more difference, or a manifest where there is none or the chain is long."""
-        if self._checkpoint is not None and not changes:
+        if self.latest_checkpoint is not None and not changes:
             return
         manifest, room, length = self._chain
-        if self._checkpoint is None or length >= folder_state.LONGEST_CHAIN or room > ROOM * manifest:
+        if self.latest_checkpoint is None or length >= folder_state.LONGEST_CHAIN or room > ROOM * manifest:
             content = await asyncio.to_thread(
                 lambda: b"".join(folder_state.encode_manifest(folder_walk.iterate_packed_items(self._known)))
             )
-            self._checkpoint = (await self.contents.store_content(content, ABOUT)).digest
+            self.latest_checkpoint = (await self.contents.store_content(content, ABOUT)).digest
             self._chain = (max(len(content), 1 << 16), 0, 0)
             return
-        (stored,) = await self.contents.store_many([(folder_state.encode_difference(changes, self._checkpoint), ABOUT)])
-        self._checkpoint = stored.digest
+        (stored,) = await self.contents.store_many(
+            [(folder_state.encode_difference(changes, self.latest_checkpoint), ABOUT)]
+        )
+        self.latest_checkpoint = stored.digest
         self._chain = (manifest, room + stored.size, length + 1)
 
     async def read_checkpoint_state(self, digest: Digest) -> dict[str, TreeItem]:
-        """The state a checkpoint names."""
         waiting, read = [digest], list[bytes]()
         while waiting:
             read.append(await self.contents.read_content(waiting.pop()))
@@ -532,13 +532,13 @@ class Checkpoints:
             listener(progress)
 
     async def _save_known_state(self) -> None:
-        if self._file is None or self._checkpoint is None or self._saved == self._checkpoint:
+        if self._file is None or self.latest_checkpoint is None or self._saved == self.latest_checkpoint:
             return
         with suppress(StoreFailed):
-            kept = kept_known.KnownFolderState(self._known, self._checkpoint, self._chain)
+            kept = kept_known.KnownFolderState(self._known, self.latest_checkpoint, self._chain)
             roots = tuple(map(str, self.roots))
             await asyncio.to_thread(kept_known.write_known_state, self._file, kept, roots, self.coverage)
-            self._saved = self._checkpoint
+            self._saved = self.latest_checkpoint
 
 
 def _is_folder_above_any(path: str, paths: set[str]) -> bool:

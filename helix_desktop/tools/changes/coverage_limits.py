@@ -25,8 +25,6 @@ _NAMED = 20  # files of a folder that are named one by one
 
 @dataclass(slots=True)
 class CoveredAmount:
-    """How much is covered."""
-
     files: int = 0
     size_bytes: int = 0
 

@@ -324,7 +324,6 @@ class FolderWalk:
     def _note_new_entry(
         self, handle: int, path: str, name: str, st: os.stat_result, stamp: bytes, now: dict[str, bytes]
     ) -> None:
-        """What is new under this name."""
         whole = f"{path}/{name}"
         match stat.S_IFMT(st.st_mode):
             case stat.S_IFREG:

@@ -30,7 +30,6 @@ _SED_RUNS = re.compile(
 
 
 def program_base_name(word: str) -> str:
-    """The name of a program, without where it is."""
     return word.rpartition("/")[2]
 
 

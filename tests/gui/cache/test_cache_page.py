@@ -54,7 +54,7 @@ def test_a_click_shows_an_entry_and_where_it_is_used(
     assert page.viewer._checked_chip.isVisible()
     assert page.viewer._uses_button.text() == "used in 2 messages"
     QTest.mouseClick(page.viewer._show, LEFT)
-    QTest.mouseClick(page.viewer._recall, LEFT)
+    QTest.mouseClick(page.viewer.recall_button, LEFT)
     digest = catalogue.lines[0].stored.digest
     assert wanted == [ShowInChat("c", 19), RecallEntry(digest, None)]
 
@@ -68,8 +68,8 @@ def test_selected_lines_are_recalled(page: CachePage, catalogue: MemoryCatalogue
     QTest.mousePress(lines.viewport(), LEFT, pos=QPoint(8, 10 + 3 * 19))
     QTest.mouseRelease(lines.viewport(), LEFT, pos=QPoint(8, 10 + 3 * 19))
     QTest.keyClick(lines, Qt.Key.Key_Down, SHIFT)
-    assert page.viewer._recall.text() == "Recall lines 4–5"
-    QTest.mouseClick(page.viewer._recall, LEFT)
+    assert page.viewer.recall_button.text() == "Recall lines 4–5"
+    QTest.mouseClick(page.viewer.recall_button, LEFT)
     assert wanted == [RecallEntry(catalogue.lines[0].stored.digest, (4, 5))]
 
 
@@ -196,7 +196,7 @@ def test_damage_is_said_where_it_is_met(page: CachePage, catalogue: MemoryCatalo
     said = page.viewer.content_view.findChildren(QLabel)
     assert any("do not match their hash" in label.text() and "Restore a backup" in label.text() for label in said)
     assert page.viewer._checked_chip._text == "damaged"
-    assert not page.viewer._recall.isEnabled()
+    assert not page.viewer.recall_button.isEnabled()
 
 
 def test_what_was_removed_for_room_says_so(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
@@ -205,7 +205,7 @@ def test_what_was_removed_for_room_says_so(page: CachePage, catalogue: MemoryCat
     settle()
     said = page.viewer.content_view.findChildren(QLabel)
     assert any("removed to free up space" in label.text() for label in said)
-    assert not page.viewer._recall.isEnabled()
+    assert not page.viewer.recall_button.isEnabled()
 
 
 def test_pin_and_verify(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:

@@ -112,7 +112,7 @@ def test_undo_one_of_a_batch_and_all_of_it(page: Page, settle: Settle) -> None:
     assert session.done == ["undo m1"]
     session.append(Unfolded("m1"))
     settle()
-    QTest.mouseClick(timeline.panel._undo, LEFT)
+    QTest.mouseClick(timeline.panel.undo_button, LEFT)
     assert session.done[1:] == ["undo m0", "undo m1", "undo m2"]
 
 
@@ -120,8 +120,8 @@ def test_an_undone_fold_can_be_redone(page: Page, settle: Settle) -> None:
     timeline, session = page
     session.append(Unfolded("h2"))
     settle()
-    assert timeline.panel._undo.text() == "Redo"
-    QTest.mouseClick(timeline.panel._undo, LEFT)
+    assert timeline.panel.undo_button.text() == "Redo"
+    QTest.mouseClick(timeline.panel.undo_button, LEFT)
     assert session.done == ["redo h2"]
 
 
@@ -327,7 +327,7 @@ def test_undo_closes_the_editor_and_keeps_what_was_written(page: Page) -> None:
     panel = page[0].panel
     QTest.mouseClick(panel._edit, LEFT)
     panel._editor.setPlainText("half a sentence")
-    QTest.mouseClick(panel._undo, LEFT)
+    QTest.mouseClick(panel.undo_button, LEFT)
     assert panel._stack.currentIndex() == 0
     assert list(panel._drafts.values()) == ["half a sentence"]
 

@@ -91,11 +91,11 @@ async def read_the_timeline(theme: Theme, tasks: OwnedTasks, bench: Workbench, s
     handover = next(fold for fold in folds if fold.kind is FoldKind.HANDOVER)
     page.choose_fold(handover.fold)
     with_it = session.view_for_model().blocks
-    QTest.mouseClick(page.panel._undo, LEFT)
+    QTest.mouseClick(page.panel.undo_button, LEFT)
     await until(lambda: last(session) == Unfolded(handover.fold))
     assert session.view_for_model().blocks != with_it
-    await until(lambda: page.panel._undo.text() == "Redo")
-    QTest.mouseClick(page.panel._undo, LEFT)
+    await until(lambda: page.panel.undo_button.text() == "Redo")
+    QTest.mouseClick(page.panel.undo_button, LEFT)
     await until(lambda: last(session) == Refolded(handover.fold))
     assert session.view_for_model().blocks == with_it
     QTest.mouseClick(page.panel._edit, LEFT)
@@ -146,7 +146,7 @@ async def find_in_the_cache(theme: Theme, tasks: OwnedTasks, bench: Workbench) -
     in_the_margin = QPoint(2, round(lines._ink.scaled_pixels(10) + 1.5 * lines._line_height))
     QTest.mouseClick(lines.viewport(), LEFT, pos=in_the_margin)
     QTest.keyClick(lines, Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
-    QTest.mouseClick(page.viewer._recall, LEFT)
+    QTest.mouseClick(page.viewer.recall_button, LEFT)
     QTest.mouseClick(page.viewer._show, LEFT)
     assert wanted[0] == RecallEntry(digest, (2, 3))
     assert isinstance(wanted[1], ShowInChat)

@@ -50,7 +50,7 @@ def drag(view: DifferenceView, start: tuple[int, int], end: tuple[int, int]) -> 
     """From a letter of a row to a letter of another one, in the column on the right."""
     points = []
     for row, letter in (start, end):
-        x = view._left_edge_of_code(view._columns) + round(letter * view._ink.code_letter_width)
+        x = view._left_edge_of_code(view.has_two_columns) + round(letter * view._ink.code_letter_width)
         points.append(QPoint(x, round(view._tops[row] + view._ink.code_line_height / 2)))
     port = view.viewport()
     QTest.mousePress(port, Qt.MouseButton.LeftButton, pos=points[0])
