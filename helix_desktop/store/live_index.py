@@ -116,7 +116,7 @@ class WorkspaceIndex:
         self._ahead = StoreThread("ahead")
         self._following: Future[None] | None = None
         self._prepared: Future[None] | None = None
-        self._closing = False
+        self._closing = self._is_followed = False
         self._is_awaited = threading.Event()
         self._damaged = self._removing = self._rebuilding = False
         self.progress = IndexProgress(0, 0, 0, 0, 0)
@@ -169,13 +169,15 @@ class WorkspaceIndex:
 
     def follow_stores(self) -> None:
         """Catch up in the background; harmless while it does so already."""
-        if not self._closing and (self._following is None or self._following.done()):
+        if not self._closing and not self._is_followed:
+            self._is_followed = True
             self._following = self._writer.submit_work(self._index_in_background)
 
     def _index_in_background(self) -> None:
         if self.progress.is_complete:
             self._is_awaited.wait(GATHER_SECONDS)
         self._is_awaited.clear()
+        self._is_followed = False  # what is stored from now on may be too late for this slice
         try:
             self.progress = self._file.index_next_slice()
         except IndexDamaged:
@@ -183,8 +185,8 @@ class WorkspaceIndex:
             return
         except HelixError:
             return  # the stores are closing or in trouble; the next change tries again
-        if not self.progress.is_complete and not self._closing:
-            self._following = self._writer.submit_work(self._index_in_background)
+        if not self.progress.is_complete:
+            self.follow_stores()
 
     async def wait_until_indexed(
         self, report: Callable[[IndexProgress], None] = lambda _: None, *, but: int = 0

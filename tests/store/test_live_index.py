@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -42,13 +44,33 @@ async def test_nobody_waits_while_the_index_gathers(
     monkeypatch.setattr(live_index, "GATHER_SECONDS", 30.0)
     index = workspace.index
     async with asyncio.timeout(10):
-        for number, ask in enumerate(
-            (index.kept, index.recount_checkpoints, index.wait_until_indexed, workspace.aclose)
-        ):
+        asks: list[Callable[[], Awaitable[object]]] = [index.kept, index.recount_checkpoints, workspace.aclose]
+        for number, ask in enumerate(asks):
             stored = await workspace.cache.store_content(b"entry %d" % number, SHELL)
             await index.refresh_entry_rows([stored.digest])
             await workspace.cache.store_content(b"another %d" % number, SHELL)
             await ask()
+
+
+async def test_what_is_stored_while_the_index_reads_is_in_the_next_slice(
+    workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, read, stored = workspace.index, threading.Event(), threading.Event()
+    await index.wait_until_indexed()
+    real = index._file.index_next_slice
+
+    def slow_slice() -> IndexProgress:
+        progress = real()
+        read.set()
+        stored.wait(10)
+        return progress
+
+    monkeypatch.setattr(index._file, "index_next_slice", slow_slice)
+    await workspace.cache.store_content(b"a thimble", SHELL)
+    await asyncio.to_thread(read.wait, 10)
+    await workspace.cache.store_content(b"a spindle", SHELL)
+    stored.set()
+    assert len(await index.search_index("spindle")) == 1
 
 
 async def test_a_rebuild_reports_how_far_it_is(workspace: StoredWorkspace) -> None:
