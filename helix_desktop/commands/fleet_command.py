@@ -130,6 +130,7 @@ async def _collect_state(tasks: FleetTaskList) -> dict[str, Any]:
             scope: {"limit": limit, "spent": notes.spent.get(scope, 0.0)} for scope, limit in notes.limits.items()
         },
         "paused_providers": list(notes.paused),
+        "unable": list(notes.unable),
         **shown,
     }
 
@@ -149,6 +150,7 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
         f"  budget ({scope}): ${one['spent']:.2f} of ${one['limit']:.2f}" for scope, one in found["budgets"].items()
     ]
     lines += [f"  {provider} asked to be left alone for a while" for provider in found["paused_providers"]]
+    lines += [f"  leaves the tasks to other workers: {machine}" for machine in found.get("unable", ())]
     for worker, count in sorted(found["workers"].items()):
         lines.append(f"  {worker}: {count}{' (draining)' if worker in found['draining'] else ''}")
     for task in (*found["running"], *found["needs_you"], *found["failed"][:MOST_FAILED]):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 AGAIN = -1  # instead of an exit code: another program wants the workspace, or has closed it
 AGAIN_SECONDS = 1.0
+UNABLE = 1  # the exit code where the workspace's model, or its key, is missing; it is looked for again
+UNABLE_SECONDS = 60
 log = logging.getLogger(__name__)
 
 
@@ -48,6 +50,7 @@ def _run_worker_command(arguments: argparse.Namespace) -> int:
     known = dict.fromkeys(workspaces.find_known_workspace(name).id for name in names)
     workspaces.tidy_unfinished()
     arguments.workers, arguments.is_draining = list["FleetWorker"](), False
+    arguments.known, arguments.unable = known, set[str]()
     try:
         return asyncio.run(_work_in_all(arguments, list(known)))
     except asyncio.CancelledError:  # SIGTERM, while other programs had the workspaces open
@@ -69,7 +72,7 @@ async def _work_in_all(arguments: argparse.Namespace, workspaces: list[str]) -> 
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, drain)
     with Terminal() as console:
         codes = [_work_in_one(arguments, one, console) for one in workspaces]
-        return max(await asyncio.gather(*codes), default=0)
+        return min(await asyncio.gather(*codes), default=0)
 
 
 async def _work_in_one(arguments: argparse.Namespace, workspace: str, console: Console) -> int:
@@ -82,9 +85,14 @@ async def _work_in_one(arguments: argparse.Namespace, workspace: str, console: C
                 raise
             log.warning("the worker tries again: %s", error)
             code = AGAIN
-        if code != AGAIN:
+        if code != AGAIN and (code != UNABLE or arguments.drain):
             return code
-        await asyncio.sleep(AGAIN_SECONDS)
+        arguments.unable |= {workspace} if code == UNABLE else set()
+        for _ in range(UNABLE_SECONDS if code == UNABLE else 1):
+            if len(arguments.unable) == len(arguments.known):
+                return UNABLE
+            if not arguments.is_draining:
+                await asyncio.sleep(AGAIN_SECONDS)
     return 0
 
 
@@ -109,6 +117,15 @@ async def _do_tasks(arguments: argparse.Namespace, bench: Workbench, console: Co
         await console.print_line(json.dumps(told, ensure_ascii=False) if arguments.json else short)
 
     async with fleet_task_files.open_fleet_task_list(bench.workspace) as task_list:
+        try:
+            await bench.models.check_main_model()
+        except HelixError as error:
+            machine = bench.sharing.machine_name
+            await task_list.notes.note_unable_worker(machine, error.what, 2.0 * UNABLE_SECONDS)
+            if bench.id not in getattr(arguments, "unable", ()):
+                await console.print_error(f"The tasks of {bench.name} wait for another worker. {error}")
+            return UNABLE
+        getattr(arguments, "unable", set[str]()).discard(bench.id)
         worker = FleetWorker(bench, task_list, at_once=arguments.at_once, allowed=arguments.allow, report=report)
         worker.tasks_may_allow = not arguments.ignore_task_allow
         await console.print_error(f"Doing the tasks of {bench.name}, {arguments.at_once} at once.")

@@ -49,6 +49,7 @@ class FleetState:
     limits: dict[str, float] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     paused: tuple[str, ...] = ()
+    unable: tuple[str, ...] = ()  # machines whose workers leave the tasks to others, and why
     is_stopped: bool = False
 
     def dollars_left(self, agent: str) -> float:
@@ -87,8 +88,9 @@ class FleetNotes:
                 found.workers[about] = bool(amount)
             elif kind in ("limit", "spent"):
                 (found.limits if kind == "limit" else found.spent)[about] = amount
-        paused = tuple(about for kind, about, _ in rows if kind == "pause")
-        return FleetState(found.workers, found.limits, found.spent, paused, any(kind == "stop" for kind, *_ in rows))
+        paused, unable = (tuple(about for kind, about, _ in rows if kind == wanted) for wanted in ("pause", "unable"))
+        is_stopped = any(kind == "stop" for kind, *_ in rows)
+        return FleetState(found.workers, found.limits, found.spent, paused, unable, is_stopped)
 
     async def renew_worker(self, worker: str, seconds: float) -> bool:
         """It lives for so long at least. Whether it was told to drain."""
@@ -102,6 +104,10 @@ class FleetNotes:
     async def pause_provider(self, provider: str, seconds: float) -> None:
         """No worker begins a request to it meanwhile."""
         await self._run(_SET, self._space, f"pause {provider}", seconds, seconds, 0.0)
+
+    async def note_unable_worker(self, machine: str, why: str, seconds: float) -> None:
+        """Its workers leave the tasks to others for so long."""
+        await self._run(_SET, self._space, f"unable {machine}: {why}", seconds, seconds, 0.0)
 
     async def set_limit(self, scope: str, dollars: float) -> None:
         """What may be spent of this; 0: no limit."""

@@ -88,6 +88,14 @@ class WorkspaceModels:
                 raise
             return None
 
+    async def check_main_model(self) -> None:
+        """Raises what is missing before the main model can be asked: the model itself, or its provider's key."""
+        if not (name := self._names().get(ModelRole.MAIN, "")):
+            raise UnknownModel("No model is chosen.", remedy="To choose one, run `helix-desktop model set`.")
+        config = self.model_by_name(name).config
+        key = await provider_catalog.find_provider_key(config, self._access.secrets)
+        provider_catalog.require_usable_key(config, key)
+
     def model_by_name(self, name: str) -> ChosenModel:
         """Any model by its full name; UnknownModel says what is wrong with the name."""
         # The configuration may be changed here, by a command, or by hand.

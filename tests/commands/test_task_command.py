@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from helix_desktop import cli
+from helix_desktop.commands import worker_command
 from tests.commands.conftest import Helix
 
 
@@ -50,6 +51,29 @@ def test_a_task_is_done_in_the_conversation_with_its_id(workspace: Path, helix: 
     assert row["id"] == task
     assert helix("task", "wait", "-w", "Here", task)[0] == 0
     assert work(helix) == []
+
+
+def test_a_worker_without_a_model_or_its_key_leaves_the_tasks_waiting(
+    tmp_path: Path, workspace: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_command, "AGAIN_SECONDS", 0.01)
+    task, other = add(helix, "say here"), tmp_path / "other"
+    other.mkdir()
+    helix("workspace", "new", "Other", "--folder", other)
+    helix("task", "add", "-w", "Other", "say there")
+    code, _, err = helix("worker", "--drain")
+    assert (code, err.count("No model is chosen.")) == (0, 1)
+    assert show(helix, task)["state"] == "done"
+    (status,) = json.loads(helix("fleet", "status", "-w", "Other", "--json")[1])["unable"]
+    assert status.endswith(": No model is chosen.")
+    assert status in helix("fleet", "status")[1]
+    for name in ("Here", "Other"):
+        assert helix("model", "set", "-w", name, "anthropic/claude-sonnet-4-5")[0] == 0
+    add(helix, "say more")
+    code, _, err = helix("worker")
+    assert (code, err.count("There is no key for anthropic.")) == (1, 2)
+    states = json.loads(helix("fleet", "status", "--json")[1])["tasks"]
+    assert (states["waiting"], states["failed"]) == (2, 0)
 
 
 def test_a_permission_nobody_gave_is_asked_for_and_the_task_goes_on_when_it_is_given(
