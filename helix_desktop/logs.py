@@ -51,8 +51,6 @@ class LogRedaction:
 
 
 class JsonLogFormatter(logging.Formatter):
-    """One record, one line."""
-
     def __init__(self, redaction: LogRedaction) -> None:
         super().__init__()
         self._redaction = redaction

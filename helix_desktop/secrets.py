@@ -138,8 +138,6 @@ Addressee: TypeAlias = ProviderKey | McpServerSecret | McpSignIn | SharedStoreKe
 
 
 class SecretKeeper(Enum):
-    """Where a secret is stored."""
-
     KEYRING = "the system's keyring"
     SESSION = "this session only"
     ENVIRONMENT = "an environment variable"

@@ -62,9 +62,7 @@ class ShelfCatalogue(Protocol):
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]: ...
 
-    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[ShelfEntryRow], int]:
-        """The newest entries, and how many there are."""
-        ...
+    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[ShelfEntryRow], int]: ...
 
     async def compute_cache_figures(self) -> dict[str, int]: ...
 
@@ -110,7 +108,6 @@ def _search_hit_as_json(hit: SearchHit) -> dict[str, Any]:
 
 
 async def compact_content(shelf: ContextShelf, *, sha256: str, keep: str) -> dict[str, Any]:
-    """What a model keeps of an entry."""
     digest = await content_recall.find_entry(shelf.cache, sha256)
     if shelf.compact is None:
         raise InvalidInput(
@@ -188,7 +185,6 @@ async def list_newest_handovers(shelf: ContextShelf) -> list[tuple[str, str, Fol
 
 
 async def read_handover_text(shelf: ContextShelf, conversation: str, fold: str) -> str:
-    """The text of one handover."""
     async for _, state in _iterate_conversation_states(shelf, conversation):
         document = state.find_fold(fold)
         if document is not None and document.kind is FoldKind.HANDOVER:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 class ConnectedAgents:
-    """connected.port.ConnectedAgents on this home."""
-
     def __init__(self, where: ProgramFolders) -> None:
         self._where = where
         self._switched_on: HeldRegistration | None = None

@@ -41,8 +41,6 @@ class _WorkspaceImport:
 
 
 class HistoryImporter:
-    """bring_in.port.Histories on the desk."""
-
     def __init__(self, desk: Workbenches) -> None:
         self._desk = desk
         self._found: dict[Key, FoundHistories] = {}

@@ -132,7 +132,7 @@ class WindowProgram:
         early = self.shell.placeholder.early_typing
         if early.draft_owner[0]:
             self.window.await_conversation(early.draft_owner, early.name, early.sent_messages)
-        self.shell.set_window_content(self.window)
+        self.shell.setCentralWidget(self.window)
         if early.has_box:
             self.window.chat.composer.text.setFocus()  # A widget can only take the focus once it is in the window.
         if sys.platform == "darwin":  # On a Mac, people look for menus.

@@ -49,7 +49,6 @@ class Conversation:
 
     @classmethod
     async def open(cls, journal: JournalPort, conversation: str) -> Conversation:
-        """Opens the conversation from the journal."""
         return cls(journal, conversation, await _read_state(journal, conversation))
 
     async def append_facts(self, *facts: Fact) -> tuple[Recorded, ...]:

@@ -281,7 +281,6 @@ class _DetailCollector:
             self._add_detail_line("lesson", text, answer.seq)
 
     def _note_attempted_call(self, source: DetailSource) -> None:
-        """What a call writes, and what it tries."""
         given = call_outcomes.parse_call_arguments(source.text)
         command = call_outcomes.command_of_call(source.tool, given, source.text)
         paths = tuple(call_outcomes.find_changed_paths(source.tool, given, command))
@@ -392,7 +391,6 @@ def _iterate_json_leaves(value: object) -> Iterator[str]:
 
 
 def cut_at_line_ends(text: str) -> Iterator[str]:
-    """Yields the text in pieces, cut at line ends where possible."""
     start = 0
     while start < len(text):
         end = start + PIECE

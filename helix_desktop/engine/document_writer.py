@@ -225,10 +225,6 @@ class DocumentWriter:
     def _note_model_activity(self) -> None:
         self.heard_at = asyncio.get_running_loop().time()
 
-    def discard_contents(self) -> None:
-        """Drops everything read and written, because some of it may have been forgotten."""
-        self.contents.clear_read_contents()
-
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
         """Writes the last resort: without a model, and short enough that the next request fits."""
         limit = max(min(self._document_limit_tokens(reading), _room_after_fold_tokens(reading)), SMALLEST)
@@ -391,7 +387,6 @@ def _role_window_tokens(situation: FoldSituation, role: ModelRole) -> int:
 
 
 def _answer_limit_tokens(situation: FoldSituation, role: ModelRole) -> int:
-    """The tokens a writer of this role may put out."""
     return min(ANSWER, _role_window_tokens(situation, role) // 4)
 
 

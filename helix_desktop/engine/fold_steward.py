@@ -250,7 +250,7 @@ class FoldSteward:
             await asyncio.wait([flying])
         with suppress(HelixError):
             await self._discard_ready_fold()
-        self._writer.discard_contents()
+        self._writer.contents.clear_read_contents()
 
     def forecast_folds(self) -> str:
         """What would be folded next, and why, in a sentence."""

@@ -65,7 +65,6 @@ def build_original_block(recorded: Recorded, ref: PartRef, ids: Mapping[PartRef,
 
 
 def fold_block(block: Block, fold: Folded) -> Block:
-    """The block with the fold's text in place of its content."""
     originals = tuple(Stored(digest, 0) for digest in fold.entries)
     content: Text | ToolCall = Text(fold.text, fold.tokens)
     if isinstance(block.content, ToolCall):

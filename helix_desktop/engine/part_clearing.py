@@ -70,7 +70,6 @@ class PartClearer:
         return await self.append_shortened([made], self.conversation.new_fold_name(made.kind), why, panic=True)
 
     def find_block(self, ref: PartRef) -> Block | None:
-        """The part's block where it stands in the view."""
         branch = self.conversation.state.branch
         if not branch.has_message(ref.seq):
             return None

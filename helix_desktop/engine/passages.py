@@ -81,7 +81,6 @@ def _choose_passages(
 
 
 def _lines_with_words(lines: Sequence[str], words: str) -> Hits:
-    """The lines that hold a word, with these words and how rare each is."""
     wanted = list(dict.fromkeys(word.casefold() for word in _WORD.findall(words)))[:MOST_WORDS]
     folded = [line.casefold() for line in lines]
     by_line: dict[int, dict[str, float]] = {}

@@ -111,7 +111,6 @@ class ConversationActions:
         self._doing.run_in_background(work, then=lambda _done: self._on_list_changed())
 
     def ask_to_empty_trash(self, bench: Workbench) -> None:
-        """Every conversation in the trash, for good; asked first."""
         number = sum(row.trashed for row in bench.list_conversations())
         text = format_count(
             number,

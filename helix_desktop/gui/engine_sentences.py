@@ -175,7 +175,6 @@ def _templates_for_first_letter(text: str) -> Iterator[SentenceTemplate]:
 
 
 def _literals_of_template(text: str) -> tuple[str, ...]:
-    """The literal text before, between and behind the names."""
     parts = list(string.Formatter().parse(text))
     literals = [literal for literal, _, _, _ in parts]
     return (*literals, "") if parts and parts[-1][1] is not None else tuple(literals)

@@ -89,7 +89,7 @@ def _handle_conversation_intent(window: MainWindow, want: chat_intents.ChatInten
         case chat_intents.EditMessage(seq):
             _edit_user_message(window, session, seq)
         case chat_intents.RegenerateAnswer(seq):
-            run(session.ask_again(seq), then=lambda _done: window.pages.follow_conversation_end())
+            run(session.ask_again(seq), then=lambda _done: window.pages.transcript.view.jump_to_end())
         case chat_intents.ChooseAnswer(end):
             run(session.switch_to_answer(end))
         case chat_intents.PinPart(ref):

@@ -78,7 +78,8 @@ class MainWindow(WindowFrame):
         self._desk: Workbenches | None = None
         self._startup_queue: list[Callable[[], object]] = []  # Actions to run once the stores are open.
         self._blocking_error: HelixError | None = None  # Why the stores cannot be opened, if they cannot.
-        self._workspace_rows: Sequence[WorkspaceListRow] = ()
+        # As they were listed last: listing reads a file of each.
+        self.listed_workspaces: Sequence[WorkspaceListRow] = ()
         self.background_runner = doing
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
@@ -203,13 +204,9 @@ class MainWindow(WindowFrame):
         if event.type() is QEvent.Type.ActivationChange and self.isActiveWindow() and self._desk is not None:
             self.refresh_workspaces()
 
-    def listed_workspaces(self) -> Sequence[WorkspaceListRow]:
-        """As they were listed last: listing reads a file of each."""
-        return self._workspace_rows
-
     def refresh_workspaces(self, then: Callable[[], object] | None = None) -> None:
         def show_listed_workspaces(rows: Sequence[WorkspaceListRow]) -> None:
-            rows = self._workspace_rows = self._sort_workspaces(rows)
+            rows = self.listed_workspaces = self._sort_workspaces(rows)
             self.rail.show_workspace_buttons(rows, self.showing.workspace_id)
             for name, watched in self._activity_by_workspace.items():
                 self.rail.show_workspace_state(name, watched.most_urgent_state)
@@ -230,10 +227,10 @@ class MainWindow(WindowFrame):
     def save_workspace_order(self, order: Sequence[str]) -> None:
         """As the user has ordered them. Ctrl+1 to Ctrl+9 follow."""
         self.memory.remember_value("rail", value=list(order))
-        self._workspace_rows = self._sort_workspaces(self._workspace_rows)
+        self.listed_workspaces = self._sort_workspaces(self.listed_workspaces)
 
     def ask_for_workspace(self) -> None:
-        others = [row for row in self.listed_workspaces() if row.id != self.showing.workspace_id]
+        others = [row for row in self.listed_workspaces if row.id != self.showing.workspace_id]
         if others:
             self.palette_box.open_palette(known=search_suggestions.suggest_workspaces(others, self.go_to_place))
         else:
@@ -286,17 +283,17 @@ class MainWindow(WindowFrame):
             self.switch_to_page("welcome")
 
     async def _open_or_create_workspace(self, folder: Path) -> Workbench:
-        known = next((row for row in self.listed_workspaces() if row.main_folder == folder), None)
+        known = next((row for row in self.listed_workspaces if row.main_folder == folder), None)
         if known is not None:
             return await self.workbenches.open_workspace(known.id)
-        colour = WORKSPACE_COLOURS[len(self.listed_workspaces()) % len(WORKSPACE_COLOURS)]
+        colour = WORKSPACE_COLOURS[len(self.listed_workspaces) % len(WORKSPACE_COLOURS)]
         bench = await self.workbenches.create_workspace(self.suggest_workspace_name(folder), folder)
         await self.workbenches.recolour_workspace(bench.id, colour)
         return bench
 
     def suggest_workspace_name(self, folder: Path) -> str:
         """The folder's name; with the folder it lies in where another workspace is called so."""
-        taken = {row.name.casefold() for row in self.listed_workspaces()}
+        taken = {row.name.casefold() for row in self.listed_workspaces}
         name = folder.name[:LONGEST_NAME_LENGTH] or str(folder)
         if name.casefold() not in taken:
             return name
@@ -314,7 +311,7 @@ class MainWindow(WindowFrame):
         last = self.memory.get_remembered("conversation", bench.id, default="")
         self.memory.remember_value("workspace", value=bench.id)
         self._follow_workspace(bench)
-        if any(row.id == bench.id for row in self._workspace_rows):
+        if any(row.id == bench.id for row in self.listed_workspaces):
             self.rail.mark_open_workspace(bench.id)
         else:
             self.refresh_workspaces()
@@ -381,7 +378,7 @@ class MainWindow(WindowFrame):
         """Unless one was asked for in the meantime, as by the link the program was started with."""
         if self._wanted_workspace:
             return
-        rows = self._workspace_rows
+        rows = self.listed_workspaces
         last = self.memory.get_remembered("workspace", default="")
         found = next((row.id for row in rows if row.id == last), rows[0].id if rows else "")
         if found:
@@ -437,7 +434,7 @@ class MainWindow(WindowFrame):
     def _on_state_changed(self, watched: WorkspaceActivity, conversation: str, running: ConversationActivity) -> None:
         self.rail.show_workspace_state(watched.bench.id, watched.most_urgent_state)
         if watched.bench is self.current_workbench:
-            self.sidebar.show_conversation_state(conversation, running)
+            self.sidebar.list.lines.update_running_state(conversation, running)
 
     # --- conversations -------------------------------------------------------------------------------------------
 
@@ -471,7 +468,7 @@ class MainWindow(WindowFrame):
         current = self.find_current_row()
         if self.current_session is not None and (current is None or current.trashed):
             self.show_session_or_new(None)
-        self.sidebar.mark_open_conversation(self.showing.conversation_id)
+        self.sidebar.list.select_conversation(self.showing.conversation_id)
         self._update_window_title()
 
     def go_to_conversation(self, conversation: str, then: Callable[[], object] | None = None) -> None:
@@ -502,7 +499,7 @@ class MainWindow(WindowFrame):
 
     async def _open_and_prepare_session(self, bench: Workbench, conversation: str) -> Session:
         session = await bench.open_session(conversation)
-        await self.pages.transcript.prepare_transcript(session.conversation.state)
+        await self.pages.transcript.view.prepare_long_history(session.conversation.state)
         return session
 
     def show_session_if_current(self, bench: Workbench, session: Session) -> bool:
@@ -539,7 +536,7 @@ class MainWindow(WindowFrame):
         name = session.id if session else awaited
         self.memory.remember_value("conversation", bench.id, value=name)
         if session is not None:
-            self.chat.transcript.show_new_events(self._activity_by_workspace[bench.id].events_in_progress(session))
+            self.chat.transcript.view.apply_events(self._activity_by_workspace[bench.id].events_in_progress(session))
         named = bench.name if len(bench.name) <= SHOWN_NAME_LENGTH else f"{bench.name[: SHOWN_NAME_LENGTH - 1]}…"
         self.memory.remember_value("box", value={"name": named, "is_shown": not self.chat.composer.isHidden()})
         self.chat.show_transcript_or_start(
@@ -565,7 +562,7 @@ class MainWindow(WindowFrame):
         if session is not None:
             self.bridge.listen_to_session(session.subscribe_to_events)
             self._activity_by_workspace[bench.id].note_failure_seen(name)
-        self.sidebar.mark_open_conversation(name)
+        self.sidebar.list.select_conversation(name)
         self.enable_possible_actions()
         self._update_window_title()
         if self.shown_page_name == "chat" and not self.palette_box.isVisible():
@@ -694,7 +691,7 @@ class MainWindow(WindowFrame):
             if bench
             else []
         )
-        others = [row for row in self.listed_workspaces() if row.id != self.showing.workspace_id]
+        others = [row for row in self.listed_workspaces if row.id != self.showing.workspace_id]
         return [
             *talks[:5],
             *search_suggestions.suggest_workspaces(others, self.go_to_place),
@@ -711,7 +708,7 @@ class MainWindow(WindowFrame):
     def _go_to_place_in_workspace(self, place: WindowPlace) -> None:
         if place.kind == "entry" and place.digest is not None:
             self.switch_to_page("cache")
-            self.pages.show_entry_on_cache_page(place.digest)
+            self.pages.cache.open_entry_by_digest(place.digest)
         elif place.kind in ("conversation", "fold"):
             self.switch_to_page("timeline" if place.kind == "fold" else "chat")
             if self.current_session is not None and self.current_session.id == place.conversation:

@@ -126,7 +126,7 @@ def edit_and_resend_message(
     """Send an earlier message again as it was changed; what came after it is rewound."""
 
     def send_again() -> None:
-        work, follow = session.edit_and_resend(seq, parts), window.pages.follow_conversation_end
+        work, follow = session.edit_and_resend(seq, parts), window.pages.transcript.view.jump_to_end
         window.background_runner.run_in_background(work, then=lambda _done: follow(), owner=window, failed=not_sent)
 
     ask_if_expensive(window, session.estimate_cost_with(parts, instead_of=seq), send_again, lambda: not_sent(None))
@@ -194,7 +194,7 @@ def _send_now(
         session.send_message(parts, steer=steer)
     except HelixError as error:
         not_sent(error)
-    window.pages.follow_conversation_end()
+    window.pages.transcript.view.jump_to_end()
 
 
 def _send_after_price_question(
@@ -270,7 +270,7 @@ def search_everywhere(window: MainWindow, words: str) -> None:
     """
     shown: list[PaletteItem] = []
     opened = window.open_workspaces()
-    closed = [row for row in window.listed_workspaces() if all(row.id != bench.id for bench in opened)]
+    closed = [row for row in window.listed_workspaces if all(row.id != bench.id for bench in opened)]
 
     def show_more_finds(finds: Sequence[PaletteItem]) -> None:
         shown.extend(finds)

@@ -133,11 +133,16 @@ async def offer_mentions(bench: Workbench, asked: CompletionRequest) -> list[Com
     files = await bench.complete_file_paths(asked.typed_letters, 6)
     offers = [CompletionOffer(name, f"@{name} ", icon="folder" if name.endswith("/") else "entry") for name in files]
     letters = asked.typed_letters.casefold()
-    for server, uri, name in bench.list_server_resources():
-        if letters and letters in f"{server}:{name} {uri}".casefold():
-            offers.append(
-                CompletionOffer(f"{server}: {name}", value=OfferedResource(server, uri), icon="entry", remark=uri[:60])
-            )
+    offers += [
+        CompletionOffer(
+            f"{each.server}: {each.name}",
+            value=OfferedResource(each.server, each.uri),
+            icon="entry",
+            remark=each.uri[:60],
+        )
+        for each in bench.mcp_servers.list_offered_resources()
+        if letters and letters in f"{each.server}:{each.name} {each.uri}".casefold()
+    ]
     if len(asked.typed_letters) >= 2:
         hits = await bench.workspace.index.search_index(asked.typed_letters, limit=12)
         offers += [_offer_cache_entry(hit) for hit in hits if hit.digest is not None][:4]

@@ -64,8 +64,8 @@ class ModelAnswerColumn(QWidget):
         self._pane = TranscriptPane(window.theme, window.background_runner, OpenWorkspaceContents(lambda: bench), self)
         self._approvals = PermissionQuestionPanel(window.theme, {}, self)
         self._approvals.answered.connect(lambda number, answer: self.session and self.session.answer(number, answer))
-        self._bridge = EventBridge(self)
-        self._bridge.events_arrived.connect(self._on_answer_events)
+        self.bridge = EventBridge(self)
+        self.bridge.events_arrived.connect(self._on_answer_events)
         head = build_row(self.button, (self._state_label, 1))
         build_column(head, (self._pane, 1), self._approvals, self.continue_button, owner=self, margins=0, spacing=8)
         self.show_model_name("")
@@ -81,21 +81,18 @@ class ModelAnswerColumn(QWidget):
         self.button.setEnabled(False)
         self.continue_button.setEnabled(True)
         self._pane.open_transcript(session.conversation.state)
-        self._bridge.listen_to_session(session.subscribe_to_events)
+        self.bridge.listen_to_session(session.subscribe_to_events)
         self._update_answer_state()
 
     @property
     def is_answering(self) -> bool:
         return self.session is not None and self.session.running in WORKING_STATES
 
-    def stop_showing_session(self) -> None:
-        self._bridge.stop_listening_to_session()
-
     def _on_answer_events(self, events: tuple[Event, ...]) -> None:
         session = self.session
         if session is None:
             return
-        self._pane.show_new_events(events)
+        self._pane.view.apply_events(events)
         if any(isinstance(event, QuestionAsked | QuestionAnswered) for event in events):
             self._approvals.show_oldest_question(session.questions, describe_uncovered_files(self._bench))
         if any(isinstance(event, FactAppended | ActivityChanged) for event in events):
@@ -271,6 +268,6 @@ class TwoModelsDialog(QDialog):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         for column in self.columns:
-            column.stop_showing_session()
+            column.bridge.stop_listening_to_session()
         super().closeEvent(event)
         self.deleteLater()

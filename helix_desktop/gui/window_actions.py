@@ -159,7 +159,6 @@ class ActionRegistry(QObject):
         return iter(self._declared.values())
 
     def set_action_handler(self, name: str, handler: Callable[[], object]) -> None:
-        """Sets what happens when the action is triggered, and enable it."""
         action = self._actions[name]
         action.triggered.connect(lambda _checked=False: handler())
         action.setEnabled(True)

@@ -320,7 +320,7 @@ def _wire_pages(window: MainWindow) -> None:
     window.pages.wanted.connect(partial(intent_handling.handle_intent, window))
     window.pages.page_made.connect(partial(_wire_page, window))
     on("find", partial(_find_on_shown_page, window))
-    on("bottom", window.pages.follow_conversation_end)
+    on("bottom", window.pages.transcript.view.jump_to_end)
     on("sidebar", window.toggle_sidebar)
     on("inspector", window.toggle_side_panel)
     areas = (window.sidebar.list, window.chat.transcript, window.chat.composer.text, window.pages.inspector)

@@ -26,7 +26,7 @@ class WorkspaceActions:
 
     def run_workspace_action(self, what: str, workspace: str) -> None:
         """One of the names of the rail's menu."""
-        row = next((row for row in self._window.listed_workspaces() if row.id == workspace), None)
+        row = next((row for row in self._window.listed_workspaces if row.id == workspace), None)
         if row is None:
             return
         acts = {
@@ -163,7 +163,7 @@ class WorkspaceActions:
 
     def act_on_current_workspace(self, act: Callable[[WorkspaceListRow], object]) -> None:
         shown = self._window.showing.workspace_id
-        for row in [row for row in self._window.listed_workspaces() if row.id == shown]:
+        for row in [row for row in self._window.listed_workspaces if row.id == shown]:
             act(row)
 
     def _on_workspace_renamed(self) -> None:

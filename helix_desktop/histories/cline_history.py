@@ -34,7 +34,6 @@ _NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
 
 
 def read_cline_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
-    """The one task of a folder."""
     read = [list(_read_cline_row(row, told)) for row in _tagged_calls_as_blocks(rows)]
     made = [message for each in read for message in each]
     beside = _read_ui_messages(path)
@@ -48,7 +47,6 @@ def read_cline_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, p
 
 
 def folder_in_cline_text(text: str) -> str:
-    """The folder that Cline tells the model it works in."""
     found = _FOLDER.search(text)
     return found[1] if found else ""
 

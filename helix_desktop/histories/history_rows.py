@@ -29,7 +29,6 @@ class HistoryRow:
     place: str
 
     def complaint_about_row(self, why: object) -> str:
-        """The sentence for a row that was left out."""
         return f"{self.place}: {why}; the line was left out."
 
 
@@ -61,7 +60,6 @@ def text_of_message_content(content: object) -> str:
 
 
 def arguments_json(value: object) -> str:
-    """A call's arguments as JSON text."""
     if isinstance(value, str):
         return value
     return json.dumps({} if value is None else value, ensure_ascii=False)

@@ -86,8 +86,6 @@ class HistoryTree:
 
 
 class BranchMessages(Protocol):
-    """The messages of one line, read."""
-
     made: list[RecordedMessage]
     compactions: list[RecordedCompaction]
 

@@ -361,7 +361,6 @@ class HostedServer:
             yield http
 
     async def _list_server_tools(self) -> None:
-        """All pages of its tools."""
         found: list[Any] = []
         cursor = None
         for _ in range(MOST_PAGES):
@@ -403,7 +402,6 @@ class HostedServer:
             log.info("MCP server %s does not list its prompts", own, exc_info=_error_without_words(error))
 
     async def fetch_prompt_text(self, name: str, values: Mapping[str, str]) -> str:
-        """What a prompt says with these arguments, as text."""
         found = await self._ask_server(name, lambda: self._client.get_prompt(name, dict(values)))
         texts: list[str] = []
         for message in found.messages:

@@ -156,7 +156,6 @@ def _parse_front_matter_leniently(text: str) -> dict[str, Any]:
 
 
 def text_value(value: object) -> str:
-    """A value that should be a text."""
     return value.strip() if isinstance(value, str) else ""
 
 

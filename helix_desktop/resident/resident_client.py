@@ -146,7 +146,6 @@ class HeldRegistration(CollectingConsole):
 
     @property
     def first_address(self) -> str:
-        """The first registration's."""
         return self.addresses[0]
 
 

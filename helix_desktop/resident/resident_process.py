@@ -36,8 +36,6 @@ FIRST_SECONDS = 20.0  # within which somebody must register with a resident that
 
 
 class Resident:
-    """What one resident process knows."""
-
     def __init__(self, where: ProgramFolders, keeper: GatewayKeeper, schedules: ScheduleKeeper) -> None:
         self._where = where
         self._keeper = keeper

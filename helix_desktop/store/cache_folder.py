@@ -84,7 +84,6 @@ class CacheFolder:
         self.level.close()
 
     def last_entry_number(self) -> int:
-        """The highest number of an entry that is known."""
         for key in self.level.keys_in_range(b"m", b"m" + _LAST + b"\xff", reverse=True):
             return cache_records.number_in_key(key)
         return 0
@@ -289,7 +288,6 @@ class CacheFolder:
         return b"".join(parts)
 
     def iterate_chunks(self, record: CacheRecord) -> Iterator[bytes]:
-        """Chunk after chunk, each checked before it is handed out."""
         for chunk in range(record.count_chunks):
             yield self.read_chunk(record, chunk)
 
@@ -410,14 +408,9 @@ class CacheFolder:
         """Let nothing of what was removed stay readable on the disk."""
         self.level.scrub_database_files()
 
-    def compact_files(self) -> None:
-        """Give the room of what was removed back."""
-        self.level.compact_database()
-
     # --- pins and removal -------------------------------------------------------------------------------------------
 
     def set_entry_pinned(self, digest: Digest, *, pinned: bool = True) -> None:
-        """A pinned entry is never collected."""
         self.record_of_content(digest)
         self.level.write_batch([(_PINNED + digest.raw, b"" if pinned else None)])
 

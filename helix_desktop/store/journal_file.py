@@ -75,7 +75,6 @@ class StoredFact:
 
 
 def seal_fact(conversation: str, seq: int, time: float, fact: str) -> bytes:
-    """The digest of a fact in its place."""
     return hashlib.sha256(f"{conversation}\0{seq}\0{time!r}\0{fact}".encode()).digest()
 
 
@@ -301,7 +300,6 @@ class JournalFile:
                 self.connection.execute(_UPSERT, row.column_values())
 
     def in_one_transaction(self) -> sqlite_database.SqliteTransaction:
-        """What is written within is one transaction."""
         return self._journal_transaction()
 
     def delete_facts_after(self, conversation: str, after: int) -> None:

@@ -18,8 +18,6 @@ from helix_desktop.store.index_file import searchable_texts
 
 
 class MemoryJournal:
-    """ports.JournalPort in a dictionary."""
-
     def __init__(self, *, now: Callable[[], float] = clock.time) -> None:
         self._now = now
         self._facts: dict[str, list[Recorded]] = {}

@@ -398,7 +398,6 @@ class StoreCache:
             return found[0]
 
     async def pin_entry(self, digest: Digest, *, pinned: bool = True) -> None:
-        """A pinned entry is never collected."""
         await self._thread.run_there(self._folder.set_entry_pinned, digest, pinned=pinned)
         await self._index.refresh_entry_rows([digest])
 
@@ -430,7 +429,7 @@ class StoreCache:
         candidates = await self._index.unused()
         gone, freed = await self._thread.run_there(cache_maintenance.collect_entries, self._folder, candidates, enough)
         await self._index.refresh_entry_rows(gone)
-        await self._thread.run_there(self._folder.compact_files)
+        await self._thread.run_there(self._folder.level.compact_database)
         self.changed()
         return CollectResult(len(gone), freed)
 

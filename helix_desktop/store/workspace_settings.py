@@ -280,7 +280,6 @@ def _read_settings_text(path: Path) -> str:
 
 
 def new_settings_text(name: str, colour: str, roots: tuple[str, ...]) -> str:
-    """The text of a new workspace's file."""
     document = tomlkit.parse(_HEAD)
     document.add("version", tomlkit.item(VERSION))
     document.add("name", tomlkit.item(name))

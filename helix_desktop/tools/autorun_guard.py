@@ -165,8 +165,6 @@ def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bo
 
 
 class _AutorunScan:
-    """One look at all folders."""
-
     def __init__(self, guard: AutorunGuard) -> None:
         self.guard, self.found = guard, AutorunState()
         self.folders: dict[str, _ScannedFolder] = {}

@@ -112,7 +112,6 @@ class PermissionDecision:
 def decide_permission(
     action: ToolAction, mode: PermissionMode, rules: Sequence[PermissionRule], *, sandboxed: bool
 ) -> PermissionDecision:
-    """What is to happen with this action."""
     held = _decide_held_back(action, mode, rules, sandboxed=sandboxed)
     if held is not None:
         return held

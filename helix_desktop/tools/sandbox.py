@@ -140,7 +140,6 @@ class Sandbox:
         return None
 
     def temporary_folder(self, *, free: bool = False) -> str:
-        """The folder for temporary files as a command sees it."""
         return "/tmp" if self.kind is SandboxKind.BUBBLEWRAP and not free else str(self.scratch)  # noqa: S108 -- as above
 
     def build_environment(

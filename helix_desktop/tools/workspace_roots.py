@@ -188,7 +188,6 @@ def stat_path(roots: WorkspaceRoots, place: RootPath) -> os.stat_result:
 
 
 def read_file_or_none(roots: WorkspaceRoots, place: RootPath) -> bytes | None:
-    """The file's bytes, or None where there is no such file."""
     try:
         return read_whole_file(roots, place)
     except NotFound:

@@ -6,9 +6,9 @@ Nothing is removed: only the user does that.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Callable
 
+from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.errors import StoppedByUser
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -16,14 +16,10 @@ PAUSE = 1.0  # In seconds. A count takes a twentieth of a second for a million e
 Listener = Callable[[int], object]
 
 
-class SizeTaskSpawner(Protocol):
-    def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> object: ...
-
-
 class CacheSizeLimit:
     """`over`: the bytes beyond the limit when it was last counted; 0 where there is none."""
 
-    def __init__(self, workspace: StoredWorkspace, spawn: SizeTaskSpawner, *, pause: float = PAUSE) -> None:
+    def __init__(self, workspace: StoredWorkspace, spawn: TaskSpawner, *, pause: float = PAUSE) -> None:
         self.over = 0
         self._workspace = workspace
         self._spawn = spawn

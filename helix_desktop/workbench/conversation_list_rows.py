@@ -50,7 +50,6 @@ def facts_paid_here(facts: Sequence[Recorded]) -> Iterator[Recorded]:
 
 
 def last_midnight() -> float:
-    """When today began here."""
     return datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
 
 

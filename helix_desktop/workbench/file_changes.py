@@ -196,7 +196,6 @@ class FileChanges:
         )
 
     async def contents_of_both_versions(self, file: FileChange) -> tuple[bytes, bytes]:
-        """Both versions; a link is where it leads."""
         return await self._differences.read_both_versions(file)
 
     def path_on_disk(self, file: FileChange) -> Path:

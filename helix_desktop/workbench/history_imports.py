@@ -65,7 +65,6 @@ def ignore_import_progress(_done: int, _total: int, _file: str) -> None:
 
 @asynccontextmanager
 async def hold_nothing(_conversation: str) -> AsyncIterator[None]:
-    """Holds nothing: for a workspace without open sessions."""
     yield
 
 
@@ -139,7 +138,6 @@ class HistoryImport:
         return self.result
 
     async def _read_earlier_imports(self) -> None:
-        """Reads which sessions were imported before."""
         for recorded in await self.workspace.journal.imported_facts():
             if isinstance(fact := recorded.fact, BroughtIn) and fact.run:
                 self.earlier.last[fact.origin.kind, fact.origin.session] = recorded

@@ -35,7 +35,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.list_rows import ConversationListRow
-from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient, TokenCounter
+from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import (
     ActivityChanged,
@@ -136,6 +136,7 @@ class Workbench:
         self.planning = PlanMode(permissions, self.choose_permission_mode)
         self.models = WorkspaceModels(shared.access, lambda: workspace.settings.models)
         self._shared = shared
+        self.token_counter = shared.access.tokens
         self._permissions = permissions
         self.sessions = OpenSessions()
         self.workforce = AgentWorkforce(
@@ -153,12 +154,12 @@ class Workbench:
         self._instead: dict[str, str] = {}
         self._wide: tuple[str, ...] = ()
         self._writers: dict[str, Writer] = {}
-        self._room = CacheSizeLimit(workspace, self._tasks.spawn_task)
+        self.size_limit = CacheSizeLimit(workspace, self._tasks.spawn_task)
         self.file_changes = FileChanges(self)
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
-        workspace.cache.changed = self._room.count_cache_size_soon
+        workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
-        workspace.watch_settings(self._room.count_cache_size_soon)
+        workspace.watch_settings(self.size_limit.count_cache_size_soon)
 
     @classmethod
     async def open_workbench(cls, workspace: StoredWorkspace, shared: ProgramDependencies) -> Workbench:
@@ -201,7 +202,7 @@ class Workbench:
         _open[workspace] = bench
         workspace.linked = bench.sharing.follow_link
         bench.sharing.follow_link()
-        bench._room.count_cache_size_soon()
+        bench.size_limit.count_cache_size_soon()
         return bench
 
     async def aclose(self) -> None:
@@ -291,7 +292,7 @@ class Workbench:
                     self._apply_conversation_model(conversation, opened.state.own_model)
                 if not self.sharing.machine_writing_now(conversation):
                     await self._partial.recover_cut_off_reply(
-                        opened, self.model_of_conversation(conversation), self._shared.access.tokens.count_tokens
+                        opened, self.model_of_conversation(conversation), self.token_counter.count_tokens
                     )
                 session = self._build_session(opened, only=self.workforce.roles.tools_of_role(opened.state))
                 if len(session.all_facts) > MANY:
@@ -410,7 +411,7 @@ class Workbench:
 
         async def recall_folded_history(fold: str, words: str) -> str:
             return await content_recall.recall_folded_messages(
-                conversation.state, self.workspace.cache, self._shared.access.tokens, fold, words
+                conversation.state, self.workspace.cache, self.token_counter, fold, words
             )
 
         toolbox = self.kit.build_toolbox(
@@ -427,7 +428,7 @@ class Workbench:
         return SessionCollaborators(
             cache=self.workspace.cache,
             index=self.workspace.index,
-            tokens=self._shared.access.tokens,
+            tokens=self.token_counter,
             clock=self._shared.access.clock,
             tools=toolbox,
             withheld=toolbox.withheld_definitions,
@@ -465,7 +466,7 @@ class Workbench:
 
         project = self.project
         return OnDemandTools(
-            self._shared.access.tokens,
+            self.token_counter,
             self.kit.finder,
             compute_tool_room,
             tools_offered_before,
@@ -496,10 +497,6 @@ class Workbench:
             session = self._build_session(conversation, depth=wish.depth, only=wish.tools)
             self.sessions.keep_session_open(session)
         return session
-
-    @property
-    def token_counter(self) -> TokenCounter:
-        return self._shared.access.tokens
 
     # --- histories of other programs
 
@@ -575,16 +572,8 @@ class Workbench:
             emptied = await self.workspace.delete_trashed_conversations()
         self._rows.remove_conversation_rows(emptied.conversations)
         await self.sessions.close_sessions(emptied.conversations)
-        self._room.count_cache_size_soon()
+        self.size_limit.count_cache_size_soon()
         return emptied
-
-    def bytes_over_limit(self) -> int:
-        """The bytes the cache takes beyond the user's limit, as last counted; 0 where there is none."""
-        return self._room.over
-
-    def watch_size_limit(self, listener: Callable[[int], object]) -> Callable[[], None]:
-        """`listener` is called with the bytes over the limit when it is passed, and with 0 when it no longer is."""
-        return self._room.watch_cache_size(listener)
 
     async def attach_content(self, name: str, content: bytes, media_type: str) -> Attachment:
         """Put something the user adds to a message into the cache."""
@@ -595,7 +584,7 @@ class Workbench:
         """Returns how many tokens of the attachment are sent. Of one that is too large for the
         window only an excerpt goes with the message.
         """
-        settings, tokens = self.workspace.settings, self._shared.access.tokens
+        settings, tokens = self.workspace.settings, self.token_counter
         chosen = context_policy.policy_from_fact(conversation_setup.build_policy_fact(settings.preset, settings.policy))
         main = next((model.window for model in self.models.model_facts() if model.role is ModelRole.MAIN), 0)
         if attachment.tokens <= chosen.oversized_share * (main or chosen.window):
@@ -606,9 +595,7 @@ class Workbench:
     async def _count_stored_tokens(self, stored: Stored, content: bytes) -> int:
         if not stored.media_type.startswith("text/"):
             return 1_000  # what providers ask for a picture, roughly; the reported usage corrects it
-        return await asyncio.to_thread(
-            estimate_entry_tokens, stored.size, content, self._shared.access.tokens.count_tokens
-        )
+        return await asyncio.to_thread(estimate_entry_tokens, stored.size, content, self.token_counter.count_tokens)
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
         """Paths below the workspace's folder that hold `prefix`, the shortest first, for completion."""
@@ -694,10 +681,6 @@ class Workbench:
         ]
         return (*self.project.now.items_in_force("command"), *self.project.now.items_in_force("skill"), *prompts)
 
-    def list_server_resources(self) -> Sequence[tuple[str, str, str]]:
-        """What the servers offer to be attached: server, address, name."""
-        return [(each.server, each.uri, each.name) for each in self.mcp_servers.list_offered_resources()]
-
     async def attach_server_resource(self, server: str, uri: str) -> Attachment:
         found = await self.mcp_servers.fetch_server_resource(server, uri)
         if found.images and not found.text.strip():
@@ -709,7 +692,7 @@ class Workbench:
         """A message that begins with the name of a command, with the command's text in its place; any other as it is."""
         await self.project.reread_project_folders()
         return await slash_expansion.expand_slash_command(
-            self.project.now, session, parts, self._shared.access.tokens, self.mcp_servers
+            self.project.now, session, parts, self.token_counter, self.mcp_servers
         )
 
     @property
@@ -754,7 +737,7 @@ class Workbench:
 
     async def _build_conversation_settings(self, conversation: Conversation) -> ConversationSetup:
         """Files are read in a thread: a folder may be on a disk that does not answer."""
-        settings, tokens = self.workspace.settings, self._shared.access.tokens
+        settings, tokens = self.workspace.settings, self.token_counter
         system, (rules, notes) = await asyncio.gather(
             asyncio.to_thread(self._build_system_prompt, settings),
             self.project.rules_and_notes_for_step(conversation.id, conversation.state, tokens),

@@ -96,13 +96,11 @@ class EarlierImports:
     calls: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def conversation_of_recording(self, recording: RecordedSession) -> str:
-        """The conversation that it is, or becomes."""
         return self._imported_conversation(recording.kind, recording.session) or conversation_id_of_session(
             *recording.identity_of_session
         )
 
     def parent_conversation(self, recording: RecordedSession) -> str:
-        """The conversation of the session that started this one, where it is here."""
         return self._imported_conversation(recording.kind, recording.parent)
 
     def forked_conversation(self, recording: RecordedSession) -> str:

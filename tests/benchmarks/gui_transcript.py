@@ -215,14 +215,14 @@ def opened(messages: int) -> None:
 
     def append(number: int) -> None:
         said = Recorded("c", seq + number + 1, 1.8e9, UserSaid((Text("One more thing. " * 5, 20),)))
-        trial.pane.show_new_events([FactAppended(said)])
+        trial.pane.view.apply_events([FactAppended(said)])
 
     told("append a message", trial.frames(100, append))
     words = ANSWER.split(" ")
 
     def stream(number: int) -> None:
         text = " ".join(words[(number * 12) % len(words) : (number * 12) % len(words) + 12]) + " "
-        trial.pane.show_new_events([ReplyStreamed("c", TextDelta(text))])
+        trial.pane.view.apply_events([ReplyStreamed("c", TextDelta(text))])
 
     told("add 12 streamed words", trial.frames(400, stream))
     print(f"  memory grew by {memory() - started:.0f} MB over the facts and an empty window")
@@ -256,7 +256,7 @@ def hostile() -> None:
 
         def show(number: int, said: list[Event] = said) -> None:
             if number == 0:
-                trial.pane.show_new_events(said)
+                trial.pane.view.apply_events(said)
 
         trial.pane.open_transcript(ConversationState())
         whole = _longest(trial.frames(40, show))
@@ -264,7 +264,7 @@ def hostile() -> None:
         pieces = [text[i : i + 20_000] for i in range(0, min(len(text), 400_000), 20_000)]
 
         def stream(number: int, pieces: list[str] = pieces) -> None:
-            trial.pane.show_new_events([ReplyStreamed("c", TextDelta(pieces[number]))])
+            trial.pane.view.apply_events([ReplyStreamed("c", TextDelta(pieces[number]))])
 
         streamed = _longest(trial.frames(len(pieces), stream))
         up = _longest(trial.frames(60, lambda _: trial.wheel(240)))

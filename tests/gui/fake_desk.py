@@ -441,6 +441,18 @@ class FakeWorkforce:
         self._bench.switched.append((conversation, False))
 
 
+class FakeSizeLimit:
+    """`heard`: the listeners, whom a test may tell a size."""
+
+    def __init__(self) -> None:
+        self.over = 0
+        self.heard: list[Callable[[int], object]] = []
+
+    def watch_cache_size(self, listener: Callable[[int], object]) -> Callable[[], None]:
+        self.heard.append(listener)
+        return lambda: self.heard.remove(listener)
+
+
 class FakeWorkbench(StandIn):
     """One workspace. Its rows follow what its sessions record."""
 
@@ -460,10 +472,9 @@ class FakeWorkbench(StandIn):
         self.trusted: list[ProjectItem] = []
         self.opening_notes: tuple[str, ...] = ()
         self.proposed = ""
-        self.over = 0
         self.busy = False
         self.forgotten: list[str] = []
-        self.limit_heard: list[Callable[[int], object]] = []
+        self.size_limit = FakeSizeLimit()
         self.workspace = FakeCatalogue()
         self.mcp_servers = FakeServers()
         self.written: list[tuple[str, Any]] = []
@@ -556,9 +567,6 @@ class FakeWorkbench(StandIn):
     async def expand_command_message(self, session: Any, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
         return (Text("expanded"), *parts[1:])
 
-    def list_server_resources(self) -> Sequence[tuple[str, str, str]]:
-        return [("docs", "docs://style", "The style guide")]
-
     async def attach_server_resource(self, server: str, uri: str) -> Attachment:
         return await self.attach_content(uri, f"{server} {uri}".encode(), "text/plain")
 
@@ -580,13 +588,6 @@ class FakeWorkbench(StandIn):
             "model": self.main_model_name,
             "messages": [message.role.value for message in request.messages],
         }
-
-    def bytes_over_limit(self) -> int:
-        return self.over
-
-    def watch_size_limit(self, listener: Callable[[int], object]) -> Callable[[], None]:
-        self.limit_heard.append(listener)
-        return lambda: self.limit_heard.remove(listener)
 
     async def empty_conversation_trash(self) -> EmptyTrashResult:
         gone = tuple(row.id for row in self.rows.values() if row.trashed)

@@ -28,6 +28,7 @@ from helix_desktop.gui.settings.installation_port import (
     WorkspaceStorage,
 )
 from helix_desktop.gui.workbench_types import Workbench, Workbenches
+from helix_desktop.mcp_host.hosted_server import McpServerResource
 from helix_desktop.tools.home_openings import OPENINGS
 
 ANTHROPIC = ProviderChoice("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
@@ -101,6 +102,9 @@ class FakeServers:
         self.running: list[McpServerState] = []
         self.changes: list[tuple[str, float]] = []
         self.marked: list[tuple[str, str, bool]] = []
+
+    def list_offered_resources(self) -> Sequence[McpServerResource]:
+        return [McpServerResource("docs", "docs://style", "The style guide")]
 
     async def add_pasted_servers(self, text: str, name: str = "") -> None:
         self.running.append(McpServerState(name or "server", text.strip()))

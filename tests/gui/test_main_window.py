@@ -579,10 +579,10 @@ def test_a_workspace_made_elsewhere_is_there_when_one_comes_back(
     window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.benches["made"] = FakeWorkbench("made", "#6b4fa0", Path("/home/me/made"))  # on the command line
-    assert "made" not in [row.id for row in window.listed_workspaces()]
+    assert "made" not in [row.id for row in window.listed_workspaces]
     monkeypatch.setattr(window, "isActiveWindow", lambda: True)
     QApplication.sendEvent(window, QEvent(QEvent.Type.ActivationChange))
-    assert "made" in [row.id for row in window.listed_workspaces()]
+    assert "made" in [row.id for row in window.listed_workspaces]
     assert window.rail.workspace_id_at(4) == "made"
 
 
@@ -780,12 +780,12 @@ def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow
     window.switch_to_page("cache")
     over, wanted = window.pages.cache._over_limit_button, QSignalSpy(window.settings_wanted)
     assert not over.isVisible()
-    for tell in bench.limit_heard:
+    for tell in bench.size_limit.heard:
         tell(12_000_000)
     assert over.text() == "12.0 MB over the limit"
     QTest.mouseClick(over, Qt.MouseButton.LeftButton)
     assert wanted.at(0) == ["storage"]
-    for tell in bench.limit_heard:
+    for tell in bench.size_limit.heard:
         tell(0)
     assert not over.isVisible()
 
@@ -975,13 +975,13 @@ def test_a_folder_with_a_long_or_a_taken_name_gets_a_workspace(window: MainWindo
 
 
 def test_a_new_workspace_comes_last_in_the_rail(window: MainWindow, tmp_path: Path) -> None:
-    before = [row.id for row in window.listed_workspaces()]
+    before = [row.id for row in window.listed_workspaces]
     first = tmp_path / "aaa"
     first.mkdir()
     window.create_workspace_for_folder(first)
     window.refresh_workspaces()
-    assert [row.id for row in window.listed_workspaces()][: len(before)] == before
-    assert [row.name for row in window.listed_workspaces()][-1] == "aaa"
+    assert [row.id for row in window.listed_workspaces][: len(before)] == before
+    assert [row.name for row in window.listed_workspaces][-1] == "aaa"
 
 
 def test_allowing_everything_is_confirmed_and_shows(window: MainWindow, bench: FakeWorkbench) -> None:

@@ -38,7 +38,7 @@ def test_one_question_is_answered_by_two_models_and_one_of_them_is_continued(
     for column, answer in ((first, "The ticket lock."), (second, "The queue lock.")):
         assert column.is_answering
         column.session.finish(answer)  # type: ignore[union-attr]
-        column._bridge.emit_waiting_events()
+        column.bridge.emit_waiting_events()
     assert not dialog._ask.isEnabled()
     dialog._text.setPlainText("And which is faster?")
     assert dialog._ask.isEnabled()
@@ -87,7 +87,7 @@ def test_a_card_says_what_an_undo_does_not_cover(window: MainWindow, bench: Fake
     QTest.mouseClick(dialog._ask, Qt.MouseButton.LeftButton)
     column = dialog.columns[0]
     column.session.ask(PermissionQuestion(story.call(1, "run_command", command="make"), "Run", "make", ""))  # type: ignore[union-attr]
-    column._bridge.emit_waiting_events()
+    column.bridge.emit_waiting_events()
     assert column._approvals.visible_card is not None
     words = [label.text() for label in column._approvals.visible_card.findChildren(QLabel)]
     assert "Undo does not cover: node_modules/" in words

@@ -154,7 +154,7 @@ class Soak:
         outputs = [one.fact.output.digest for one in facts if isinstance(one.fact, ToolReturned)]
         run.window.switch_to_page("cache")
         if outputs:
-            run.window.pages.show_entry_on_cache_page(self.chance.choice(outputs))
+            run.window.pages.cache.open_entry_by_digest(self.chance.choice(outputs))
         for page in ("timeline", "chat"):
             await asyncio.sleep(0.3)
             run.window.switch_to_page(page)

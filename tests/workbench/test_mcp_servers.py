@@ -260,8 +260,8 @@ async def test_prompts_are_said_with_a_slash_and_resources_are_attached(tmp_path
         (said,) = await bench.expand_command_message(session, (Text("/modern:review src/a.py wrong names and types"),))
         assert isinstance(said, Text)
         assert said.text.endswith("Review src/a.py and look for wrong names and types.")
-        ((server, uri, _),) = bench.list_server_resources()
-        attached = await bench.attach_server_resource(server, uri)
+        (offered,) = bench.mcp_servers.list_offered_resources()
+        attached = await bench.attach_server_resource(offered.server, offered.uri)
         assert b"Four spaces." in await bench.workspace.cache.read_range(
             attached.stored.digest, 0, attached.stored.size
         )

@@ -503,13 +503,13 @@ async def test_the_trash_is_not_emptied_while_something_works(desks: Desks, fold
 async def test_a_cache_beyond_its_limit_is_told(desks: Desks, folder: Path) -> None:
     bench = await bench_on(desks, folder)
     heard = asyncio.Queue[int]()
-    stop = bench.watch_size_limit(heard.put_nowait)
+    stop = bench.size_limit.watch_cache_size(heard.put_nowait)
     await bench.attach_content("notes.txt", bytes(range(256)), "application/octet-stream")
-    assert bench.bytes_over_limit() == 0, "there is no limit"
+    assert bench.size_limit.over == 0, "there is no limit"
     await bench.file_changes.prepare_checkpoints()
     _, taken = await bench.file_changes.measure_checkpoints()
     await bench.change_settings({"limits.cache_bytes": 100 + taken})
-    assert await asyncio.wait_for(heard.get(), 60) == bench.bytes_over_limit() == 157
+    assert await asyncio.wait_for(heard.get(), 60) == bench.size_limit.over == 157
     stop()
 
 

@@ -75,7 +75,6 @@ def find_changed_lines(old: Sequence[Any], new: Sequence[Any], exact: int = EXAC
 
 
 def _merge_touching_matches(old: Sequence[Any], new: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
-    """Yields the matches, joining those that touch."""
     held: MatchingLines | None = None
     for same in find_matching_lines(old, new, exact):
         if held is not None and (held.left + held.count, held.right + held.count) == (same.left, same.right):
@@ -137,7 +136,6 @@ def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]
 
 
 def _position_in_later_version(block: ChangedLines, same: Sequence[MatchingLines], new: int, current: int) -> int:
-    """Finds where a block of lines is in a later version."""
     if block.new == block.new_end == new == current == 0:
         return 0
     for run in same:

@@ -166,12 +166,10 @@ def _add_change_to_turn(found: list[TurnOfChanges], source: ChangeSource) -> Non
 
 
 def without_user_undos(sources: Sequence[ChangeSource]) -> tuple[ChangeSource, ...]:
-    """Leaves out undo and redo, which the user did."""
     return tuple(source for source in sources if source.fact.by != "undo")
 
 
 def step_with_undos(step: ChangeSource, sources: Iterable[ChangeSource]) -> tuple[ChangeSource, ...]:
-    """A step, and what undid or redid it."""
     return (step, *(each for each in sources if each.fact.by == "undo" and step.seq in each.fact.undoes))
 
 

@@ -192,7 +192,6 @@ class ConversationBranch(LiveFolds):
             self.batches[recorded.seq] = tuple(self.running_calls)
 
     def _note_newest_text(self, ref: PartRef, call: ToolCall) -> None:
-        """Remember which call gave the newest text of a file."""
         if call.tokens > TEXT_ARGUMENT and (key := file_of_call(call)):
             self.text_keys[ref] = key
             self.newest_text[key] = ref

@@ -136,7 +136,6 @@ class LiveFolds(ViewItems):
         return bool(self.exclusions) and is_covered_by_any(self.exclusions, ref)
 
     def inside_live(self, span: Span) -> bool:
-        """Whether a live span covers all of this one."""
         return any(cover_contains(live, span) for live in self.by_span)
 
     def fold_shown_for_part(self, ref: PartRef, without: str = "") -> Folded | None:

@@ -58,7 +58,6 @@ class Savings:
 
     @property
     def saved_share(self) -> float:
-        """The share of tokens that was not sent."""
         return max(0.0, 1 - self.sent / self.without) if self.without else 0.0
 
     @property

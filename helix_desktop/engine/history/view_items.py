@@ -52,7 +52,6 @@ class ViewItems:
         return tuple(self.tokens[kind] + more.get(kind, 0) for kind in ContextKind)
 
     def items_from(self, first: int) -> list[ViewItem]:
-        """The items from the message `first` on."""
         return self.items[bisect_left(self.keys, first) :]
 
     def shown_tokens(self, cover: Cover) -> int:
@@ -91,7 +90,6 @@ class ViewItems:
         return self.items[first:last]
 
     def item_at(self, seq: int) -> ViewItem:
-        """What stands in the view for the message `seq`."""
         return self.items[self.item_position(seq)]
 
     def message_position(self, seq: int) -> int:
@@ -99,7 +97,6 @@ class ViewItems:
         return bisect_left(self.order, seq)
 
     def item_position(self, seq: int) -> int:
-        """Where the item stands that shows the message `seq`."""
         return max(0, bisect_right(self.keys, seq) - 1)
 
     def item_positions(self, cover: Cover) -> tuple[int, int]:

@@ -145,7 +145,6 @@ class CachePage(QWidget):
         )
 
     def _select_newest_entry(self, _: object = None) -> None:
-        """The newest entry is the one that is looked at first."""
         if self._selects_newest and self.model.rowCount() and self.model.entry_row_at(0) is not None:
             self._selects_newest = False
             self.table.select_row(0)
@@ -335,7 +334,7 @@ class CachePage(QWidget):
 
     def _show_selection_count(self) -> None:
         chosen = len(self.table.selected)
-        self.viewer.set_compare_enabled(two=chosen == 2)
+        self.viewer.compare_button.setEnabled(chosen == 2)
         if chosen > 1:
             self._figures_label.setText(
                 tr("{n} selected", n=format_number(chosen)) + " · " + tr("Press Ctrl+C to copy their hashes")

@@ -62,8 +62,6 @@ def column_title(column: EntryColumn) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntrySearchHit:
-    """An entry that a search has found, with the matching line."""
-
     row: EntryRow
     snippet: str
     line: int

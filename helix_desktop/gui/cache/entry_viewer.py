@@ -127,7 +127,7 @@ class EntryViewer(QWidget):
         menu.addAction(tr("Copy the hash"), self._copy_hash)
         self._pin = menu.addAction(tr("Pin: never remove"), self._toggle_pin)
         menu.addAction(tr("Verify"), self.verify_wanted.emit)
-        self._compare = menu.addAction(tr("Compare selected"), self.compare_wanted.emit)
+        self.compare_button = menu.addAction(tr("Compare selected"), self.compare_wanted.emit)
         menu.addSeparator()
         menu.addAction(tr("Forget permanently…"), self.forget_wanted.emit)
         return menu
@@ -159,9 +159,6 @@ class EntryViewer(QWidget):
         else:
             self.content_view.show_entry_content(catalogue, row.stored, row.about)
         self._doing.run_in_background(catalogue.index.uses(digest), then=self._uses_receiver(digest), owner=self)
-
-    def set_compare_enabled(self, *, two: bool) -> None:
-        self._compare.setEnabled(two)
 
     def show_checked_state(self, *, good: bool) -> None:
         """The entry's bytes were compared with its hash."""

@@ -96,7 +96,6 @@ class ChangedFileView(QWidget):
         self._hash.setVisible(wide and bool(self._hash.accessibleName()))
 
     def show_sentence_only(self, words: str) -> None:
-        """No file: a sentence in its place."""
         self._sentence_label.setText(words)
         self._stack.setCurrentIndex(1)
         self._name.set_elided_text("")

@@ -91,5 +91,5 @@ class CommitButton(QPushButton):
         return await changes.git_repository.propose_commit_message(await changes.build_git_patch(files))
 
     def _report_no_proposal(self, dialog: CommitDialog, error: HelixError) -> None:
-        dialog.proposal_failed()
+        dialog.enable_propose_button()
         self.notice_wanted.emit(str(error))

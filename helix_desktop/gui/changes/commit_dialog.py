@@ -56,17 +56,14 @@ class CommitDialog(TransientDialog):
 
     def show_proposal(self, message: str) -> None:
         self.message.setPlainText(message)
-        self._enable_propose_button()
-
-    def proposal_failed(self) -> None:
-        self._enable_propose_button()
+        self.enable_propose_button()
 
     def _request_proposal(self) -> None:
         self.propose.setEnabled(False)
         self.propose.setText(tr("The model is writing…"))
         self.proposal_wanted.emit()
 
-    def _enable_propose_button(self) -> None:
+    def enable_propose_button(self) -> None:
         self.propose.setEnabled(True)
         self.propose.setText(tr("Propose a message"))
 

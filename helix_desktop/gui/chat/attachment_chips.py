@@ -22,7 +22,6 @@ NAME = 40  # How many characters of a name are shown.
 
 
 def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:
-    """Encodes a message as JSON, for a draft or a waiting message."""
     text = "\n\n".join(part.text for part in parts if isinstance(part, Text) and part.text)
     return {"text": text, "attachments": [_encode_attachment(part) for part in parts if isinstance(part, Attachment)]}
 

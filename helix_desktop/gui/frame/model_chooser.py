@@ -252,7 +252,6 @@ class ModelChooser(SearchPopup):
         self.opened.emit()
 
     def hide_connect_and_edit(self) -> None:
-        """Hides Connect and Edit, where neither is possible."""
         for button in self._links:
             button.hide()
 

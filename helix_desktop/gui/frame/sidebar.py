@@ -12,7 +12,6 @@ from PySide6.QtGui import QEnterEvent, QFontMetrics, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QLineEdit, QPushButton, QToolButton, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
-from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.elided_label import ElidedLabel
@@ -185,12 +184,6 @@ class Sidebar(QWidget):
     def list_conversation_rows(self, rows: Sequence[ConversationListRow]) -> None:
         self._rows = rows
         self._refill_conversation_list()
-
-    def show_conversation_state(self, conversation: str, running: ConversationActivity) -> None:
-        self.list.lines.update_running_state(conversation, running)
-
-    def mark_open_conversation(self, conversation: str) -> None:
-        self.list.select_conversation(conversation)
 
     def show_list_place(self, place: str) -> None:
         """The usual list (""), the archive ("archived") or the trash ("trashed")."""

@@ -115,8 +115,8 @@ class WindowPages(QObject):
             return
         page.restore_cache_layout(self._memory.get_remembered("layout", bench.id, "cache", default=""))
         self._stop_watching_limit()
-        self._stop_watching_limit = bench.watch_size_limit(page.show_bytes_over_limit)
-        page.show_bytes_over_limit(bench.bytes_over_limit())
+        self._stop_watching_limit = bench.size_limit.watch_cache_size(page.show_bytes_over_limit)
+        page.show_bytes_over_limit(bench.size_limit.over)
         page.show_cache_of(bench.workspace, lambda: [(row.id, row.title) for row in bench.list_conversations()])
 
     def _show_conversation_changes(self, page: ChangesPage) -> None:
@@ -148,7 +148,7 @@ class WindowPages(QObject):
         """Saves the reading place. At the end of the conversation nothing is saved."""
         session, bench = self._showing.session, self._showing.bench
         if session is not None and bench is not None:
-            seq, below, follow = self.transcript.reading_place()
+            seq, below, follow = self.transcript.view.reading_position()
             self._memory.remember_value("place", bench.id, session.id, value=[] if follow else [seq, below])
 
     def _saved_reading_place(self, conversation: str) -> tuple[int, int, bool] | None:
@@ -157,7 +157,7 @@ class WindowPages(QObject):
         return (kept[0], kept[1], False) if len(kept) == 2 and all(isinstance(n, int) for n in kept) else None
 
     def pass_events_to_pages(self, events: tuple[Event, ...]) -> None:
-        self.transcript.show_new_events(events)
+        self.transcript.view.apply_events(events)
         self.inspector.update_inspector_from_events(events)
         if self.is_page_made("timeline"):
             self.timeline.update_timeline_from_events(events)
@@ -165,13 +165,6 @@ class WindowPages(QObject):
             self.changes.refresh_after_events(events)
         if self.is_page_made("cache") and any(isinstance(event, FactAppended) for event in events):
             self.cache.refresh_entries_soon()
-
-    def follow_conversation_end(self) -> None:
-        """Scrolls to the end of the conversation and stays there as it grows."""
-        self.transcript.view.jump_to_end()
-
-    def show_entry_on_cache_page(self, digest: Digest) -> None:
-        self.cache.open_entry_by_digest(digest)
 
     def show_linked_place(self, place: WindowPlace) -> None:
         """A message of the open conversation, or a fold in the timeline."""

@@ -116,9 +116,6 @@ class WindowShell(QMainWindow):
         else:
             super().keyPressEvent(event)
 
-    def set_window_content(self, inside: QWidget) -> None:
-        self.setCentralWidget(inside)
-
     def save_window_geometry(self) -> None:
         self._memory.remember_value("window", value=bytes(self.saveGeometry().toBase64().data()).decode())
 

@@ -158,7 +158,6 @@ class ImportConversationsDialog(QDialog):
         )
 
     def import_checked_groups(self) -> None:
-        """Bring in what is ticked."""
         self._show_import_running(going=True)
         self._message_label.setText(tr("Importing…"))
         for button in (self._undo, self._keys, self._left_out):

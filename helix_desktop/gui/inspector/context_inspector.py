@@ -348,7 +348,6 @@ class ContextInspector(QWidget):
             FoldNowDialog(self._session, self._doing, self).open()
 
     def show_request_of_step(self) -> None:
-        """The request of the step shown, as it is or was sent."""
         session = self._session
         if session is None:
             return

@@ -119,7 +119,7 @@ class McpServerCard(QWidget):
             check = QCheckBox(tool.name, self._inside)
             check.setChecked(tool.is_enabled)
             check.setAccessibleDescription(tool.about)
-            check.toggled.connect(partial(self._on_tool_toggled, tool.name))
+            check.toggled.connect(lambda on, name=tool.name: self._run_server_action("switch_tool", tool=name, on=on))
             reads = QCheckBox(tr("Read-only"), self._inside)
             reads.setChecked(tool.is_read_only)
             reads.setToolTip(
@@ -128,7 +128,9 @@ class McpServerCard(QWidget):
                 )
             )
             reads.setAccessibleName(f"{tr('Read-only')}: {tool.name}")
-            reads.toggled.connect(partial(self._on_read_only_toggled, tool.name))
+            reads.toggled.connect(
+                lambda on, name=tool.name: self._run_server_action("mark_reading", tool=name, reads=on)
+            )
             line = build_row((check, 1), reads)
             self._tools.addLayout(line)
             if tool.about:
@@ -146,12 +148,6 @@ class McpServerCard(QWidget):
                 )
             )
             self._tools.addWidget(said)
-
-    def _on_tool_toggled(self, tool: str, on: bool) -> None:  # noqa: FBT001 - a slot
-        self._run_server_action("switch_tool", tool=tool, on=on)
-
-    def _on_read_only_toggled(self, tool: str, reads: bool) -> None:  # noqa: FBT001 - a slot
-        self._run_server_action("mark_reading", tool=tool, reads=reads)
 
     def _show_server_timeouts(self) -> None:
         clear_layout(self._limits)

@@ -76,7 +76,6 @@ class ExactTextView(QPlainTextEdit):
             self.reading_state_changed.emit()
 
     def _is_last_line_visible(self) -> bool:
-        """Whether the whole last line is visible in the current layout."""
         bar = self.verticalScrollBar()
         if self._more or bar.value() < bar.maximum():
             return False

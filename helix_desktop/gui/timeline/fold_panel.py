@@ -59,10 +59,6 @@ class ShownFold:
     earlier: str
 
     @property
-    def is_fold_in_force(self) -> bool:
-        return self.event.has_fold_in_force
-
-    @property
     def document_text(self) -> str:
         return self.event.current_folds[0].text if self.event.made_folds else ""
 
@@ -186,10 +182,10 @@ class FoldPanel(QWidget):
         self._kept_details_label.set_chip_text(describe_kept_details(fold.details) if fold else "", "strong")
         self._figures.setVisible(fold is not None)
         self.undo_button.setVisible(fold is not None)
-        self.undo_button.setText(tr("Undo") if shown.is_fold_in_force else tr("Redo"))
+        self.undo_button.setText(tr("Undo") if shown.event.has_fold_in_force else tr("Redo"))
         self._compare.setVisible(bool(shown.earlier))
         self._compare.setText(shown.earlier)
-        self._edit.setVisible(fold is not None and fold.kind in _DOCUMENT_KINDS and shown.is_fold_in_force)
+        self._edit.setVisible(fold is not None and fold.kind in _DOCUMENT_KINDS and shown.event.has_fold_in_force)
         if fold is not None:
             words = fold_sentences.describe_fold_figures(event).replace(" ", "\u00a0")
             # Lines break only between figures, never between a number and its unit.
@@ -231,7 +227,7 @@ class FoldPanel(QWidget):
             self._save_open_draft()
             self._stack.setCurrentIndex(0)
             names = [fold.fold for fold in self._shown.event.current_folds]
-            (self.undo_wanted if self._shown.is_fold_in_force else self.redo_wanted).emit(names)
+            (self.undo_wanted if self._shown.event.has_fold_in_force else self.redo_wanted).emit(names)
 
     def _start_document_edit(self) -> None:
         if self._shown is not None:

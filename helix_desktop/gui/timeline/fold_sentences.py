@@ -157,7 +157,6 @@ def describe_marked_fact(history: ConversationState, seq: int) -> str:
 
 
 def describe_fold_figures(event: TimelineEvent) -> str:
-    """Returns the figures below the bars."""
     fold = event.current_folds[0]
     parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds)]
     if fold.kind not in (FoldKind.MARKER, FoldKind.EXCERPT):

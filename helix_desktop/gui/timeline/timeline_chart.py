@@ -63,7 +63,6 @@ class TimelineChart(StepPlot):
         self._update_grown_plot()
 
     def extend_timeline_plot(self) -> None:
-        """Extends the plot after the story grew."""
         for pyramid in (*self._layers, self._costs):
             pyramid.add_new_values()
         self._update_grown_plot()
@@ -85,7 +84,6 @@ class TimelineChart(StepPlot):
         self.update()
 
     def mark_selected_event(self, event: TimelineEvent | None) -> None:
-        """Mark the event the list has chosen, and bring it into sight."""
         self._selected = event
         if event is not None and not self._first <= event.point <= self._last:
             span = self._last - self._first

@@ -301,7 +301,6 @@ class TimelinePage(QWidget):
         self._doing.run_in_background(run_in_conversation(), then=refresh_other_timelines, owner=self, failed=failed)
 
     def ask_to_fold(self) -> None:
-        """Ask what to keep, then fold."""
         if self._session is not None:
             FoldNowDialog(self._session, self._doing, self).open()
 

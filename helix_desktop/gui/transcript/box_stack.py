@@ -21,8 +21,6 @@ from helix_desktop.gui.transcript.drawing_style import NO_MARKS, TextMarks
 
 @dataclass(frozen=True, slots=True)
 class HotSpotIndex:
-    """A hot place: which box, which of its hot places."""
-
     box: int
     hot: int
 

@@ -46,7 +46,6 @@ class CallGroups:
         return self.all[at] if at >= 0 and self.all[at].last >= index else None
 
     def group_headed_by(self, index: int) -> CallGroup | None:
-        """The group whose line is shown at the item at `index`."""
         group = self.group_of_item(index)
         return group if group is not None and group.first == index and group.is_collapsible else None
 

@@ -104,9 +104,6 @@ class ItemColumn:
     def total_height(self) -> int:
         return self.heights.sum_of_heights + self.page.ink.scaled_pixels(TOP)
 
-    def item_index_at(self, y: int) -> int:
-        return self.heights.item_covering(y)
-
     def content_top(self, index: int) -> int:
         return self.heights.height_before(index) + self.gap_above(index)
 

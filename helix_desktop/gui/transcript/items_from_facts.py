@@ -285,7 +285,6 @@ class TranscriptItems:
         return [self.history.find_fold(fold.fold) or fold for fold in made]
 
     def running_call_items(self) -> list[int]:
-        """The items of running calls, whose elapsed time is updated."""
         busy = self.running in {ConversationActivity.TOOLS, ConversationActivity.ASKING}
         return self.calls.open_items if busy else []
 

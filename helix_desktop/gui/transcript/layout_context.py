@@ -19,9 +19,7 @@ from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 class TranscriptContent(Protocol):
     """Content that is not in the facts. What is not there yet is None, is fetched, and the item is laid out again."""
 
-    def get_entry_text(self, stored: Stored) -> str | None:
-        """The first part of an entry."""
-        ...
+    def get_entry_text(self, stored: Stored) -> str | None: ...
 
     def get_entry_image(self, stored: Stored) -> QImage | None: ...
 

@@ -175,7 +175,7 @@ class TranscriptCanvas(QAbstractScrollArea):
     def reading_position(self) -> tuple[int, int, bool]:
         """Where the reader is: a fact, how far below its top, and whether the end is followed."""
         y = self.verticalScrollBar().value()
-        index = self.column.item_index_at(y)
+        index = self.column.heights.item_covering(y)
         if index < 0 or self.is_following_end:
             return 0, 0, True
         seq = self.items.all[index].fact_seq
@@ -439,7 +439,7 @@ class TranscriptCanvas(QAbstractScrollArea):
     def item_under(self, point: QPointF | QPoint) -> tuple[int, QPointF]:
         """The item under a point of the viewport, and the point as that item sees it."""
         y = int(point.y()) + self.verticalScrollBar().value()
-        index = self.column.item_index_at(y)
+        index = self.column.heights.item_covering(y)
         if index < 0:
             return -1, QPointF()
         return index, QPointF(point.x() - self.column_left, y - self.column.content_top(index))

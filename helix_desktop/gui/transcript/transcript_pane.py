@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QLabel, QToolButton, QWidget
 
-from helix_desktop.engine.session_events import Event
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column, build_row
@@ -117,16 +114,6 @@ class TranscriptPane(QWidget):
         self.view.show_history(history)
         if place is not None:
             self.view.restore_reading_position(place)
-
-    async def prepare_transcript(self, history: ConversationState) -> None:
-        """Before a long history is opened: read it in a thread."""
-        await self.view.prepare_long_history(history)
-
-    def show_new_events(self, events: Sequence[Event]) -> None:
-        self.view.apply_events(events)
-
-    def reading_place(self) -> ScrollPlace:
-        return self.view.reading_position()
 
     def scroll_to_fact(self, seq: int) -> None:
         self.view.scroll_to_item(self.view.items.item_of_fact(seq))

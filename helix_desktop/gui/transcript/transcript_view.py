@@ -279,7 +279,6 @@ class TranscriptView(TranscriptCanvas):
         return box if isinstance(box, CodeBox) else None
 
     def _scroll_while_dragging(self) -> None:
-        """Dragging beyond the edge scrolls."""
         beyond = self._drag_to.y() - (0 if self._drag_to.y() < 0 else self.viewport().height())
         bar = self.verticalScrollBar()
         self._set_following_end(following=False)

@@ -120,7 +120,6 @@ class BoxesView(QAbstractScrollArea):
         self.viewport().update()
 
     def _on_reader_scrolled(self, _action: int) -> None:
-        """The reader scrolled: the remembered place is given up."""
         self._wanted = 0
 
     def _restyle_boxes(self) -> None:

@@ -60,7 +60,6 @@ def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wir
 
 
 def message(unit: Json) -> Wired:
-    """One message."""
     value = object_at(unit)
     role = text_at(value, "role")
     speaker = Speaker.ASSISTANT if role == "assistant" else Speaker.SYSTEM if role == "system" else Speaker.USER
@@ -134,12 +133,10 @@ def _content_blocks(unit: Mapping[str, Json]) -> list[Json]:
 
 
 def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
-    """The request with other messages."""
     return {**body, "messages": list(units)}
 
 
 def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
-    """The request with tools of ours before the client's marks: behind them the prefix would begin with ours."""
     return {**body, "tools": [*write_tools(tools), *list_at(body, "tools")]}
 
 

@@ -62,7 +62,6 @@ def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wir
 
 
 def message(unit: Json, tally: CallNumbering | None = None) -> Wired:
-    """One content."""
     value, tally = object_at(unit), tally or CallNumbering()
     speaker = Speaker.ASSISTANT if text_at(value, "role") == "model" else Speaker.USER
     parts = enumerate(list_at(value, "parts"))
@@ -138,12 +137,10 @@ def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
 
 
 def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
-    """The request with other contents."""
     return {**body, "contents": list(units)}
 
 
 def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
-    """The request with tools of ours, in the client's first list of functions: several lists are not taken everywhere."""
     ours = write_tools(tools)
     given = list(list_at(body, "tools"))
     for at, tool in enumerate(given):

@@ -63,7 +63,6 @@ def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wir
 
 
 def message(unit: Json) -> Wired:
-    """One message."""
     value = object_at(unit)
     role = text_at(value, "role")
     if role in ("tool", "function"):
@@ -125,12 +124,10 @@ def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
 
 
 def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
-    """The request with other messages."""
     return {**body, "messages": list(units)}
 
 
 def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
-    """The request with tools of ours."""
     return {**body, "tools": [*write_tools(tools), *list_at(body, "tools")]}
 
 

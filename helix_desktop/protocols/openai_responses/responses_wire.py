@@ -149,14 +149,12 @@ def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
 
 
 def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
-    """The request with other items."""
     if len(units) == 1 and isinstance(units[0], str):
         return {**body, "input": units[0]}
     return {**body, "input": [said(unit) if isinstance(unit, str) else unit for unit in units]}
 
 
 def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
-    """The request with tools of ours."""
     ours = write_tools(tools)
     for at, item in enumerate(list_at(body, "input") if "tools" not in body else ()):
         if isinstance(object_at(item).get("tools"), list):

@@ -146,8 +146,6 @@ async def _remove_undo_leftovers(checkpoints: Checkpoints, wanted: Sequence[Rest
 
 
 class _PathRestorer:
-    """One undo at work."""
-
     def __init__(self, checkpoints: Checkpoints, done: RestoreResult) -> None:
         self._checkpoints = checkpoints
         self._done = done

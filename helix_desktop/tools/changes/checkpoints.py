@@ -121,7 +121,6 @@ class Checkpoints:
 
     @property
     def has_safety_net(self) -> bool:
-        """Whether there is a safety net, now or as soon as it is prepared."""
         return bool(self.roots) and self.progress.state != "off"
 
     def largest_top_folders(self) -> list[tuple[str, int, int]]:
@@ -452,7 +451,6 @@ class Checkpoints:
         return folder_state.unpack_item((names or {}).get(name, b"")[STAMP.size :])
 
     def _replace_found_item(self, found: WalkResult, path: str, wanted: TreeItem) -> None:
-        """Give a path another item, where it has one."""
         folder, _, name = path.rpartition("/")
         names = found.folders.get(folder, self._known.get(folder))
         record = (names or {}).get(name, b"")

@@ -422,7 +422,6 @@ def _entry_exists(handle: int, name: str) -> bool:
 
 
 def iterate_packed_items(known: KnownRecords) -> Iterator[tuple[str, bytes]]:
-    """Every path with its packed item, in order."""
     size = STAMP.size
     for folder in sorted(known):
         for name, record in sorted(known[folder].items()):

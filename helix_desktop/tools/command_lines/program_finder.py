@@ -185,7 +185,6 @@ class ProgramFinder:
     # --- variables ---------------------------------------------------------------------------------------------------
 
     def find_in_variable(self, name: str, value: str) -> list[StartedProgram]:
-        """What setting this variable would start."""
         if name == "PATH":
             self.changes_path = True
         if name in program_tables.LOADING_VARIABLES or name.startswith(program_tables.LOADING_BEGINNINGS):

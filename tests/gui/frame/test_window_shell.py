@@ -20,7 +20,7 @@ def test_the_surfaces_are_painted_before_anything_stands_on_them(memory: WindowM
     expected = {20: LIGHT.rail, 200: LIGHT.window, 700: LIGHT.panel, 307: LIGHT.line}
     assert {x: image.pixelColor(x, 300).name() for x in expected} == expected
     inside = QLabel("here")
-    shell.set_window_content(inside)
+    shell.setCentralWidget(inside)
     assert shell.centralWidget() is inside
 
 

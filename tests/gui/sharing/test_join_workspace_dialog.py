@@ -40,7 +40,7 @@ def test_a_wrong_key_is_said_and_can_be_corrected(
     layout = dialog.layout()
     assert layout is not None
     assert dialog.height() >= layout.totalHeightForWidth(dialog.width())  # nothing is cut off
-    assert tmp_path.name not in [row.name for row in window.listed_workspaces()]
+    assert tmp_path.name not in [row.name for row in window.listed_workspaces]
 
 
 def test_the_workspace_that_was_joined_is_shown(

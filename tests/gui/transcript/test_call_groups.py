@@ -153,9 +153,9 @@ def test_what_comes_while_it_works_keeps_the_readers_place(pane: TranscriptPane,
     pane.view.verticalScrollBar().setValue(120)
     pane.view._on_scroll_action(1)
     settle()
-    top = pane.reading_place()
+    top = pane.view.reading_position()
     before = len(told.facts)
     worked(told, range(5))
-    pane.show_new_events([FactAppended(recorded) for recorded in told.facts[before:]])
+    pane.view.apply_events([FactAppended(recorded) for recorded in told.facts[before:]])
     settle()
-    assert pane.reading_place() == top
+    assert pane.view.reading_position() == top

@@ -73,11 +73,11 @@ def test_the_button_is_there_until_something_else_happens(pane: TranscriptPane, 
     assert [hot.act for hot in card(pane).hot_spots] == [OpenKeySettings(), ContinueTurn()]
     one, two = (hot.place for hot in card(pane).hot_spots)
     assert one.right() < two.left()
-    pane.show_new_events([ActivityChanged("c", ConversationActivity.THINKING)])
+    pane.view.apply_events([ActivityChanged("c", ConversationActivity.THINKING)])
     assert card(pane).hot_spots == []
-    pane.show_new_events([ActivityChanged("c", ConversationActivity.IDLE)])
+    pane.view.apply_events([ActivityChanged("c", ConversationActivity.IDLE)])
     assert [hot.name for hot in card(pane).hot_spots] == ["Set the key…", "Try again"]
-    pane.show_new_events([FactAppended(told.user("again"))])
+    pane.view.apply_events([FactAppended(told.user("again"))])
     first = pane.view.column.full_layout(1).boxes[0]
     assert first.hot_spots == []
 
@@ -88,7 +88,7 @@ def test_a_pause_counts_down_and_can_be_cut_short(pane: TranscriptPane, settle: 
     pane.open_transcript(build_state(told.facts))
     now = [100.0]
     pane.view.column.page.now = lambda: now[0]
-    pane.show_new_events([ReplyStreamed("c", RetryDelay("The provider is busy.", 12.0))])
+    pane.view.apply_events([ReplyStreamed("c", RetryDelay("The provider is busy.", 12.0))])
     settle()
     assert card(pane)._title == "Trying again in 12 s"
     now[0] = 105.0

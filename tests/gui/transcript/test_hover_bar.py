@@ -115,7 +115,7 @@ def test_a_message_that_a_rewind_hides_takes_its_bar_along(pane: TranscriptPane,
     over(pane, 1)
     assert pane.view.hover_bar_of(1) is not None
     told.add(Rewound(1))
-    pane.show_new_events([FactAppended(told.facts[-1])])
+    pane.view.apply_events([FactAppended(told.facts[-1])])
     assert pane.view.hover_bar_of(1) is None
 
 

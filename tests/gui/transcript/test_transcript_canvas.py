@@ -66,9 +66,9 @@ def test_a_history_that_was_read_in_a_thread_is_shown_as_any_other(
     settle()
     wanted = [list(pane.view.items.all), pane.view.column.total_height, pane.view.verticalScrollBar().value()]
     history = build_state(told.facts[:-20])
-    asyncio.run(pane.prepare_transcript(history))
+    asyncio.run(pane.view.prepare_long_history(history))
     pane.open_transcript(build_state(told.facts[:3]))
-    asyncio.run(pane.prepare_transcript(history))
+    asyncio.run(pane.view.prepare_long_history(history))
     for recorded in told.facts[-20:]:  # while the thread was at work
         history.advance_state(recorded)
     pane.open_transcript(history)
@@ -95,7 +95,7 @@ def test_while_it_is_hidden_nothing_is_laid_out(pane: TranscriptPane, settle: Se
     known = len(told.facts)
     for number in range(20):
         told.user(f"Another question {number}")
-    pane.show_new_events(tuple(FactAppended(each) for each in told.facts[known:]))
+    pane.view.apply_events(tuple(FactAppended(each) for each in told.facts[known:]))
     assert pane.view.verticalScrollBar().maximum() == total
     pane.show()
     settle()
@@ -123,7 +123,7 @@ def test_it_opens_at_the_end_and_follows(pane: TranscriptPane, settle: Settle) -
     assert at_end(pane)
     assert pane.view.is_following_end
     for number in range(5):
-        pane.show_new_events([FactAppended(told.user(f"more {number} " * 30))])
+        pane.view.apply_events([FactAppended(told.user(f"more {number} " * 30))])
         settle()
         assert at_end(pane)
 
@@ -132,7 +132,7 @@ def test_only_the_reader_ends_the_following(pane: TranscriptPane, settle: Settle
     told = long_talk()
     pane.open_transcript(build_state(told.facts))
     settle()
-    pane.show_new_events([ReplyStreamed("c", TextDelta("One line. " * 200))])
+    pane.view.apply_events([ReplyStreamed("c", TextDelta("One line. " * 200))])
     pane.resize(700, 500)
     settle()
     assert pane.view.is_following_end
@@ -141,7 +141,7 @@ def test_only_the_reader_ends_the_following(pane: TranscriptPane, settle: Settle
     assert not pane.view.is_following_end
     seen = first_seen(pane)
     for _ in range(5):
-        pane.show_new_events([ReplyStreamed("c", TextDelta("And more. " * 100))])
+        pane.view.apply_events([ReplyStreamed("c", TextDelta("And more. " * 100))])
         settle()
         assert first_seen(pane) == seen
     assert pane._end.isVisible()
@@ -171,7 +171,7 @@ def test_what_is_above_may_change_its_height(pane: TranscriptPane, settle: Settl
     settle()
     seen = first_seen(pane)
     above = next(i for i in range(seen[0] - 1, 0, -1) if pane.view.items.all[i].kind == 3)
-    pane.show_new_events([FactAppended(told.marker(pane.view.items.tool_call_state(above).returned_seq))])
+    pane.view.apply_events([FactAppended(told.marker(pane.view.items.tool_call_state(above).returned_seq))])
     settle()
     assert first_seen(pane) == seen
 
@@ -199,7 +199,7 @@ def test_the_place_of_the_reader_is_kept(pane: TranscriptPane, settle: Settle) -
     for _ in range(10):
         wheel(pane, 240)
     settle()
-    seen, place = first_seen(pane), pane.reading_place()
+    seen, place = first_seen(pane), pane.view.reading_position()
     pane.open_transcript(build_state([]))
     pane.open_transcript(build_state(told.facts), place)
     settle()
@@ -221,7 +221,7 @@ def test_a_running_call_counts_its_time_and_shows_its_output(pane: TranscriptPan
     told = Told()
     told.reply("", call(1, "run_command", '{"command": "make"}'))
     pane.open_transcript(build_state(told.facts))
-    pane.show_new_events([ActivityChanged("c", ConversationActivity.TOOLS), ToolPrinted("c", "c1", "compiling\n")])
+    pane.view.apply_events([ActivityChanged("c", ConversationActivity.TOOLS), ToolPrinted("c", "c1", "compiling\n")])
     pane.view.column.page.section_amounts["open", 1, 0] = 1
     pane.view.column._laid.pop(0)
     pane.view._lay_out_and_draw()
@@ -232,7 +232,7 @@ def test_a_running_call_counts_its_time_and_shows_its_output(pane: TranscriptPan
     assert laid.boxes[0]._line.outcome.startswith("running…")
     assert laid.boxes[1].text == "compiling"
     assert pane.view._clock.isActive()
-    pane.show_new_events([FactAppended(told.returned("c1")), ActivityChanged("c", ConversationActivity.IDLE)])
+    pane.view.apply_events([FactAppended(told.returned("c1")), ActivityChanged("c", ConversationActivity.IDLE)])
     assert not pane.view._clock.isActive()
 
 
@@ -290,13 +290,13 @@ def do(pane: TranscriptPane, told: Told, step: str, by: int) -> None:
         case "point":
             QTest.mouseMove(pane.view.viewport(), QPoint(100 + by, by))
         case "write":
-            pane.show_new_events(
+            pane.view.apply_events(
                 [ReplyStreamed("c", TextDelta("Words of it. " * by + "\n\n```python\ncall(1)\n"[: 3 * by]))]
             )
         case "answer":
-            pane.show_new_events([FactAppended(told.reply(f"Done: {by}.", call(100 + len(told.facts))))])
+            pane.view.apply_events([FactAppended(told.reply(f"Done: {by}.", call(100 + len(told.facts))))])
         case "ask":
-            pane.show_new_events([FactAppended(told.user("Once more. " * by))])
+            pane.view.apply_events([FactAppended(told.user("Once more. " * by))])
         case "click":
             QTest.mouseClick(pane.view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(120, 60 * by))
         case "end":

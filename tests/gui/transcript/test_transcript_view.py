@@ -197,7 +197,7 @@ def test_a_rewound_part_opens_with_a_click(
     from helix_desktop.engine.facts import Rewound
     from helix_desktop.engine.session_events import FactAppended
 
-    pane.show_new_events([FactAppended(told.add(Rewound(1)))])
+    pane.view.apply_events([FactAppended(told.add(Rewound(1)))])
     settle()
     assert pane.view.items.is_item_hidden(1)
     QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, len(pane.view.items.all) - 1, ToggleSection))
