@@ -24,14 +24,14 @@ KEPT_PAGES = 40
 
 
 class EntryColumn(IntEnum):
-    HASH = 0
+    SOURCE = 0
     TOOL = 1
-    SOURCE = 2
-    SIZE = 3
-    TOKENS = 4
-    USES = 5
-    STORED = 6
-    RECALLED = 7
+    SIZE = 2
+    TOKENS = 3
+    USES = 4
+    STORED = 5
+    RECALLED = 6
+    HASH = 7
 
 
 SORT_BY_COLUMN = {

@@ -45,12 +45,12 @@ ROW = 35
 HEADER = 34
 PAD = 12
 WIDTHS = {
-    EntryColumn.HASH: 179,
+    EntryColumn.HASH: 160,
     EntryColumn.TOOL: 190,
     EntryColumn.SIZE: 100,
     EntryColumn.TOKENS: 106,
     EntryColumn.USES: 78,
-    EntryColumn.STORED: 141,
+    EntryColumn.STORED: 140,
     EntryColumn.RECALLED: 128,
 }
 NARROW_WIDTHS = {
@@ -104,7 +104,7 @@ class EntryCellDelegate(QStyledItemDelegate):
         if found is not None:
             self._paint_search_hit(painter, inner, text, found.snippet)
             return
-        if column is EntryColumn.HASH and row.pinned:
+        if column is EntryColumn.SOURCE and row.pinned:
             painter.setBrush(theme.colour_of_token("accent"))
             painter.setPen(Qt.PenStyle.NoPen)
             painter.drawEllipse(QPoint(rect.left() + theme.zoomed_pixels(6), rect.center().y()), 2, 2)
@@ -365,7 +365,7 @@ class EntryTable(QTableView):
             action = menu.addAction(column_title(column))
             action.setCheckable(True)
             action.setChecked(not header.isSectionHidden(column))
-            action.setEnabled(column is not EntryColumn.HASH)
+            action.setEnabled(column is not EntryColumn.SOURCE)
             action.toggled.connect(lambda shown, column=column: self._set_column_shown(column, shown=shown))
         menu.popup(header.mapToGlobal(place))
 
