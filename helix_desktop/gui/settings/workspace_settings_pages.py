@@ -20,6 +20,8 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 MEGABYTE = 1_000_000
+# what most people who change anything change; the rest of the policy is under Advanced
+BASIC_THRESHOLDS = ("admission", "caching", "observation", "handover")
 # the limits at which a turn stops by itself: name, title, sentence, default, maximum. See
 # engine/collaborators.py.
 TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
@@ -82,11 +84,12 @@ class InstructionsPage(SettingsPage):
 
 
 class PolicyPage(SettingsPage):
-    """The preset, and every threshold with what it means. A value that differs from the preset can be put back."""
+    """The preset and what it decides; every other threshold is under Advanced. A value that differs from the preset can be put back."""
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Policy"))
         self._bench, self._doing = bench, doing
+        self._is_advanced_open = any(name not in BASIC_THRESHOLDS for name in bench.workspace.settings.policy)
         self._rebuild_policy_page()
 
     def _rebuild_policy_page(self) -> None:
@@ -104,12 +107,23 @@ class PolicyPage(SettingsPage):
         if self._values:
             again = self.add_page_button(tr("Reset to the preset"))
             again.clicked.connect(lambda: self._choose_preset(self._preset, {}))
+        declared = context_policy.declared_thresholds()
+        for name in BASIC_THRESHOLDS:
+            self.add_page_widget(self._build_threshold_row(declared[name]))
+        if not self._is_advanced_open:
+            self.add_page_button(tr("Advanced…"), "link").clicked.connect(self._open_advanced)
+            return
         group = ""
-        for threshold in context_policy.declared_thresholds().values():
+        for threshold in declared.values():
             if threshold.group != group:
                 group = threshold.group
                 self.add_heading(tr(group))
-            self.add_page_widget(self._build_threshold_row(threshold))
+            if threshold.name not in BASIC_THRESHOLDS:
+                self.add_page_widget(self._build_threshold_row(threshold))
+
+    def _open_advanced(self) -> None:
+        self._is_advanced_open = True
+        self._rebuild_policy_page()
 
     def _build_threshold_row(self, threshold: context_policy.Threshold) -> QWidget:
         usual = threshold.defaults[self._preset]

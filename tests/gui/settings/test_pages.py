@@ -316,8 +316,19 @@ def test_how_long_the_main_model_thinks(window: MainWindow, bench: FakeWorkbench
     assert bench.written == [("effort", "high"), ("effort", None)]
 
 
+def test_five_things_of_the_policy_are_in_sight_and_the_rest_if_it_was_changed_or_is_asked_for(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    page, names = PolicyPage(bench, window.background_runner), context_policy.declared_thresholds()
+    assert sum(page.findChild(QWidget, name) is not None for name in ("preset", *names)) == 5
+    bench.workspace.settings.policy = {"handover_share": 0.7}
+    page = PolicyPage(bench, window.background_runner)
+    assert all(page.findChild(QWidget, name) is not None for name in names)
+
+
 def test_every_threshold_has_a_row_and_what_differs_is_kept(window: MainWindow, bench: FakeWorkbench) -> None:
     page = PolicyPage(bench, window.background_runner)
+    QTest.mouseClick(button(page, "Advanced…"), Qt.MouseButton.LeftButton)
     for name, threshold in context_policy.declared_thresholds().items():
         assert page.findChild(QWidget, name) is not None, name
         assert threshold.sentence in said(page)
@@ -331,6 +342,7 @@ def test_every_threshold_has_a_row_and_what_differs_is_kept(window: MainWindow, 
 
 def test_every_choice_of_a_threshold_is_said_in_words(window: MainWindow, bench: FakeWorkbench) -> None:
     page = PolicyPage(bench, window.background_runner)
+    page._open_advanced()
     for threshold in context_policy.declared_thresholds().values():
         if threshold.choices:
             box = child(page, QComboBox, threshold.name)
