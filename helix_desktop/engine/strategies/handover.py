@@ -42,6 +42,8 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     if span is None or branch.count_messages(span, policy.handover_facts) < policy.handover_facts:
         return None
     if full:
+        if meter.used_share > 1:
+            return FoldPlan(FoldKind.HANDOVER, span, "the next request is too long for this model")
         return FoldPlan(FoldKind.HANDOVER, span, f"the window is {meter.used_share:.0%} full")
     return _handover_that_pays(situation, span)
 

@@ -36,6 +36,9 @@ def test_at_its_share_of_the_window_and_not_before() -> None:
     assert plan.kind is FoldKind.HANDOVER
     assert "the window is 8" in plan.why
     assert not plan.panic
+    plan = handover.find_due_handover(situation(long_talk(120_000), HELIX))
+    assert plan is not None
+    assert plan.why == "the next request is too long for this model"
 
 
 def test_in_a_small_window_it_starts_before_the_turn_would_have_to_wait() -> None:
