@@ -29,6 +29,7 @@ NOUNS = (
     "conversation",
     "cache",
     "changes",
+    "copy",
     "project",
     "forget",
     "ask",

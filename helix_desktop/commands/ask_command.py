@@ -38,6 +38,8 @@ OPTIONS: Options = {
     "--model, -m M": "the model for this conversation, as provider/model",
     "--allow WHAT...": "edits, commands, all, or the name of a tool; five things must be allowed by name: hidden (commands that hide what they run), held (commands that a rule may hold back), outside_sandbox, opened (what is closed to other commands, such as hidden files and keys), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
     "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
+    "--copy": "start the conversation in a copy of the repository, apart from your own files",
+    "--copy-with-changes": "the same, with your uncommitted changes in the copy",
     "--resume": "with --conversation and without TEXT: go on with a turn that was interrupted or stopped at a limit",
     "--json": "print every fact of the turn as a line of JSON instead of text",
     "[TEXT...]": {
@@ -56,6 +58,8 @@ def add_ask_command(nouns: Subparsers) -> None:
 def run_ask_command(arguments: argparse.Namespace) -> int:
     if arguments.resume and (arguments.text or not arguments.conversation):
         raise InvalidInput("To resume a turn, specify its conversation with --conversation and no TEXT.")
+    if arguments.conversation and (arguments.copy or arguments.copy_with_changes):
+        raise InvalidInput("Only a new conversation can be given a copy.", remedy="Leave out --conversation.")
     if not arguments.resume and not arguments.text:
         raise InvalidInput("There is no message.", remedy="Specify it as TEXT, or - to read standard input.")
     if arguments.workspace is None:
@@ -128,7 +132,12 @@ async def _run_asked_turn(
         bench.models.model_by_name(arguments.model)  # Reports a wrong model before a conversation is begun.
     elif not arguments.conversation and not bench.main_model_name:
         raise _no_model_chosen_error(bench)
-    session = await _open_named_session(bench, arguments.conversation)
+    if arguments.copy or arguments.copy_with_changes:
+        session = await bench.start_conversation_in_copy(with_changes=arguments.copy_with_changes)
+        line = f"helix-desktop copy bring-back -w {bench.id} {session.id}"
+        await console.print_error(f"The agent works in a copy. To bring back what it does, run: {line}")
+    else:
+        session = await _open_named_session(bench, arguments.conversation)
     if reached:
         session = await _begin_writable_turn(bench, session, arguments.if_busy, console)
     if arguments.model:

@@ -406,6 +406,7 @@ class ConversationStarted:
     origin: Origin = Origin()
     agent: str = ""  # The connected agent that writes here, for example "Codex"; empty for this program.
     role: str = ""  # The name of the workspace's agent that the work was delegated to.
+    copy: str = ""  # The copy of the workspace's folders that it works in, by name; empty: the folders themselves.
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,13 +440,16 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class ConversationChanged:
-    """Only what is not None changed. `model`: the conversation's own main model; empty: the workspace's again."""
+    """Only what is not None changed. `model`: the conversation's own main model; empty: the workspace's again. `copy`: as in
+    `ConversationStarted`.
+    """
 
     title: str | None = None
     pinned: bool | None = None
     archived: bool | None = None
     trashed: bool | None = None
     model: str | None = None
+    copy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

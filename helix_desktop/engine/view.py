@@ -44,6 +44,7 @@ class ConversationState(Moment):
         self.spent: list[Spent | ModelReplied] = []
         self.title = ""
         self.own_model = ""  # Described in `ConversationChanged`.
+        self.own_copy = ""  # Described in `ConversationStarted`.
         self.agent = ""  # the connected agent that writes here
         self.last_fold = 0  # the highest number in the name of a fold or a batch, on any branch
         self._returned: dict[bytes, int] = {}
@@ -155,10 +156,11 @@ class ConversationState(Moment):
                 self.last_fold = max(self.last_fold, _number_in_name(name), _number_in_name(batch))
             case ToolReturned(output=output):
                 self._returned[output.digest.raw] = recorded.seq
-            case ConversationStarted(title=title, agent=agent):
-                self.title, self.agent = title or self.title, agent
-            case ConversationChanged(title=title, model=model):
+            case ConversationStarted(title=title, agent=agent, copy=copy):
+                self.title, self.agent, self.own_copy = title or self.title, agent, copy or self.own_copy
+            case ConversationChanged(title=title, model=model, copy=copy):
                 self.title = self.title if title is None else title
+                self.own_copy = self.own_copy if copy is None else copy
                 self.own_model = self.own_model if model is None else model
             case _:
                 pass

@@ -76,6 +76,7 @@ class Delegation:
     depth: int
     role: str = ""
     background: bool = False
+    isolated: bool = False  # In a copy of the folders of its own.
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class AgentDelegation:
         role = self._find_allowed_role(args.text_argument("agent").strip())
         return Delegation(
             use.context.conversation, use.call.id, task, context, self._choose_subagent_tools(role, tools), self._place.depth + 1,
-            role.name if role else "", args.flag_argument("background"),
+            role.name if role else "", args.flag_argument("background"), args.flag_argument("isolate"),
         )  # fmt: skip
 
     def _check_delegation_bounds(self) -> None:
@@ -185,4 +186,5 @@ _SCHEMA = object_schema(
     tools={"type": "array", "items": {"type": "string"}},
     agent=text_schema("An agent of this workspace, by name"),
     background=flag_schema("Its answer comes later as a message"),
+    isolate=flag_schema("It works in a copy of the folders"),
 )

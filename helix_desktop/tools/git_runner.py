@@ -52,8 +52,16 @@ _ENVIRONMENT = {
 }
 
 
-def run_git(folder: Path, *arguments: str, given: bytes = b"", environment: Mapping[str, str] = {}) -> bytes:
-    """What git answers in a folder. `given`: its input; `environment`: further variables, such as those of a private repository."""
+def run_git(
+    folder: Path,
+    *arguments: str,
+    given: bytes = b"",
+    environment: Mapping[str, str] = {},
+    remedy: str = "Nothing was committed.",
+) -> bytes:
+    """What git answers in a folder. `given`: its input; `environment`: further variables, such as those of a private repository;
+    `remedy`: what is said behind a refusal of git's.
+    """
     settings = [*_OVERRIDDEN, *_read_user_git_settings(str(Path.home()))]
     variables = _ENVIRONMENT | dict(environment)
     if not _READING.intersection(arguments[:2]):
@@ -63,7 +71,7 @@ def run_git(folder: Path, *arguments: str, given: bytes = b"", environment: Mapp
     done = _run_git_process(words, given, variables)
     if done.code:
         said = done.complained.decode("utf-8", "replace").strip() or done.printed.decode("utf-8", "replace").strip()
-        raise ActionRefused(f"git refused: {said[:500]}", remedy="Nothing was committed.")
+        raise ActionRefused(f"git refused: {said[:500]}", remedy=remedy)
     return done.printed
 
 
@@ -75,7 +83,7 @@ def find_filtered_files(folder: Path, names: list[bytes]) -> list[str]:
 
 
 def _settings_without_drivers(folder: Path, variables: Mapping[str, str]) -> list[str]:
-    """Filters, drivers and hooks that a repository's settings name by words of its own."""
+    """Filters, drivers, hooks and strategies of merging that a repository's settings name by words of its own."""
     listed = _run_git_process(
         ["git", "-C", str(folder), "config", "--includes", "--null", "--name-only", "--list"], b"", variables
     )
@@ -86,7 +94,10 @@ def _settings_without_drivers(folder: Path, variables: Mapping[str, str]) -> lis
 
 
 _READING = frozenset({"cat-file", "ls-tree", "ls-files", "rev-parse", "check-attr"})
-_DRIVER = re.compile(r"(filter\..*\.(clean|smudge|process)|diff\..*\.(command|textconv)|merge\..*\.driver)", re.DOTALL)
+_DRIVER = re.compile(
+    r"(filter\..*\.(clean|smudge|process)|diff\..*\.(command|textconv)|merge\..*\.driver|branch\..*\.mergeoptions)",
+    re.DOTALL,
+)
 _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 
 

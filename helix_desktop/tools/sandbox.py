@@ -292,7 +292,8 @@ class Sandbox:
         for path in sorted(paths, key=len):
             if not any(is_within_folder(path, other) for other in masked):
                 masked.append(path)
-        return [word for path in masked for word in _arguments_to_mask_path(path, self._ensure_empty_file)]
+        roots = list(map(str, self.folders))
+        return [word for path in masked for word in _arguments_to_mask_path(path, self._ensure_empty_file, roots)]
 
     def _ensure_empty_file(self) -> Path:
         """The file that stands where one is hidden."""
@@ -362,10 +363,11 @@ def _arguments_to_hold_git(path: str) -> tuple[str, ...]:
     return ("--bind-try" if Path(path).is_dir() else "--ro-bind-try", path, path)
 
 
-def _arguments_to_mask_path(path: str, empty: Callable[[], Path]) -> tuple[str, ...]:
-    """An empty folder or file in its place. The path is a real one: nothing can be put over a link."""
+def _arguments_to_mask_path(path: str, empty: Callable[[], Path], roots: Sequence[str]) -> tuple[str, ...]:
+    """An empty folder, with places for the roots in it, or an empty file. The path is a real one: nothing can be put over a link."""
     if os.path.isdir(path):  # noqa: PTH112 -- for each command
-        return ("--tmpfs", path, "--remount-ro", path)
+        places = [word for root in roots if is_within_folder(root, path) for word in ("--dir", root)]
+        return ("--tmpfs", path, *places, "--remount-ro", path)
     return ("--ro-bind", str(empty()), path) if os.path.exists(path) else ()  # noqa: PTH110
 
 

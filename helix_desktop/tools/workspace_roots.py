@@ -83,9 +83,10 @@ class WorkspaceRoots:
     def from_folders(
         cls, folders: Sequence[Path], closed: Sequence[Path] = (), sample: Path | None = None
     ) -> WorkspaceRoots:
-        """`sample`: a folder that is open where it is itself one of the `folders`, though it lies in a closed one."""
+        """`sample`: a folder in which `folders` are open, though it lies in a closed one."""
         real = tuple(folder.resolve() for folder in folders)
-        spared = sample.resolve() if sample is not None and sample.resolve() in real else None
+        spared = sample.resolve() if sample is not None else None
+        spared = spared if spared is not None and any(root.is_relative_to(spared) for root in real) else None
         shut = tuple(path.resolve() for path in closed)
         return cls(real, shut, tuple(folder.absolute() for folder in folders), spared)
 

@@ -61,6 +61,7 @@ from helix_desktop.tools import tools_on_demand
 from helix_desktop.tools.changes import known_state_file
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.delegate_tool import Delegation
+from helix_desktop.tools.home_openings import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode, PermissionRule
 from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.tools.tools_on_demand import OnDemandTools
@@ -85,6 +86,7 @@ from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.plan_mode import PlanMode
 from helix_desktop.workbench.project_in_use import ProjectInUse
+from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopies
 
 Listener = Callable[[Event], None]
 Writer = Callable[[str], ModelClient]
@@ -156,6 +158,10 @@ class Workbench:
         self._writers: dict[str, Writer] = {}
         self.size_limit = CacheSizeLimit(workspace, self._tasks.spawn_task)
         self.file_changes = FileChanges(self)
+        self.copies = RepositoryCopies(
+            self, lambda copy: _open_folder_tools(workspace, shared, permissions, copy.root_folders, copy)
+        )
+        self.file_changes.contents_of_copies = self.copies.contents_in_use
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
@@ -165,27 +171,8 @@ class Workbench:
     async def open_workbench(cls, workspace: StoredWorkspace, shared: ProgramDependencies) -> Workbench:
         """Get the tools ready and the conversations listed."""
         permissions = conversation_setup.parse_permissions(workspace.settings)
-        owner = tasks.OwnedTasks(f"{workspace.name} commands")
-        stores = (workspace.cache, workspace.index, shared.access.tokens)
         roots = [Path(root) for root in workspace.settings.roots]
-        options = WorkspaceToolOptions(
-            closed_paths=shared.closed,
-            sample_folder=shared.sample,
-            offers_fetch=shared.fetching,
-            caches=workspace.folder / "builds",
-            opened=lambda: conversation_setup.parse_opened_home(workspace.settings),
-            hidden=lambda: conversation_setup.parse_hidden_patterns(workspace.settings),
-        )
-        checkpoints = Checkpoints(
-            [root.resolve() for root in roots],
-            workspace.cache,
-            file=workspace.folder / known_state_file.NAME,
-            coverage=conversation_setup.parse_coverage(workspace.settings.changes),
-            closed=shared.closed,
-        )
-        kit = await WorkspaceTools.open_workspace_tools(
-            roots, stores, permissions=permissions, spawn=owner.spawn_task, options=options, checkpoints=checkpoints
-        )
+        kit = await _open_folder_tools(workspace, shared, permissions, roots)
         bench = cls(workspace, shared, kit, permissions)
         permissions.save_rule = bench._save_permission_rule
         bench._report_wide_rules()
@@ -213,6 +200,7 @@ class Workbench:
         # Also on a full disk, no command and no server outlives the workspace.
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.kit.aclose)
+            last_first.push_async_callback(self.copies.aclose)
             last_first.push_async_callback(self._tasks.aclose, limit=1.0)
             last_first.push_async_callback(self.mcp_servers.aclose)
             sessions = tuple(self.sessions)
@@ -294,6 +282,7 @@ class Workbench:
                     await self._partial.recover_cut_off_reply(
                         opened, self.model_of_conversation(conversation), self.token_counter.count_tokens
                     )
+                await self.copies.open_tools(opened.state.own_copy)
                 session = self._build_session(opened, only=self.workforce.roles.tools_of_role(opened.state))
                 if len(session.all_facts) > MANY:
                     gc.freeze()  # Keeps these long-lived facts out of every garbage collection.
@@ -306,6 +295,12 @@ class Workbench:
         """`role`: the agent of the workspace that works in it. `identity`: its id, where that is not to be a new one."""
         started = ConversationStarted(title=title, parent=parent, agent=agent, role=role)
         return await self.open_session(await self._create_conversation(started, identity))
+
+    async def start_conversation_in_copy(self, title: str = "", *, with_changes: bool = False) -> Session:
+        """One that works in a copy of the folders, named as it is."""
+        new = new_conversation_id()
+        await self.copies.create_copy(new, with_changes=with_changes)
+        return await self.open_session(await self._create_conversation(ConversationStarted(title, copy=new), new))
 
     async def preview_new_conversation(self) -> Session:
         """Returns a session of a conversation that is not stored, so that the price of its first message can be shown."""
@@ -414,7 +409,8 @@ class Workbench:
                 conversation.state, self.workspace.cache, self.token_counter, fold, words
             )
 
-        toolbox = self.kit.build_toolbox(
+        kit = self.copies.opened_tools(conversation.state.own_copy)
+        toolbox = kit.build_toolbox(
             compact=compact_stored_entry,
             history=recall_folded_history,
             start_child=self.workforce.delegate_to_agent,
@@ -437,8 +433,8 @@ class Workbench:
             models=partial(self._model_client_for, conversation.id),
             setup=partial(self._build_step_setup, conversation),
             spawn=self._tasks.spawn_task,
-            restore=self.kit.restore_files_before,
-            collect_file_changes=self.kit.record_unfinished_changes,
+            restore=kit.restore_files_before,
+            collect_file_changes=kit.record_unfinished_changes,
             limits=lambda: self.fences.limit_conversation_cost(
                 conversation.id, conversation_setup.parse_turn_limits(self.workspace.settings.limits)
             ),
@@ -486,8 +482,13 @@ class Workbench:
 
     async def _open_agent_session(self, started: ConversationStarted, wish: Delegation) -> Session:
         """A conversation for a sub-agent, and the session on it, which has what was delegated and no more."""
+        parent = self.sessions.find_open_session(wish.parent)
+        copy, new = parent.conversation.state.own_copy if parent else "", new_conversation_id()
+        if wish.isolated:
+            copy = (await self.copies.create_copy(new, with_changes=True, parent=copy)).id
+        await self.copies.open_tools(copy)
         async with self._reading:  # Held so that nothing opens it before it is confined.
-            new = await self._create_conversation(started)
+            await self._create_conversation(replace(started, copy=copy), new)
             self.workforce.add_agent_to_tree(new, wish)
             if model := conversation_setup.model_of_role(
                 self.workforce.roles.find_role_file(wish.role), self.workspace.settings.models, self.models
@@ -732,6 +733,7 @@ class Workbench:
     async def _build_step_setup(self, conversation: Conversation) -> ConversationSetup:
         """For a step, with the notes of hooks."""
         await self.fences.ensure_may_act(conversation.id)
+        self.copies.check_copy_is_there(conversation.state.own_copy)
         made = await self._build_conversation_settings(conversation)
         return replace(made, notes=(*made.notes, *self.hooks.take_hook_notes(conversation.id)))
 
@@ -739,7 +741,7 @@ class Workbench:
         """Files are read in a thread: a folder may be on a disk that does not answer."""
         settings, tokens = self.workspace.settings, self.token_counter
         system, (rules, notes) = await asyncio.gather(
-            asyncio.to_thread(self._build_system_prompt, settings),
+            asyncio.to_thread(self._build_system_prompt, settings, conversation.state.own_copy),
             self.project.rules_and_notes_for_step(conversation.id, conversation.state, tokens),
         )
         models = self.models.model_facts(self._instead.get(conversation.id, ""))
@@ -752,11 +754,10 @@ class Workbench:
             (*notes, *self.planning.plan_mode_notes()),
         )
 
-    def _build_system_prompt(self, settings: WorkspaceConfig) -> SystemSet:
+    def _build_system_prompt(self, settings: WorkspaceConfig, copy: str) -> SystemSet:
         own = self._shared.instructions()
-        return conversation_setup.build_system_prompt(
-            self.name, settings.roots, self.token_counter, own, settings.instructions
-        )
+        roots = list(map(str, self.copies.opened_tools(copy).resources.roots.folders)) if copy else settings.roots
+        return conversation_setup.build_system_prompt(self.name, roots, self.token_counter, own, settings.instructions)
 
     def _save_permission_rule(self, rule: PermissionRule) -> None:
         """The user chose "always": save the rule in the workspace."""
@@ -830,3 +831,39 @@ class Workbench:
 def new_conversation_id() -> str:
     """Sorts by time, and is unlike any other."""
     return f"{int(time.time() * 1000):012x}{random.token_hex(4)}"
+
+
+async def _open_folder_tools(
+    workspace: StoredWorkspace,
+    shared: ProgramDependencies,
+    permissions: WorkspacePermissions,
+    roots: Sequence[Path],
+    copy: FolderCopy | None = None,
+) -> WorkspaceTools:
+    """The tools that work in these folders. `copy`: whose folders they are; it also reads the objects that it borrows."""
+    objects = tuple(path for made in copy.repositories for path in made.objects) if copy else ()
+
+    def parse_openings() -> CommandOpenings:
+        opened = conversation_setup.parse_opened_home(workspace.settings)
+        return replace(opened, folders=(*opened.folders, *objects))
+
+    options = WorkspaceToolOptions(
+        closed_paths=shared.closed,
+        sample_folder=copy.folder if copy else shared.sample,
+        offers_fetch=shared.fetching,
+        caches=workspace.folder / "builds",
+        opened=parse_openings,
+        hidden=lambda: conversation_setup.parse_hidden_patterns(workspace.settings),
+    )
+    checkpoints = Checkpoints(
+        [root.resolve() for root in roots],
+        workspace.cache,
+        file=None if copy else workspace.folder / known_state_file.NAME,
+        coverage=conversation_setup.parse_coverage(workspace.settings.changes),
+        closed=() if copy else shared.closed,
+    )
+    stores = (workspace.cache, workspace.index, shared.access.tokens)
+    owner = tasks.OwnedTasks(f"{workspace.name} commands")
+    return await WorkspaceTools.open_workspace_tools(
+        roots, stores, permissions=permissions, spawn=owner.spawn_task, options=options, checkpoints=checkpoints
+    )

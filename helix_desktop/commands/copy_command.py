@@ -1,0 +1,118 @@
+"""`copy`: the copies of a workspace's folders that conversations work in: listed, brought back and discarded."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import Options, format_local_minute, workspace_access
+from helix_desktop.commands.workspace_access import ASKING, add_workspace_verb, print_result
+from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.errors import AmbiguousName, NotFound
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+    from helix_desktop.workbench import Workbench
+    from helix_desktop.workbench.repository_copies import CopyContents, FolderCopy
+
+    _Act = Callable[[Workbench, argparse.Namespace, Console], Awaitable[int]]
+
+COPY: Options = {"COPY": "the ID of the copy or of its conversation, or the first part of it"}
+BRINGING_BACK: Options = {
+    **COPY,
+    "--by merge|rebase|apply|discard": "merge: merge its commits into your branch; rebase: put them on top of it; apply: take its changes over as uncommitted ones, which can be undone; discard: keep its content in the cache and delete it (default: merge)",
+    "--message, -m TEXT": "for merge and rebase: commit what is not committed in the copy, with this message",
+    "--yes": "do not ask for confirmation before a copy is discarded",
+}
+
+
+def add_copy_command(nouns: Subparsers) -> None:
+    noun = nouns.add_parser("copy", help="list the copies of a repository that agents work in, and bring them back")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    sentence = "list the copies with their size, their age and what is in them alone"
+    add_workspace_verb(verbs, "list", sentence, partial(_act_on_workbench, _print_copies))
+    work = partial(_act_on_workbench, _print_copy)
+    add_workspace_verb(verbs, "show", "show what is in a copy alone", work, COPY)
+    work = partial(_act_on_workbench, _bring_back)
+    sentence = "bring what was done in a copy back into your own folder"
+    add_workspace_verb(verbs, "bring-back", sentence, work, BRINGING_BACK, run=_run_after_asking)
+
+
+def _run_after_asking(arguments: argparse.Namespace) -> int:
+    return workspace_access.run_after_asking(arguments, "Delete this copy? [y/N] ")
+
+
+async def _act_on_workbench(
+    act: _Act, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
+    from helix_desktop import workbench
+
+    async with workbench.use_workbench(workspace, arguments.places) as bench:
+        return await act(bench, arguments, console)
+
+
+async def _print_copies(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+    copies = await asyncio.to_thread(bench.copies.list_copies)
+    contents = [await bench.copies.read_contents(copy) for copy in copies]
+    told = [_describe_copy(bench, *pair) for pair in zip(copies, contents, strict=True)]
+    return await print_result(arguments, console, told, *map(_format_copy_line, copies, contents))
+
+
+async def _print_copy(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+    copy = await _find_copy(bench, arguments.copy)
+    found = await bench.copies.read_contents(copy)
+    lines = [f"{root}: {copy.folder / inside}" for root, inside in copy.roots]
+    lines += [f"{made.source} at {made.base}" for made in copy.repositories if made.base]
+    lines += [note for made in copy.repositories for note in made.notes]
+    lines += [f"Not committed: {name}" for name in found.uncommitted]
+    lines = [_format_copy_line(copy, found), *map(escape_control_characters, lines)]
+    return await print_result(arguments, console, _describe_copy(bench, copy, found), *lines)
+
+
+async def _bring_back(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+    copy = await _find_copy(bench, arguments.copy)
+    if arguments.by == "discard" and not arguments.yes:
+        found = await bench.copies.read_contents(copy)
+        await print_result(arguments, console, _describe_copy(bench, copy, found), _format_copy_line(copy, found))
+        await console.print_error("Nothing was deleted. Add --yes to delete the copy.")
+        return 1 if arguments.json else ASKING
+    said = await bench.copies.bring_back(copy, arguments.by, arguments.message)
+    return await print_result(arguments, console, {"copy": copy.id, "by": arguments.by, "done": said}, *said)
+
+
+async def _find_copy(bench: Workbench, begins: str) -> FolderCopy:
+    found = [copy for copy in await asyncio.to_thread(bench.copies.list_copies) if copy.id.startswith(begins)]
+    if len(found) > 1:
+        raise AmbiguousName(f"The IDs of {len(found)} copies begin with {begins}.", remedy="Enter more of the ID.")
+    if not found:
+        raise NotFound(f"There is no copy that begins with {begins} here.", remedy="To see all, run `copy list`.")
+    return found[0]
+
+
+def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyContents) -> dict[str, object]:
+    row = bench.conversation_row(copy.id)
+    return {
+        "id": copy.id,
+        "conversation": row.title if row else "",
+        "folder": str(copy.folder),
+        "created": copy.created,
+        "whole": copy.is_whole,
+        "repositories": [
+            {"folder": made.source, "base": made.base, "branch": made.branch} for made in copy.repositories
+        ],
+        "bytes": found.bytes,
+        "uncommitted": list(found.uncommitted),
+        "commits": found.commits,
+        "problem": found.problem,
+    }
+
+
+def _format_copy_line(copy: FolderCopy, found: CopyContents) -> str:
+    only = f"{len(found.uncommitted):,} files not committed, {found.commits:,} commits of its own"
+    state = found.problem or (only if copy.is_whole else "not finished, nothing was done in it")
+    start = f"{copy.id}  {format_local_minute(copy.created)}  {found.bytes / 1e6:,.1f} MB"
+    return f"{start}  {f'copy of {copy.label}: ' if copy.label else ''}{escape_control_characters(state)}"

@@ -1,0 +1,307 @@
+"""A private copy of a git repository: it borrows the user's objects, and has refs, an index and settings of its own.
+
+Unlike a worktree of git's it shares nothing that can be written, so whoever works in it reaches neither the user's branches nor their
+hooks. Both repositories may come from anywhere, and an agent has worked in the copy: where a file of git's leads elsewhere, nothing is done.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.errors import ActionRefused, HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import workspace_roots
+from helix_desktop.tools.git_runner import find_filtered_files, run_git
+from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots
+
+LARGEST_CARRIED = 1 << 30
+MOST_NAMED = 20
+_FICLONE = 0x40049409  # Linux: let a file share the blocks of another one.
+_UNCHANGED = "Nothing was changed."
+_TAKEN_OVER = re.compile(
+    r"user\.(name|email)|core\.(autocrlf|eol|ignorecase|precomposeunicode|sparsecheckout|sparsecheckoutcone)"
+)
+_ESSENTIAL = ("HEAD", "config", "index", "objects", "packed-refs", "refs", "shallow", "info", "logs")
+_UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
+
+
+@dataclass(frozen=True, slots=True)
+class GitCheckout:
+    """A repository with its files in `folder`. `is_copy`: one of ours, in which only its own `.git` counts. `excludes`: the user's own
+    patterns of ignored files.
+    """
+
+    folder: Path
+    is_copy: bool = False
+    excludes: Path = Path(os.devnull)
+
+    def run(self, *arguments: str, given: bytes = b"", remedy: str = _UNCHANGED) -> bytes:
+        places = {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)} if self.is_copy else {}
+        patterns = ("-c", f"core.excludesFile={self.excludes}")
+        return run_git(self.folder, *patterns, *arguments, given=given, environment=places, remedy=remedy)
+
+    def line(self, *arguments: str) -> str:
+        return os.fsdecode(self.run(*arguments).removesuffix(b"\n"))
+
+    def names(self, *arguments: str, given: bytes = b"") -> list[bytes]:
+        return [name for name in self.run(*arguments, given=given).split(b"\0") if name]
+
+    @property
+    def head(self) -> str:
+        return self.line("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
+
+    @property
+    def branch(self) -> str:
+        """Empty where HEAD is on none."""
+        name = self.line("rev-parse", "--abbrev-ref", "HEAD")
+        return "" if name == "HEAD" else name
+
+    def git_path(self, name: str) -> Path:
+        return Path(self.line("rev-parse", "--path-format=absolute", "--git-path", name))
+
+    def uncommitted_paths(self) -> list[bytes]:
+        """Files that differ from the last commit, tracked or not, but none that are ignored."""
+        options = ("--porcelain=v1", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames")
+        return [entry[3:] for entry in self.names("status", *options)]
+
+    def check_sound(self) -> None:
+        """ActionRefused where a file of git's in a copy leads elsewhere."""
+        _check_git_folder(self.folder / ".git")
+
+    def check_finished(self) -> None:
+        """ActionRefused where a merge or a rebase has not been finished."""
+        if any(self.git_path(name).exists() for name in _UNFINISHED):
+            whose = "the copy" if self.is_copy else "your repository"
+            raise ActionRefused(
+                f"A merge or a rebase in {whose} has not been finished ({self.folder}).",
+                remedy="Finish it there with git, then try again.",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedRepository:
+    """What a copy was made of. `base`: the commit, empty for a folder without git; `branch`: empty where HEAD was on none; `objects`:
+    folders of the objects it borrows; `notes`: what is not in it, in sentences.
+    """
+
+    source: str
+    base: str = ""
+    branch: str = ""
+    objects: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> GitCheckout | None:
+    """The repository in which a folder lies, None where there is none. ActionRefused for one that is made of another's files."""
+    folder = next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), None)
+    if folder is None:
+        return None
+    found = GitCheckout(folder, excludes=excludes)
+    git = folder / ".git"
+    if git.is_dir() and not git.is_symlink():
+        _check_git_folder(git, _ESSENTIAL)
+    elif git.is_symlink() or not _is_known_to_its_repository(found):
+        raise ActionRefused(f"{git} leads to a repository that does not know of this folder.", remedy=_UNCHANGED)
+    if Path(found.line("rev-parse", "--show-toplevel")) != folder:
+        raise ActionRefused(f"The repository in {folder} has its files elsewhere.", remedy=_UNCHANGED)
+    return found
+
+
+def _check_git_folder(git: Path, names: Sequence[str] = ()) -> None:
+    """Whether all of it lies where it seems to. `names`: only these of it; what lies in `refs` counts as well."""
+    entries = [git / name for name in names] if names else [git]
+    for start in [git / "refs"] if names else [git]:
+        entries += [Path(above, name) for above, folders, files in os.walk(start) for name in (*folders, *files)]
+    links = [path for path in entries if path.is_symlink()]
+    if links or not git.is_dir() or os.path.lexists(git / "commondir"):
+        where = links[0] if links else git
+        raise ActionRefused(f"{where} leads elsewhere, so git was not used there.", remedy=_UNCHANGED)
+
+
+def _is_known_to_its_repository(found: GitCheckout) -> bool:
+    """Whether the repository that a `.git` file names has this folder as its worktree or its submodule."""
+    git = Path(found.line("rev-parse", "--absolute-git-dir"))
+    with suppress(OSError):
+        return (git / "gitdir").read_text("utf-8", "surrogateescape").strip() == str(found.folder / ".git")
+    with suppress(HelixError):
+        return (git / found.line("config", "--get", "core.worktree")).resolve() == found.folder
+    return False
+
+
+# --- making one
+
+
+def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_changes: bool) -> CopiedRepository:
+    """A copy of the commit that the user has now; `with_changes`: with what they have not committed."""
+    try:
+        base, branch = source.head, source.branch
+    except ActionRefused as error:
+        raise ActionRefused(f"The repository in {source.folder} has no commit yet.", remedy="Commit first.") from error
+    changed = source.uncommitted_paths() if with_changes else []
+    objects = source.git_path("objects")
+    if "\n" in str(objects) or str(objects).startswith(('"', "#")):
+        raise ActionRefused(f"git cannot borrow objects from {objects}.", remedy=_UNCHANGED)
+    form = source.line("rev-parse", "--show-object-format")
+    start = f"--initial-branch={branch or 'detached'}"
+    run_git(copy.folder.parent, "init", "--quiet", "--template=", f"--object-format={form}", start, str(copy.folder))
+    (copy.folder / ".git/objects/info/alternates").write_bytes(os.fsencode(objects) + b"\n")
+    _take_over_settings(source, copy)
+    copy.run("update-ref", "HEAD", base)
+    copy.run("read-tree", "-m", "-u", "HEAD")
+    notes = list(_carry_changes(source, copy, changed))
+    if any(entry.startswith(b"160000") for entry in copy.names("ls-files", "--stage", "-z")):
+        notes.append("Submodules are not copied: their folders are empty.")
+    if source.head != base:
+        raise ActionRefused("A commit was made while the repository was being copied.", remedy="Try again.")
+    lines = copy.run("count-objects", "-v").splitlines()
+    borrowed = [os.fsdecode(line[11:]) for line in lines if line.startswith(b"alternate: ")]
+    return CopiedRepository(str(source.folder), base, branch, tuple(borrowed), tuple(notes))
+
+
+def _take_over_settings(source: GitCheckout, copy: GitCheckout) -> None:
+    """Who commits, and what a checkout needs; nothing else of the user's settings."""
+    listed = [entry.partition(b"\n")[::2] for entry in source.names("config", "--includes", "--null", "--list")]
+    for name, value in {os.fsdecode(name): os.fsdecode(value) for name, value in listed}.items():
+        if _TAKEN_OVER.fullmatch(name):
+            copy.run("config", name, value)
+    for name in ("shallow", "info/sparse-checkout"):
+        path = copy.folder / ".git" / name
+        path.parent.mkdir(exist_ok=True)
+        with suppress(FileNotFoundError):
+            path.write_bytes(source.git_path(name).read_bytes())
+
+
+def _carry_changes(source: GitCheckout, copy: GitCheckout, names: Iterable[bytes]) -> Iterator[str]:
+    """Give these files the content, mode and kind that they have in the user's folder. What could not be carried over, in sentences."""
+    theirs, ours = WorkspaceRoots((source.folder,)), WorkspaceRoots((copy.folder,))
+    paths = sorted(map(os.fsdecode, names), reverse=True)
+    yield from (f"{path} is a repository of its own, and was not carried over." for path in paths if path.endswith("/"))
+    there = {path: _stat_entry(source.folder, path) for path in paths}
+    for path in (path for path in paths if there[path] is None):
+        workspace_roots.restore_entry(ours, RootPath(copy.folder, path), None, 0)
+        _remove_empty_folders(copy.folder, path)
+    for path in reversed(paths):
+        if (entry := there[path]) is None:
+            continue
+        found, link = entry
+        if found.st_size > LARGEST_CARRIED or not (link or stat.S_ISREG(found.st_mode)):
+            yield f"{path} was not carried over."
+            continue
+        place = RootPath(source.folder, path)
+        content = None if link else workspace_roots.read_whole_file(theirs, place, LARGEST_CARRIED)
+        workspace_roots.restore_entry(ours, RootPath(copy.folder, path), content, found.st_mode, link)
+
+
+def _stat_entry(root: Path, path: str) -> tuple[os.stat_result, str] | None:
+    """What is there, and where it leads if it is a link; None for nothing and for a folder."""
+    above, _, name = path.rpartition("/")
+    with suppress(OSError), workspace_roots.folders.open_folder(root, above) as folder:
+        found = folder.stat_entry(name)
+        if not stat.S_ISDIR(found.st_mode):
+            return found, folder.read_link(name) if stat.S_ISLNK(found.st_mode) else ""
+    return None
+
+
+def _remove_empty_folders(root: Path, path: str) -> None:
+    """The folders that a file was the last one in, as git does."""
+    for above in [root / each for each in Path(path).parents][:-1]:
+        with suppress(OSError):
+            if above.resolve() == above:
+                above.rmdir()
+
+
+# --- what is in it, and bringing it back
+
+
+def list_own_commits(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> list[str]:
+    """The commits that the user's repository does not have."""
+    return copy.line("rev-list", "--all", "HEAD", "--not", *_known_commits(source, made)).split()
+
+
+def _known_commits(source: GitCheckout | None, made: CopiedRepository) -> list[str]:
+    if source is None:
+        return [made.base]
+    tips = source.line("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags", "refs/helix").split()
+    return [made.base, source.head, *tips]
+
+
+def bundle_own_commits(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> bytes:
+    """Those commits as a file that `git fetch` reads."""
+    return copy.run("bundle", "create", "-", "--all", "HEAD", "--not", *_known_commits(source, made))
+
+
+def commit_in_copy(copy: GitCheckout, message: str) -> None:
+    """Commit all that is not committed there."""
+    names = copy.uncommitted_paths()
+    _check_unfiltered(copy, names)
+    if names and not message.strip():
+        raise ActionRefused(
+            f"In the copy, {len(names):,} files are not committed.",
+            remedy="Commit them there, give a message for a commit of them, or bring them back as changes.",
+        )
+    if names:
+        copy.run("add", "--all")
+        copy.run("commit", "--quiet", "--message", message)
+
+
+def join_with_head(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> str:
+    """Merge the user's present commit into the copy, or put the copy's commits on top of it. The commit to move to; empty: none."""
+    head = source.head
+    if not copy.line("rev-list", "--max-count=1", f"{head}..HEAD"):
+        return ""
+    remedy = "Your own folder was not touched. Resolve this in the copy, commit there, and bring it back again."
+    words = ("rebase", "--quiet", head) if rebase else ("merge", "--no-edit", "--quiet", head)
+    try:
+        copy.run(*words)
+    except ActionRefused as error:
+        names = copy.names("diff", "--name-only", "--diff-filter=U", "-z")
+        conflicts = "".join(f" Conflict in {printable_path(os.fsdecode(name))}." for name in names[:MOST_NAMED])
+        raise ActionRefused(f"{error.what}{conflicts}", remedy=remedy) from error
+    changed = copy.names("diff-tree", "-r", "-z", "--name-only", "--no-renames", head, "HEAD")
+    _check_unfiltered(copy, changed)
+    _check_unfiltered(source, changed)
+    return copy.head
+
+
+def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
+    if filtered := find_filtered_files(checkout.folder, names):
+        raise ActionRefused(
+            f"A filter of git (such as Git LFS) would change {filtered[0]}, and this program runs none.",
+            remedy="Your own folder was not touched. Bring it back with git itself, from the copy's folder.",
+        )
+
+
+def move_branch_forward(source: GitCheckout, copy: GitCheckout, commit: str, name: str) -> None:
+    """Take a commit over into the user's repository, as `refs/helix/<name>`, and move their branch there. git refuses where HEAD is
+    no longer what was merged, or where a file they have changed would be overwritten.
+    """
+    pack = copy.run("pack-objects", "--revs", "--stdout", "-q", given=f"{commit}\n^{source.head}\n".encode())
+    source.run("unpack-objects", "-q", "--strict", given=pack)
+    source.run("update-ref", f"refs/helix/{name}", commit)
+    remedy = f"Your files are as they were. The commits are in your repository as refs/helix/{name}."
+    source.run("merge", "--ff-only", "--quiet", commit, remedy=remedy)
+
+
+def share_folder_blocks(source: Path, target: Path) -> None:
+    """A copy of a folder without a repository, for which the file system need not copy a byte. OSError where it cannot do that."""
+    import fcntl  # Not on Windows.
+
+    if target.is_relative_to(source):
+        raise OSError(0, "the program's own data lies in it")
+    for above, folders, files in os.walk(source):
+        inside = target / Path(above).relative_to(source)
+        inside.mkdir(exist_ok=True)
+        for path in (Path(above, name) for name in (*folders, *files)):
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                (inside / path.name).symlink_to(path.readlink())
+            elif stat.S_ISREG(mode):
+                with path.open("rb") as old, (inside / path.name).open("xb") as new:
+                    fcntl.ioctl(new, _FICLONE, old.fileno())
+                    os.fchmod(new.fileno(), stat.S_IMODE(mode))

@@ -1,0 +1,480 @@
+"""Copies of a workspace's folders, one for each conversation that is to work apart: made, listed, brought back and discarded.
+
+They lie beside the program's data, in `copies/<conversation>/<number>`, with a description that says when one is whole. Nothing is deleted
+unless the user says so, and then only when what is nowhere else is in the cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from helix_desktop import atomic_files
+from helix_desktop.engine.changes import folder_state
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.engine.changes.git_patch import format_git_patch
+from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook, printable_path
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ConversationChanged, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.session import Session
+from helix_desktop.errors import ActionRefused, HelixError, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.tools import repository_copying as copying
+from helix_desktop.tools.changes import change_restoring
+from helix_desktop.tools.changes.change_restoring import RestoreStep
+from helix_desktop.tools.changes.checkpoints import Checkpoints
+from helix_desktop.tools.repository_copying import CopiedRepository, GitCheckout
+from helix_desktop.tools.workspace_tools import WorkspaceTools
+from helix_desktop.workbench.open_sessions import OpenSessions
+
+NAME, _DISCARDED = "copy.json", ".discarded"
+WAYS = ("merge", "rebase", "apply", "discard")
+_NOT_TOUCHED = "Your own folder was not touched."
+
+
+@dataclass(frozen=True, slots=True)
+class FolderCopy:
+    """`roots`: each folder of the workspace, and where its copy is below `folder`; `parent`: the copy it was made of, where it was one;
+    `start`: the checkpoint of what it was at first. One that is not whole has never been worked in.
+    """
+
+    id: str
+    folder: Path
+    created: float = 0.0
+    roots: Sequence[Sequence[str]] = ()
+    repositories: Sequence[CopiedRepository] = ()
+    parent: str = ""
+    start: str = ""
+    is_whole: bool = False
+    problem: str = ""
+
+    @property
+    def root_folders(self) -> list[Path]:
+        return [(self.folder / inside).resolve() for _, inside in self.roots] if self.is_whole else []
+
+    @property
+    def label(self) -> str:
+        """The branch or the commit it is a copy of."""
+        return next((each.branch or each.base[:9] for each in self.repositories if each.base), "")
+
+
+@dataclass(frozen=True, slots=True)
+class CopyContents:
+    """What is in a copy and perhaps nowhere else."""
+
+    bytes: int = 0
+    uncommitted: tuple[str, ...] = ()
+    commits: int = 0
+    problem: str = ""
+
+
+OpenCopyTools = Callable[[FolderCopy], Awaitable[WorkspaceTools]]
+
+
+class CopiesWorkbench(Protocol):
+    """What the workbench does for it."""
+
+    workspace: StoredWorkspace
+    kit: WorkspaceTools
+    sessions: OpenSessions
+
+    async def open_session(self, conversation: str) -> Session: ...
+
+    async def start_conversation(self, title: str = "") -> Session: ...
+
+
+class RepositoryCopies:
+    """Of one workbench. `open_copy_tools`: opens the tools that work in a copy alone."""
+
+    def __init__(self, bench: CopiesWorkbench, open_copy_tools: OpenCopyTools) -> None:
+        self._bench = bench
+        self._open_copy_tools = open_copy_tools
+        self._folder = bench.workspace.folder / "copies"
+        self._kits: dict[str, WorkspaceTools] = {}
+        self._opening = asyncio.Lock()
+
+    async def aclose(self) -> None:
+        for name in tuple(self._kits):
+            await self._kits.pop(name).aclose()
+
+    def list_copies(self) -> list[FolderCopy]:
+        """All there are, also what a crash has left, the newest first."""
+        found = [_read_copy(folder) for folder in sorted(self._folder.glob("*"), reverse=True) if folder.is_dir()]
+        return sorted(found, key=lambda copy: -copy.created)
+
+    def find_copy(self, name: str) -> FolderCopy | None:
+        return next((copy for copy in self.list_copies() if copy.id == name), None) if name else None
+
+    # --- working in one
+
+    async def open_tools(self, name: str) -> WorkspaceTools:
+        """The tools of a conversation that works in a copy; those of the workspace for an empty name."""
+        if not name:
+            return self._bench.kit
+        async with self._opening:
+            if name not in self._kits:
+                copy = await asyncio.to_thread(self.find_copy, name)
+                self._kits[name] = await self._open_copy_tools(copy or FolderCopy(name, self._folder / name))
+        return self._kits[name]
+
+    def opened_tools(self, name: str) -> WorkspaceTools:
+        """The same, when they have been opened."""
+        return self._kits[name] if name else self._bench.kit
+
+    def check_copy_is_there(self, name: str) -> None:
+        """ActionRefused where a conversation works in a copy that is not on this computer."""
+        if name and not self._kits[name].resources.roots.folders:
+            raise ActionRefused(
+                "This conversation works in a copy of the folders that is not here: it was discarded, or is on another computer.",
+                remedy="Start a new conversation.",
+            )
+
+    async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> FolderCopy:
+        """A copy of the folders that `parent` works in, or of the user's. If that fails, nothing is left of it."""
+        kit = await self.open_tools(parent)
+        folder = self._folder / name
+        try:
+            copy = await asyncio.to_thread(_create_copy_files, folder, kit, with_changes, parent)
+            tools = self._kits[name] = await self._open_copy_tools(replace(copy, is_whole=True))
+            if (checkpoints := tools.resources.checkpoints) is not None:
+                await checkpoints.ensure_first_look()
+                start = checkpoints.latest_checkpoint if checkpoints.is_ready else None
+                copy = replace(copy, start=start.hex if start else "")
+            await asyncio.to_thread(_write_copy, copy := replace(copy, is_whole=True))
+        except BaseException:
+            if (opened := self._kits.pop(name, None)) is not None:
+                await opened.aclose()
+            await asyncio.to_thread(_delete_tree, folder)
+            raise
+        return copy
+
+    async def contents_in_use(self) -> frozenset[Digest]:
+        """What checkpoints of copies need: how each was at first, and is now."""
+        found: set[Digest] = set()
+        for copy in await asyncio.to_thread(self.list_copies):
+            kit = self._kits.get(copy.id) or self._bench.kit
+            if copy.start and (checkpoints := kit.resources.checkpoints) is not None:
+                with suppress(HelixError):
+                    start = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
+                    items = [*start.values(), *(checkpoints.known_items().values() if copy.id in self._kits else ())]
+                    found |= {Digest.from_hex(copy.start)} | {each for item in items if (each := item.file_digest)}
+        return frozenset(found)
+
+    # --- what is in one
+
+    async def read_contents(self, copy: FolderCopy) -> CopyContents:
+        return await asyncio.to_thread(_read_contents, copy)
+
+    async def _find_changes(self, copy: FolderCopy) -> list[PathChange]:
+        """What is different from how it was at first, but not what git ignores."""
+        checkpoints = (await self.open_tools(copy.id)).resources.checkpoints
+        if checkpoints is None or not copy.start:
+            raise ActionRefused("This copy is not covered by checkpoints.", remedy=f"{_NOT_TOUCHED} Merge it instead.")
+        await checkpoints.ensure_first_look()
+        await checkpoints.look_for_changes(thorough=True)
+        before = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
+        listed = await asyncio.to_thread(_list_names_by_root, copy)
+        now = checkpoints.known_items()
+        if uncovered := await asyncio.to_thread(_find_uncovered_file, checkpoints.roots, now, listed):
+            raise ActionRefused(
+                f"{printable_path(uncovered)} is not covered by checkpoints.",
+                remedy=f"{_NOT_TOUCHED} Commit it in the copy and merge it instead, or move it out of the copy.",
+            )
+        changes = folder_state.compare_trees(before, now)
+        wanted = {change for change in changes if _is_brought_back(change, listed)}
+        above = {str(folder) for change in wanted for folder in PurePosixPath(change.path).parents}
+        return [change for change in changes if change in wanted or (change.path in above and change.before is None)]
+
+    # --- bringing it back
+
+    async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
+        """What was done, in sentences. ActionRefused with what git says where it cannot be done; then nothing of the user's has changed."""
+        self._check_at_rest(copy)
+        if not copy.is_whole and way != "discard":
+            raise ActionRefused(copy.problem or "This copy was never finished.", remedy="It can only be discarded.")
+        if way == "apply":
+            return await self._apply_changes(copy)
+        if way == "discard":
+            return await self._discard_copy(copy)
+        return await asyncio.to_thread(_join_branches, copy, message, rebase=way == "rebase")
+
+    def _check_at_rest(self, copy: FolderCopy) -> None:
+        for session in self._sessions_in(copy):
+            if not session.is_idle:
+                raise ActionRefused("An agent is working in this copy.", remedy="Stop it first, or wait for it.")
+
+    def _sessions_in(self, copy: FolderCopy) -> Iterator[Session]:
+        return (session for session in self._bench.sessions if session.conversation.state.own_copy == copy.id)
+
+    async def _apply_changes(self, copy: FolderCopy) -> tuple[str, ...]:
+        changes = await self._find_changes(copy)
+        kit = await self.open_tools(copy.parent)
+        checkpoints = kit.resources.checkpoints
+        if checkpoints is None or [str(root) for root in kit.resources.roots.folders] != [
+            root for root, _ in copy.roots
+        ]:
+            raise ActionRefused("The workspace's folders are others than when the copy was made.", remedy=_NOT_TOUCHED)
+        await checkpoints.ensure_first_look()
+        await checkpoints.look_for_changes(thorough=True)
+        steps, conflicts = await _plan_steps(checkpoints, changes)
+        if conflicts:
+            raise ActionRefused(
+                f"These files were changed on both sides: {', '.join(conflicts[: copying.MOST_NAMED])}.",
+                remedy=f"{_NOT_TOUCHED} Merge the copy instead, or make the files alike first.",
+            )
+        if not steps:
+            return ("There is nothing to bring back.",)
+        done = await change_restoring.restore_paths(checkpoints, steps)
+        said = f"Changes from a copy: {len(done.restored):,} files."
+        session = await self._bench.start_conversation(said)
+        facts = [replace(done.fact, by="command")] if done.fact is not None else []
+        await session.conversation.append_facts(UserSaid((Text(said),)), *facts, TurnEnded(TurnEnd.DONE))
+        folders = {step.path for step in steps if step.now is not None and step.now.kind is PathKind.FOLDER}
+        left = [
+            f"{printable_path(checkpoints.readable_path(path))} was not changed: {why}."
+            for path, why in done.paths_left_alone
+            if path not in folders
+        ]
+        return (f"{len(done.restored):,} files were changed. The conversation {session.id} can undo it.", *left)
+
+    async def _discard_copy(self, copy: FolderCopy) -> tuple[str, ...]:
+        """Content first, then the fact, then the name, then the files: each step is harmless without the next."""
+        if copy.problem:
+            raise ActionRefused(copy.problem, remedy=f"Look into {copy.folder} and delete it yourself.")
+        kept = [await self._store_what_is_nowhere_else(copy), *await self._store_commits(copy)] if copy.is_whole else []
+        for session in tuple(self._sessions_in(copy)):
+            await session.conversation.append_facts(ConversationChanged(copy=""))
+        with suppress(NotFound):
+            session = await self._bench.open_session(copy.id)
+            if session.conversation.state.own_copy == copy.id:
+                await session.conversation.append_facts(ConversationChanged(copy=""))
+        await self._bench.sessions.close_sessions([session.id for session in self._bench.sessions])
+        if (kit := self._kits.pop(copy.id, None)) is not None:
+            await kit.aclose()
+        gone = copy.folder.with_name(copy.folder.name.removesuffix(_DISCARDED) + _DISCARDED)
+        await asyncio.to_thread(copy.folder.rename, gone)
+        await asyncio.to_thread(_delete_tree, gone)
+        return (*filter(None, kept), "The copy was deleted.")
+
+    async def _store_what_is_nowhere_else(self, copy: FolderCopy) -> str:
+        checkpoints = (await self.open_tools(copy.id)).resources.checkpoints
+        changes = folder_state.changes_people_count(await self._find_changes(copy))
+        if checkpoints is None or not changes:
+            return ""
+        pieces = []
+        for change in changes:
+            before, after = [await checkpoints.read_item_content(item) for item in (change.before, change.after)]
+            pieces.append(
+                format_git_patch(change.path.partition("/")[2], (change.before, before), (change.after, after))
+            )
+        origin = EntryOrigin("copy", f"changes of {copy.id}", "text/x-diff")
+        stored = await self._bench.workspace.cache.store_content(b"".join(pieces), origin)
+        return f"Its changes are in the cache as {stored.digest.hex}, a patch for `git apply`."
+
+    async def _store_commits(self, copy: FolderCopy) -> list[str]:
+        said = []
+        for source, checkout, made in _checkouts_of(copy):
+            if await asyncio.to_thread(copying.list_own_commits, source, checkout, made):
+                bundle = await asyncio.to_thread(copying.bundle_own_commits, source, checkout, made)
+                origin = EntryOrigin("copy", f"commits of {copy.id}", "application/x-git-bundle")
+                stored = await self._bench.workspace.cache.store_content(bundle, origin)
+                said.append(f"Its commits are in the cache as {stored.digest.hex}, a bundle for `git fetch`.")
+        return said
+
+
+# --- its files
+
+
+def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, parent: str) -> FolderCopy:  # noqa: FBT001 -- for to_thread
+    roots = kit.resources.roots.folders
+    if not roots:
+        raise ActionRefused("This workspace has no folder, so there is nothing to copy.")
+    atomic_files.ensure_private_folder(folder.parent)
+    folder.mkdir(mode=0o700)
+    _write_copy(FolderCopy(folder.name, folder, time.time()))
+    made: dict[Path, CopiedRepository] = {}
+    places = []
+    for root in roots:
+        source = copying.find_source_repository(root, kit.sandbox.given_folder / "git" / "ignore")
+        top = source.folder if source is not None else root
+        number = [*made, top].index(top)
+        target = folder / str(number)
+        if top not in made and source is not None:
+            checkout = GitCheckout(target, is_copy=True)
+            made[top] = copying.create_repository_copy(source, checkout, with_changes=with_changes)
+        elif top not in made:
+            made[top] = _copy_without_git(root, target)
+        inside = f"{number}/{root.relative_to(top).as_posix()}"
+        (folder / inside).mkdir(parents=True, exist_ok=True)
+        places.append((str(root), inside))
+    return FolderCopy(folder.name, folder, time.time(), tuple(places), tuple(made.values()), parent)
+
+
+def _copy_without_git(root: Path, target: Path) -> CopiedRepository:
+    try:
+        copying.share_folder_blocks(root, target)
+    except (OSError, ImportError) as error:
+        why = getattr(error, "strerror", "") or "this system has no such copies"
+        raise ActionRefused(
+            f"{root} is in no git repository, and its files can't be copied without taking their space again: {why}.",
+            remedy="Nothing was copied. Make it a git repository first, or work in the folder itself.",
+        ) from error
+    return CopiedRepository(str(root))
+
+
+def _write_copy(copy: FolderCopy) -> None:
+    said = {name: value for name, value in asdict(copy).items() if name not in ("id", "folder", "problem")}
+    atomic_files.write_file_atomically(copy.folder / NAME, json.dumps(said), private=True)
+
+
+def _read_copy(folder: Path) -> FolderCopy:
+    try:
+        said = json.loads(atomic_files.read_small_file(folder / NAME))
+        said["repositories"] = [CopiedRepository(**each) for each in said["repositories"]]
+        said["is_whole"] = said["is_whole"] is True and not folder.name.endswith(_DISCARDED)
+        return FolderCopy(folder.name, folder, **said)
+    except (OSError, HelixError, ValueError, KeyError, TypeError):
+        problem = "What describes this copy can't be read." if any(folder.iterdir()) else ""
+        return FolderCopy(folder.name, folder, folder.stat().st_mtime, problem=problem)
+
+
+def _delete_tree(folder: Path) -> None:
+    for above, folders, _ in os.walk(folder):
+        for path in (Path(above, name) for name in folders):
+            if not path.is_symlink():
+                path.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _checkouts_of(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopiedRepository]]:
+    """The user's repository (None where it is gone), ours, and what ours was made of."""
+    for number, made in enumerate(copy.repositories):
+        if made.base:
+            with suppress(ActionRefused):
+                source = copying.find_source_repository(Path(made.source))
+                yield source, GitCheckout(copy.folder / str(number), is_copy=True), made
+
+
+def _read_contents(copy: FolderCopy) -> CopyContents:
+    size = sum(Path(above, name).lstat().st_blocks * 512 for above, _, files in os.walk(copy.folder) for name in files)
+    uncommitted: list[str] = []
+    commits = 0
+    try:
+        for source, checkout, made in _checkouts_of(copy) if copy.is_whole else ():
+            checkout.check_sound()
+            uncommitted += [printable_path(os.fsdecode(name)) for name in checkout.uncommitted_paths()]
+            commits += len(copying.list_own_commits(source, checkout, made))
+    except ActionRefused as error:
+        return CopyContents(size, tuple(uncommitted), commits, str(error))
+    return CopyContents(size, tuple(uncommitted), commits, copy.problem)
+
+
+def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
+    """Of each root, the files that git tracks or would track; None where there is no git."""
+    found: dict[int, frozenset[str] | None] = {}
+    for number, (_, inside) in enumerate(copy.roots):
+        repository, _, below = inside.rstrip(".").partition("/")
+        found[number] = None
+        if copy.repositories[int(repository)].base:
+            checkout = GitCheckout(copy.folder / repository, is_copy=True)
+            checkout.check_sound()
+            names = map(os.fsdecode, checkout.names("ls-files", "-z", "--cached", "--others", "--exclude-standard"))
+            start = f"{below}/" if below else ""
+            found[number] = frozenset(name.removeprefix(start) for name in names if name.startswith(start))
+    return found
+
+
+def _find_uncovered_file(
+    roots: Sequence[Path], now: Mapping[str, TreeItem], listed: Mapping[int, frozenset[str] | None]
+) -> str:
+    """One that git knows and the checkpoints do not; empty where there is none."""
+    for number, names in listed.items():
+        for name in names or ():
+            item, place = now.get(f"{number}/{name}"), roots[number] / name
+            if (item is None or item.kind is PathKind.OTHER) and os.path.lexists(place) and not place.is_dir():
+                return str(place)
+    return ""
+
+
+def _is_brought_back(change: PathChange, listed: Mapping[int, frozenset[str] | None]) -> bool:
+    """At first there was nothing that git ignores; of what came since, only what it would track. Folders follow their files."""
+    if all(item is None or item.kind is PathKind.FOLDER for item in change[1:]):
+        return change.after is None
+    number, _, inside = change.path.partition("/")
+    names = listed[int(number)]
+    return change.before is not None or names is None or inside in names
+
+
+# --- two versions become one
+
+
+def _join_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
+    """In all repositories of the copy first; only when that went well, the user's branches are moved."""
+    joined = []
+    for source, checkout, _ in _checkouts_of(copy):
+        if source is None:
+            raise ActionRefused(
+                "The repository that this is a copy of is gone.", remedy="Take what you need from the copy."
+            )
+        checkout.check_sound()
+        source.check_finished()
+        checkout.check_finished()
+        copying.commit_in_copy(checkout, message)
+        joined.append((source, checkout, copying.join_with_head(source, checkout, rebase=rebase)))
+    said = []
+    for source, checkout, commit in joined:
+        if commit:
+            copying.move_branch_forward(source, checkout, commit, copy.id)
+            said.append(f"{source.branch or 'HEAD'} in {source.folder} is now at {commit[:9]}.")
+    return tuple(said) or ("There is nothing to bring back.",)
+
+
+async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -> tuple[list[RestoreStep], list[str]]:
+    """What to write so that these changes are there as well, and the paths where they and the user's own touch each other."""
+    steps, conflicts = [], []
+    for change in changes:
+        now = checkpoints.known_item(change.path)
+        if _is_same_version(now, change.after):
+            continue
+        if _is_same_version(now, change.before):
+            steps.append(RestoreStep(change.path, now, _with_mode_of(change.after, now)))
+        elif (merged := await _merge_versions(checkpoints, change, now)) is not None:
+            steps.append(RestoreStep(change.path, now, merged))
+        elif change.before is None or change.before.kind is not PathKind.FOLDER:
+            conflicts.append(printable_path(checkpoints.readable_path(change.path)))
+    return steps, conflicts
+
+
+def _is_same_version(one: TreeItem | None, other: TreeItem | None) -> bool:
+    """As git sees it: of a mode, only whether a file can be run."""
+    if one is None or other is None or one.kind is not other.kind:
+        return one is other
+    return one.kind is PathKind.FOLDER or (one.content == other.content and not (one.mode ^ other.mode) & 0o100)
+
+
+def _with_mode_of(wanted: TreeItem | None, now: TreeItem | None) -> TreeItem | None:
+    """The file with the mode that the user's has, but for whether it can be run."""
+    if wanted is None or now is None or not wanted.kind is now.kind is PathKind.FILE:
+        return wanted
+    return wanted._replace(mode=now.mode | (now.mode & 0o444) >> 2 if wanted.mode & 0o100 else now.mode & ~0o111)
+
+
+async def _merge_versions(checkpoints: Checkpoints, change: PathChange, now: TreeItem | None) -> TreeItem | None:
+    """The user's version with our lines; None where both touch the same lines."""
+    if now is None or change.before is None or change.after is None:
+        return None
+    planned = PlannedUndo(change.path, change.after, change.before, now, UndoOutlook.CONFLICT)
+    merged = await change_restoring.merge_with_other_changes(checkpoints, planned)
+    if merged is None or not (change.before.mode ^ change.after.mode) & 0o100:
+        return merged
+    return _with_mode_of(merged._replace(mode=change.after.mode), now)

@@ -1,0 +1,226 @@
+"""A copy of a repository: exact, and nothing of the user's is touched or run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import ActionRefused
+from helix_desktop.tools.repository_copying import GitCheckout, create_repository_copy, find_source_repository
+from tests.tools.git_places import PROGRAMS, git_places, make_repository
+
+
+def git(folder: Path, *arguments: str, given: bytes = b"") -> bytes:
+    return subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, input=given).stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main", ".")
+    git(folder, "config", "user.name", "a")
+    git(folder, "config", "user.email", "a@b")
+    (folder / "file").write_text("one\n")
+    (folder / "gone").write_text("gone\n")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "deep").write_text("deep\n")
+    (folder / "link").symlink_to("file")
+    (folder / ".gitignore").write_text("ignored\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+def copy_of(project: Path, *, with_changes: bool = False, name: str = "copy") -> GitCheckout:
+    source = find_source_repository(project)
+    assert source is not None
+    copy = GitCheckout(project.parent / name, is_copy=True)
+    create_repository_copy(source, copy, with_changes=with_changes)
+    return copy
+
+
+def entries(folder: Path) -> dict[bytes, tuple[int, bytes]]:
+    """Every path with its mode and content, but git's own."""
+    found = {}
+    for above, folders, files in os.walk(os.fsencode(folder)):
+        if b".git" in folders:
+            folders.remove(b".git")
+        for name in (*folders, *files):
+            path = above + b"/" + name
+            mode = os.lstat(path).st_mode
+            place = Path(os.fsdecode(path))
+            link = place.is_symlink()
+            content = os.fsencode(place.readlink()) if link else b"" if name in folders else place.read_bytes()
+            found[os.path.relpath(path, os.fsencode(folder))] = (mode, content)
+    return found
+
+
+def state_of_user(folder: Path) -> list[object]:
+    """All that must stay as it was: files, refs, the index to the byte, what status and fsck say."""
+    index = (folder / ".git/index").read_bytes()
+    said = [
+        git(folder, *words.split())
+        for words in ("for-each-ref", "symbolic-ref HEAD", "--no-optional-locks status -z", "fsck --strict")
+    ]
+    return [entries(folder), index, said, sorted(map(str, (folder / ".git").rglob("*")))]
+
+
+def test_the_copy_has_the_commit_and_is_apart(project: Path) -> None:
+    (project / "file").write_text("not committed\n")
+    before = state_of_user(project)
+    copy = copy_of(project)
+    assert copy.head == git(project, "rev-parse", "HEAD").decode().strip()
+    assert copy.branch == "main"
+    assert (copy.folder / "file").read_text() == "one\n"
+    assert git(copy.folder, "status", "--porcelain") == b""
+    (copy.folder / "file").write_text("two\n")
+    git(copy.folder, "commit", "-qam", "second")
+    git(copy.folder, "branch", "other")
+    assert state_of_user(project) == before
+
+
+def test_what_is_not_committed_is_carried_over_exactly(project: Path) -> None:
+    odd = os.fsdecode(b"new\nline \xff")
+    (project / odd).write_bytes(b"\0\xff\n\r\n")
+    (project / odd).chmod(0o640)
+    (project / " ").write_text("a blank\n")
+    (project / "run").write_text("#!/bin/sh\n")
+    (project / "run").chmod(0o755)
+    (project / "dangling").symlink_to(os.fsdecode(b"\xfe/nowhere"))
+    (project / "link").unlink()
+    (project / "link").write_text("now a file\n")
+    (project / "gone").unlink()
+    (project / "sub" / "deep").unlink()
+    (project / "sub").rmdir()
+    (project / "sub").write_text("now a file\n")
+    (project / "file").unlink()
+    (project / "file").mkdir()
+    (project / "file" / "inner").write_text("inner\n")
+    git(project, "add", "run")
+    git(project, "rm", "-q", "--cached", ".gitignore")
+    before = state_of_user(project)
+    copy = copy_of(project, with_changes=True)
+    theirs, ours = entries(project), entries(copy.folder)
+    assert {path: (mode & 0o170000, content) for path, (mode, content) in ours.items()} == {
+        path: (mode & 0o170000, content) for path, (mode, content) in theirs.items()
+    }
+    assert ours[os.fsencode(odd)] == theirs[os.fsencode(odd)]
+    assert ours[b"run"] == theirs[b"run"]
+    assert state_of_user(project) == before
+
+
+def test_ignored_files_stay_and_so_do_those_the_user_ignores_everywhere(project: Path, tmp_path: Path) -> None:
+    (project / "ignored").write_text("x")
+    (project / "mine.swp").write_text("x")
+    (tmp_path / "patterns").write_text("*.swp\n")
+    source = find_source_repository(project, tmp_path / "patterns")
+    assert source is not None
+    create_repository_copy(source, copy := GitCheckout(tmp_path / "copy", is_copy=True), with_changes=True)
+    assert sorted(path.name for path in copy.folder.iterdir()) == [".git", ".gitignore", "file", "gone", "link", "sub"]
+
+
+def test_a_sparse_checkout_a_pointer_and_a_submodule(project: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    git(project, "config", "filter.lfs.smudge", "tr a-z A-Z")
+    git(project, "config", "filter.lfs.clean", "cat")
+    (project / "big").write_text(pointer)
+    git(project, "add", "big")
+    (project / ".gitattributes").write_text("big filter=lfs\n")
+    commit = git(project, "rev-parse", "HEAD").decode().strip()
+    git(project, "update-index", "--add", "--cacheinfo", f"160000,{commit},module")
+    git(project, "add", ".gitattributes")
+    git(project, "commit", "-qm", "second")
+    git(project, "sparse-checkout", "set", "--no-cone", "/*", "!/sub/")
+    assert not (project / "sub").exists()
+    source = find_source_repository(project)
+    assert source is not None
+    copy = GitCheckout(project.parent / "copy", is_copy=True)
+    made = create_repository_copy(source, copy, with_changes=True)
+    assert not (copy.folder / "sub").exists()
+    assert (copy.folder / "big").read_text() == pointer
+    assert list((copy.folder / "module").iterdir()) == []
+    assert made.notes == ("Submodules are not copied: their folders are empty.",)
+    assert git(copy.folder, "status", "--porcelain") == b""
+
+
+def test_a_worktree_and_a_shallow_clone_can_be_copied(project: Path, tmp_path: Path) -> None:
+    git(project, "worktree", "add", "-q", "-b", "side", str(tmp_path / "tree"))
+    copy = copy_of(tmp_path / "tree")
+    assert (copy.branch, (copy.folder / "file").read_text()) == ("side", "one\n")
+    git(project, "commit", "-q", "--allow-empty", "-m", "more")
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{project}", "shallow")
+    copy = copy_of(tmp_path / "shallow", name="other")
+    assert git(copy.folder, "rev-list", "--count", "HEAD") == b"1\n"
+
+
+def _run_everything(folder: Path, run: str, tmp_path: Path) -> None:
+    for place in git_places(run, tmp_path):
+        if place.local and place.name.partition(",")[0] in PROGRAMS:
+            subprocess.run(["/bin/bash", "-c", place.line], cwd=folder, check=False, capture_output=True)
+    for hook in (
+        "post-checkout",
+        "post-merge",
+        "reference-transaction",
+        "post-index-change",
+        "pre-commit",
+        "pre-rebase",
+    ):
+        (folder / ".git/hooks" / hook).write_text(f"#!/bin/sh\n{run}\n")
+        (folder / ".git/hooks" / hook).chmod(0o755)
+
+
+def test_a_hostile_repository_runs_nothing(project: Path, tmp_path: Path) -> None:
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    make_repository(hostile)
+    _run_everything(hostile, f"touch {tmp_path}/canary", tmp_path)
+    (hostile / ".gitmodules").write_text(
+        '[submodule "m"]\npath = m\nurl = ext::sh -c "touch canary"\nupdate = !touch canary\n'
+    )
+    (hostile / "file").write_text("changed\n")
+    copy = copy_of(hostile, with_changes=True)
+    assert (copy.folder / "file").read_text() == "changed\n"
+    own = (copy.folder / ".git/config").read_text()
+    assert "canary" not in own
+    assert not list((copy.folder / ".git").glob("hooks/*"))
+    assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rm -rf .git; ln -s ../project/.git .git",
+        "rm -rf .git; echo 'gitdir: ../project/.git' > .git",
+        "rm -rf .git/refs .git/objects; ln -s ../../project/.git/refs .git/refs; ln -s ../../project/.git/objects .git/objects",
+        "rm -rf .git/refs/heads; ln -s ../../../project/.git/refs/heads .git/refs/heads",
+        "echo ../../project/.git > .git/commondir",
+        "git config core.worktree ../project",
+        "rm .git/HEAD; ln -s ../../project/.git/HEAD .git/HEAD",
+    ],
+)
+def test_a_repository_made_of_anothers_files_is_refused(project: Path, tmp_path: Path, line: str) -> None:
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    make_repository(hostile)
+    subprocess.run(["/bin/bash", "-c", line], cwd=hostile, check=True)
+    with pytest.raises(ActionRefused):
+        copy_of(hostile)
+    assert not (tmp_path / "copy").exists()
+
+
+def test_borrowed_objects_in_a_circle_do_not_hang(project: Path) -> None:
+    (project / ".git/objects/info").mkdir(exist_ok=True)
+    (project / ".git/objects/info/alternates").write_text(f"{project}/.git/objects\n../objects\n")
+    assert copy_of(project).head == git(project, "rev-parse", "HEAD").decode().strip()
+
+
+def test_without_a_commit_or_a_repository(tmp_path: Path) -> None:
+    assert find_source_repository(tmp_path) is None
+    git(tmp_path, "init", "-q", ".")
+    with pytest.raises(ActionRefused, match="no commit yet"):
+        copy_of(tmp_path)

@@ -1,0 +1,254 @@
+"""Copies of a workspace's folders: made, worked in, brought back in four ways, and never deleted without being asked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ToolCall
+from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.errors import ActionRefused
+from helix_desktop.workbench import Workbench
+from helix_desktop.workbench.repository_copies import FolderCopy
+from tests.workbench.conftest import Desks
+from tests.workbench.test_git_repository import git, project
+from tests.workbench.test_open_workbench import bench_on
+
+__all__ = ["project"]
+
+
+async def copy_in(bench: Workbench, *, with_changes: bool = False) -> FolderCopy:
+    session = await bench.start_conversation_in_copy("Apart", with_changes=with_changes)
+    copy = bench.copies.find_copy(session.id)
+    assert copy is not None
+    return copy
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+async def test_a_conversation_works_in_its_copy_and_nowhere_else(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    (project / "a").write_text("not committed\n")
+    copy = await copy_in(bench)
+    kit = bench.copies.opened_tools(copy.id)
+    assert kit.resources.roots.folders == (copy.folder / "0",)
+    assert kit.sandbox.folders == (copy.folder / "0",)
+    assert (copy.folder / "0" / "a").read_text() == "one\n"
+    with pytest.raises(ActionRefused, match="outside"):
+        kit.resources.roots.resolve_path(str(project / "a"))
+    assert copy.label == git(project, "rev-parse", "--abbrev-ref", "HEAD").strip()
+
+
+async def test_it_is_the_same_after_a_restart(desks: Desks, project: Path) -> None:
+    desk = desks()
+    bench = await desk.create_workspace("W", project)
+    copy = await copy_in(bench, with_changes=True)
+    await desk.aclose()
+    again = await desks().open_workspace(bench.id)
+    session = await again.open_session(copy.id)
+    assert again.copies.opened_tools(session.conversation.state.own_copy).resources.roots.folders == (
+        copy.folder / "0",
+    )
+
+
+async def test_changes_are_applied_and_can_be_undone(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    (project / "a").write_text("carried\nover\n")
+    copy = await copy_in(bench, with_changes=True)
+    work = copy.folder / "0"
+    (work / "a").write_text("carried\nover\nand more\n")
+    (work / "b").unlink()
+    (work / "new").mkdir()
+    (work / "new" / "run").write_text("x\n")
+    (work / "new" / "run").chmod(0o755)
+    (work / ".gitignore").write_text("junk\n")
+    (work / "junk").write_text("ignored\n")
+    (project / "a").write_text("mine\ncarried\nover\n")
+    (project / "a").chmod(0o600)
+    said = await bench.copies.bring_back(copy, "apply")
+    assert (project / "a").read_text() == "mine\ncarried\nover\nand more\n"
+    assert (project / "a").stat().st_mode & 0o777 == 0o600
+    assert not (project / "b").exists()
+    assert (project / "new" / "run").stat().st_mode & 0o111
+    assert not (project / "junk").exists()
+    conversation = said[0].split()[6]
+    (turn,) = await bench.file_changes.turns_with_changes(conversation)
+    files = await bench.file_changes.changes_with_folders(turn.sources)
+    await bench.file_changes.undo_file_changes(files, conversation=conversation)
+    assert (project / "a").read_text() == "mine\ncarried\nover\n"
+    assert (project / "b").read_text() == "b\n"
+    assert not (project / "new").exists()
+
+
+async def test_what_both_changed_is_left_to_the_user(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "a").write_text("theirs\n")
+    (copy.folder / "0" / "b").write_text("theirs\n")
+    (project / "a").write_text("mine\n")
+    with pytest.raises(ActionRefused, match="both sides: a"):
+        await bench.copies.bring_back(copy, "apply")
+    assert ((project / "a").read_text(), (project / "b").read_text()) == ("mine\n", "b\n")
+
+
+@pytest.mark.parametrize("way", ["merge", "rebase"])
+async def test_commits_come_back_to_the_branch(desks: Desks, project: Path, way: str) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "new").write_text("new\n")
+    (project / "b").write_text("two\n")
+    git(project, "commit", "-qam", "mine")
+    (project / "a").write_text("not committed\n")
+    with pytest.raises(ActionRefused, match="not committed"):
+        await bench.copies.bring_back(copy, way)
+    await bench.copies.bring_back(copy, way, "theirs")
+    assert (project / "new").read_text() == "new\n"
+    assert (project / "b").read_text() == "two\n"
+    assert git(project, "status", "--porcelain") == " M a\n"
+    assert git(project, "rev-parse", f"refs/helix/{copy.id}") == git(project, "rev-parse", "HEAD")
+    assert len(git(project, "rev-list", "--merges", "HEAD").split()) == (way == "merge")
+    git(project, "fsck", "--strict")
+
+
+@pytest.mark.parametrize("way", ["merge", "rebase"])
+async def test_a_conflict_says_what_git_says_and_stays_in_the_copy(desks: Desks, project: Path, way: str) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "a").write_text("theirs\n")
+    (project / "a").write_text("mine\n")
+    git(project, "commit", "-qam", "mine")
+    head = git(project, "rev-parse", "HEAD")
+    with pytest.raises(ActionRefused, match=r"(?s)git refused: .*onflict.* Conflict in a\."):
+        await bench.copies.bring_back(copy, way, "theirs")
+    assert git(project, "rev-parse", "HEAD") == head
+    assert git(project, "status", "--porcelain") == ""
+    assert "<<<<<<<" in (copy.folder / "0" / "a").read_text()
+    with pytest.raises(ActionRefused, match="has not been finished"):
+        await bench.copies.bring_back(copy, way)
+    (copy.folder / "0" / "a").write_text("both\n")
+    git(copy.folder / "0", "add", "a")
+    git(copy.folder / "0", "-c", "core.editor=true", way, "--continue")
+    await bench.copies.bring_back(copy, way)
+    assert (project / "a").read_text() == "both\n"
+
+
+async def test_what_the_user_has_not_committed_is_not_overwritten(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "a").write_text("theirs\n")
+    (project / "a").write_text("mine\n")
+    head = git(project, "rev-parse", "HEAD")
+    with pytest.raises(ActionRefused, match="would be overwritten by merge"):
+        await bench.copies.bring_back(copy, "merge", "theirs")
+    assert ((project / "a").read_text(), git(project, "rev-parse", "HEAD")) == ("mine\n", head)
+    git(project, "checkout", "-q", "a")
+    await bench.copies.bring_back(copy, "merge")
+    assert (project / "a").read_text() == "theirs\n"
+
+
+async def test_what_is_discarded_is_in_the_cache(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    work = copy.folder / "0"
+    (work / "a").write_text("committed\n")
+    git(work, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "theirs")
+    (work / "b").write_text("not committed\n")
+    found = await bench.copies.read_contents(copy)
+    assert (found.uncommitted, found.commits, found.problem) == (("b",), 1, "")
+    said = await bench.copies.bring_back(copy, "discard")
+    assert not copy.folder.exists()
+    assert bench.copies.list_copies() == []
+    patch, bundle = [
+        await bench.workspace.cache.read_content(Digest.from_hex(line.split(" as ")[1][:64])) for line in said[:2]
+    ]
+    (project.parent / "bundle").write_bytes(bundle)
+    git(project, "fetch", "-q", str(project.parent / "bundle"), "HEAD")
+    assert git(project, "show", "FETCH_HEAD:a") == "committed\n"
+    subprocess.run(["git", "apply", "-"], cwd=project, input=patch, check=True)
+    assert ((project / "a").read_text(), (project / "b").read_text()) == ("committed\n", "not committed\n")
+    session = await bench.open_session(copy.id)
+    assert session.conversation.state.own_copy == ""
+
+
+async def test_what_a_crash_left_is_listed_and_hinders_nothing(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    half = bench.workspace.folder / "copies" / "half"
+    (half / "0").mkdir(parents=True)
+    (half / "copy.json").write_text(
+        (copy.folder / "copy.json").read_text().replace('"is_whole": true', '"is_whole": false')
+    )
+    (bench.workspace.folder / "copies" / "strange").mkdir()
+    (bench.workspace.folder / "copies" / "strange" / "file").write_text("somebody's")
+    found = {each.id: (each.is_whole, bool(each.problem)) for each in bench.copies.list_copies()}
+    assert found == {copy.id: (True, False), "half": (False, False), "strange": (False, True)}
+    left = {each.id: each for each in bench.copies.list_copies()}
+    with pytest.raises(ActionRefused, match="never finished"):
+        await bench.copies.bring_back(left["half"], "merge")
+    await bench.copies.bring_back(left["half"], "discard")
+    with pytest.raises(ActionRefused, match="can't be read"):
+        await bench.copies.bring_back(left["strange"], "discard")
+    assert {each.id for each in bench.copies.list_copies()} == {copy.id, "strange"}
+
+
+async def test_a_folder_without_git_needs_a_file_system_that_shares_blocks(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    (bench.workspace.folder / "copies").mkdir()
+    if _shares_blocks(folder / "README.md", bench.workspace.folder / "copies" / "probe"):
+        copy = await copy_in(bench)
+        assert (copy.folder / "0" / "README.md").read_text() == (folder / "README.md").read_text()
+        return
+    with pytest.raises(ActionRefused, match="in no git repository"):
+        await copy_in(bench)
+    assert bench.copies.list_copies() == []
+
+
+def _shares_blocks(source: Path, target: Path) -> bool:
+    done = subprocess.run(["cp", "--reflink=always", source, target], check=False, capture_output=True)
+    target.unlink(missing_ok=True)
+    return done.returncode == 0
+
+
+async def test_a_copy_that_an_agent_made_lead_elsewhere_is_not_used(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "new").write_text("x")
+    (copy.folder / "0" / ".git" / "commondir").write_text(f"{project}/.git\n")
+    before = git(project, "for-each-ref")
+    for way in ("merge", "rebase", "apply", "discard"):
+        with pytest.raises(ActionRefused, match="leads elsewhere"):
+            await bench.copies.bring_back(copy, way, "x")
+    assert "leads elsewhere" in (await bench.copies.read_contents(copy)).problem
+    assert git(project, "for-each-ref") == before
+
+
+async def test_commands_in_a_copy_commit_there_and_reach_nothing_of_the_users(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    await bench.choose_permission_mode("allow all")
+    copy = await copy_in(bench)
+    box = bench.copies.opened_tools(copy.id).build_toolbox()
+
+    async def run(line: str) -> str:
+        call = ToolCall("1", "run_command", json.dumps({"command": line}))
+        outcome = await box.run_tool_call(call, CallContext(copy.id, _yes, lambda _: None))
+        return (await bench.workspace.cache.read_content(outcome.output.digest)).decode()
+
+    said = await run(
+        "echo two > a && git add a && git -c user.name=a -c user.email=a@b commit -qm two && git log --format=%s"
+    )
+    assert "two\nx" in said, said
+    before = git(project, "for-each-ref")
+    await run(f"echo x > {project}/a; git -C {project} branch stolen; git push {project} HEAD:refs/heads/stolen")
+    assert (project / "a").read_text() == "one\n"
+    assert git(project, "for-each-ref") == before
+
+
+async def _yes(_: PermissionQuestion) -> PermissionAnswer:
+    return PermissionAnswer(allowed=True)
