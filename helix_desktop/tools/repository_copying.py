@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +23,6 @@ from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots
 
 LARGEST_CARRIED = 1 << 30
 MOST_NAMED = 20
-_FICLONE = 0x40049409  # Linux: let a file share the blocks of another one.
 _UNCHANGED = "Nothing was changed."
 _TAKEN_OVER = re.compile(
     r"user\.(name|email)|core\.(autocrlf|eol|ignorecase|precomposeunicode|sparsecheckout|sparsecheckoutcone)"
@@ -182,7 +182,7 @@ def _carry_changes(source: GitCheckout, copy: GitCheckout, names: Iterable[bytes
     theirs, ours = WorkspaceRoots((source.folder,)), WorkspaceRoots((copy.folder,))
     paths = sorted(map(os.fsdecode, names), reverse=True)
     yield from (f"{path} is a repository of its own, and was not carried over." for path in paths if path.endswith("/"))
-    there = {path: _stat_entry(source.folder, path) for path in paths}
+    there = {path: _stat_entry(source.folder / path) for path in paths}
     for path in (path for path in paths if there[path] is None):
         workspace_roots.restore_entry(ours, RootPath(copy.folder, path), None, 0)
         _remove_empty_folders(copy.folder, path)
@@ -198,13 +198,12 @@ def _carry_changes(source: GitCheckout, copy: GitCheckout, names: Iterable[bytes
         workspace_roots.restore_entry(ours, RootPath(copy.folder, path), content, found.st_mode, link)
 
 
-def _stat_entry(root: Path, path: str) -> tuple[os.stat_result, str] | None:
-    """What is there, and where it leads if it is a link; None for nothing and for a folder."""
-    above, _, name = path.rpartition("/")
-    with suppress(OSError), workspace_roots.folders.open_folder(root, above) as folder:
-        found = folder.stat_entry(name)
-        if not stat.S_ISDIR(found.st_mode):
-            return found, folder.read_link(name) if stat.S_ISLNK(found.st_mode) else ""
+def _stat_entry(place: Path) -> tuple[os.stat_result, str] | None:
+    """What is there, and where it leads if it is a link; None for a folder, and for what is only there through a link."""
+    with suppress(OSError):
+        found = place.lstat()
+        if place.parent.resolve() == place.parent and not stat.S_ISDIR(found.st_mode):
+            return found, str(place.readlink()) if stat.S_ISLNK(found.st_mode) else ""
     return None
 
 
@@ -231,8 +230,14 @@ def _known_commits(source: GitCheckout | None, made: CopiedRepository) -> list[s
     return [made.base, source.head, *tips]
 
 
-def bundle_own_commits(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> bytes:
-    """Those commits as a file that `git fetch` reads."""
+def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> bytes:
+    """Those commits and what is not committed as a file that `git fetch` reads; empty for nothing."""
+    copy.check_sound()
+    if copy.uncommitted_paths():
+        copy.run("add", "--all")
+        copy.run("commit", "--quiet", "--no-gpg-sign", "--message", "What was not committed in the copy")
+    if not list_own_commits(source, copy, made):
+        return b""
     return copy.run("bundle", "create", "-", "--all", "HEAD", "--not", *_known_commits(source, made))
 
 
@@ -288,20 +293,11 @@ def move_branch_forward(source: GitCheckout, copy: GitCheckout, commit: str, nam
     source.run("merge", "--ff-only", "--quiet", commit, remedy=remedy)
 
 
-def share_folder_blocks(source: Path, target: Path) -> None:
-    """A copy of a folder without a repository, for which the file system need not copy a byte. OSError where it cannot do that."""
-    import fcntl  # Not on Windows.
-
-    if target.is_relative_to(source):
-        raise OSError(0, "the program's own data lies in it")
-    for above, folders, files in os.walk(source):
-        inside = target / Path(above).relative_to(source)
-        inside.mkdir(exist_ok=True)
-        for path in (Path(above, name) for name in (*folders, *files)):
-            mode = path.lstat().st_mode
-            if stat.S_ISLNK(mode):
-                (inside / path.name).symlink_to(path.readlink())
-            elif stat.S_ISREG(mode):
-                with path.open("rb") as old, (inside / path.name).open("xb") as new:
-                    fcntl.ioctl(new, _FICLONE, old.fileno())
-                    os.fchmod(new.fileno(), stat.S_IMODE(mode))
+def merge_versions(ours: bytes, base: bytes, theirs: bytes) -> bytes:
+    """Three versions of a file as git merges them; ActionRefused for a conflict."""
+    if theirs == base:
+        return ours
+    with tempfile.TemporaryDirectory(prefix="helix-") as name:
+        for each, content in (("ours", ours), ("base", base), ("theirs", theirs)):
+            Path(name, each).write_bytes(content)
+        return run_git(Path(name), "merge-file", "--stdout", "--quiet", "ours", "base", "theirs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +40,7 @@ from helix_desktop.workbench.step_differences import StepDifferences
 KEEP_DAYS = 30
 _SWEPT = "checkpoints.swept"  # The time of this file says when unused contents were last removed.
 _DAY = 86_400
+COPIES = "copies"  # The folder of the copies of the workspace's folders.
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +67,10 @@ class FileChangesWorkbench(Protocol):
     async def open_session(self, conversation: str) -> Session: ...
 
 
-async def _no_contents() -> frozenset[Digest]:
-    return frozenset()
-
-
 class FileChanges:
     def __init__(self, bench: FileChangesWorkbench) -> None:
         self._bench = bench
         self.git_repository = GitRepository(bench.models, lambda: self.workspace_checkpoints.roots)
-        self.contents_of_copies: Callable[[], Awaitable[frozenset[Digest]]] = _no_contents
         self._differences = StepDifferences(bench.workspace.cache, lambda: self.workspace_checkpoints)
 
     @property
@@ -101,10 +97,11 @@ class FileChanges:
             atomic_files.write_file_atomically(swept, "")
 
     async def remove_unused_checkpoints(self) -> tuple[int, int]:
-        """Remove what no conversation needs any more; entries and bytes."""
+        """Remove what no conversation needs any more; entries and bytes. Nothing while there is a copy of the folders: it may need it."""
+        if any((self._bench.workspace.folder / COPIES).glob("*")):
+            return 0, 0
         named = self.workspace_checkpoints.known_items().values()
         keep = frozenset(Digest(item.content) for item in named if item.kind is PathKind.FILE)
-        keep |= await self.contents_of_copies()
         found = await self._bench.workspace.remove_old_checkpoints(
             self.days_to_keep, keep, self.workspace_checkpoints.latest_checkpoint
         )

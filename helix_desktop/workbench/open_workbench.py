@@ -161,7 +161,6 @@ class Workbench:
         self.copies = RepositoryCopies(
             self, lambda copy: _open_folder_tools(workspace, shared, permissions, copy.root_folders, copy)
         )
-        self.file_changes.contents_of_copies = self.copies.contents_in_use
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content

@@ -20,14 +20,14 @@ from typing import Protocol
 from helix_desktop import atomic_files
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
-from helix_desktop.engine.changes.git_patch import format_git_patch
-from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook, printable_path
+from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationChanged, Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import ActionRefused, HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_program, run_process
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools import repository_copying as copying
 from helix_desktop.tools.changes import change_restoring
@@ -35,6 +35,7 @@ from helix_desktop.tools.changes.change_restoring import RestoreStep
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.repository_copying import CopiedRepository, GitCheckout
 from helix_desktop.tools.workspace_tools import WorkspaceTools
+from helix_desktop.workbench.file_changes import COPIES
 from helix_desktop.workbench.open_sessions import OpenSessions
 
 NAME, _DISCARDED = "copy.json", ".discarded"
@@ -99,7 +100,7 @@ class RepositoryCopies:
     def __init__(self, bench: CopiesWorkbench, open_copy_tools: OpenCopyTools) -> None:
         self._bench = bench
         self._open_copy_tools = open_copy_tools
-        self._folder = bench.workspace.folder / "copies"
+        self._folder = bench.workspace.folder / COPIES
         self._kits: dict[str, WorkspaceTools] = {}
         self._opening = asyncio.Lock()
 
@@ -157,18 +158,6 @@ class RepositoryCopies:
             await asyncio.to_thread(_delete_tree, folder)
             raise
         return copy
-
-    async def contents_in_use(self) -> frozenset[Digest]:
-        """What checkpoints of copies need: how each was at first, and is now."""
-        found: set[Digest] = set()
-        for copy in await asyncio.to_thread(self.list_copies):
-            kit = self._kits.get(copy.id) or self._bench.kit
-            if copy.start and (checkpoints := kit.resources.checkpoints) is not None:
-                with suppress(HelixError):
-                    start = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
-                    items = [*start.values(), *(checkpoints.known_items().values() if copy.id in self._kits else ())]
-                    found |= {Digest.from_hex(copy.start)} | {each for item in items if (each := item.file_digest)}
-        return frozenset(found)
 
     # --- what is in one
 
@@ -251,7 +240,7 @@ class RepositoryCopies:
         """Content first, then the fact, then the name, then the files: each step is harmless without the next."""
         if copy.problem:
             raise ActionRefused(copy.problem, remedy=f"Look into {copy.folder} and delete it yourself.")
-        kept = [await self._store_what_is_nowhere_else(copy), *await self._store_commits(copy)] if copy.is_whole else []
+        kept = await self._store_what_is_nowhere_else(copy) if copy.is_whole else []
         for session in tuple(self._sessions_in(copy)):
             await session.conversation.append_facts(ConversationChanged(copy=""))
         with suppress(NotFound):
@@ -264,31 +253,18 @@ class RepositoryCopies:
         gone = copy.folder.with_name(copy.folder.name.removesuffix(_DISCARDED) + _DISCARDED)
         await asyncio.to_thread(copy.folder.rename, gone)
         await asyncio.to_thread(_delete_tree, gone)
-        return (*filter(None, kept), "The copy was deleted.")
+        return (*kept, "The copy was deleted.")
 
-    async def _store_what_is_nowhere_else(self, copy: FolderCopy) -> str:
-        checkpoints = (await self.open_tools(copy.id)).resources.checkpoints
-        changes = folder_state.changes_people_count(await self._find_changes(copy))
-        if checkpoints is None or not changes:
-            return ""
-        pieces = []
-        for change in changes:
-            before, after = [await checkpoints.read_item_content(item) for item in (change.before, change.after)]
-            pieces.append(
-                format_git_patch(change.path.partition("/")[2], (change.before, before), (change.after, after))
-            )
-        origin = EntryOrigin("copy", f"changes of {copy.id}", "text/x-diff")
-        stored = await self._bench.workspace.cache.store_content(b"".join(pieces), origin)
-        return f"Its changes are in the cache as {stored.digest.hex}, a patch for `git apply`."
-
-    async def _store_commits(self, copy: FolderCopy) -> list[str]:
+    async def _store_what_is_nowhere_else(self, copy: FolderCopy) -> list[str]:
+        """What was committed there and what was not, as a bundle of each repository."""
+        if any(not made.base for made in copy.repositories) and await self._find_changes(copy):
+            raise ActionRefused("This copy is no git repository.", remedy="Bring its changes back first.")
         said = []
         for source, checkout, made in _checkouts_of(copy):
-            if await asyncio.to_thread(copying.list_own_commits, source, checkout, made):
-                bundle = await asyncio.to_thread(copying.bundle_own_commits, source, checkout, made)
-                origin = EntryOrigin("copy", f"commits of {copy.id}", "application/x-git-bundle")
+            if bundle := await asyncio.to_thread(copying.bundle_own_content, source, checkout, made):
+                origin = EntryOrigin("copy", f"copy of {made.source}", "application/x-git-bundle")
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
-                said.append(f"Its commits are in the cache as {stored.digest.hex}, a bundle for `git fetch`.")
+                said.append(f"What was done in it is in the cache as {stored.digest.hex}, a bundle for `git fetch`.")
         return said
 
 
@@ -321,14 +297,21 @@ def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, pa
 
 
 def _copy_without_git(root: Path, target: Path) -> CopiedRepository:
-    try:
-        copying.share_folder_blocks(root, target)
-    except (OSError, ImportError) as error:
-        why = getattr(error, "strerror", "") or "this system has no such copies"
+    """A copy that takes no space of its own until something is changed in it."""
+    words = [
+        find_program("cp") or "/bin/cp",
+        "--archive",
+        "--reflink=always",
+        "--no-target-directory",
+        str(root),
+        str(target),
+    ]
+    done = run_process(ProcessLaunch(CommandAuthor.PROGRAM, words))
+    if done.code:
         raise ActionRefused(
-            f"{root} is in no git repository, and its files can't be copied without taking their space again: {why}.",
+            f"{root} is in no git repository, and its file system can't copy it without taking the space again.",
             remedy="Nothing was copied. Make it a git repository first, or work in the folder itself.",
-        ) from error
+        )
     return CopiedRepository(str(root))
 
 
@@ -470,11 +453,14 @@ def _with_mode_of(wanted: TreeItem | None, now: TreeItem | None) -> TreeItem | N
 
 
 async def _merge_versions(checkpoints: Checkpoints, change: PathChange, now: TreeItem | None) -> TreeItem | None:
-    """The user's version with our lines; None where both touch the same lines."""
-    if now is None or change.before is None or change.after is None:
+    """What git makes of the user's version and ours; None where both touch the same lines."""
+    before, after = change.before, change.after
+    if now is None or before is None or after is None or not now.kind is before.kind is after.kind is PathKind.FILE:
         return None
-    planned = PlannedUndo(change.path, change.after, change.before, now, UndoOutlook.CONFLICT)
-    merged = await change_restoring.merge_with_other_changes(checkpoints, planned)
-    if merged is None or not (change.before.mode ^ change.after.mode) & 0o100:
-        return merged
-    return _with_mode_of(merged._replace(mode=change.after.mode), now)
+    versions = [await checkpoints.read_item_content(item) for item in (now, before, after)]
+    try:
+        merged = await asyncio.to_thread(copying.merge_versions, *versions)
+    except ActionRefused:
+        return None
+    item = await change_restoring.store_merged_version(checkpoints, merged, now)
+    return _with_mode_of(item._replace(mode=after.mode), now) if (before.mode ^ after.mode) & 0o100 else item

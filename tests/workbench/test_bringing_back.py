@@ -115,7 +115,7 @@ async def test_random_pairs_of_trees_come_out_as_git_has_them(desks: Desks, tmp_
             assert not went_well, f"{way} {seed}: git itself had no conflict"
             assert tree_of(project) == before
         else:
-            assert went_well or tree_of(project) == tree_of(work), f"{way} {seed}: git itself had a conflict"
+            assert went_well, f"{way} {seed}: git itself had a conflict"
             assert tree_of(project) == tree_of(expected), f"{way} {seed}"
             joined += 1
     assert joined
