@@ -16,9 +16,9 @@ from helix_desktop.errors import InvalidInput
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.console import Console
-    from helix_desktop.gateway.gateway_workspaces import WorkspaceCommandServer
     from helix_desktop.gateway.registration import GatewayRegistration
     from helix_desktop.store.stored_workspace import StoredWorkspace
+    from helix_desktop.workbench.all_workbenches import WorkspaceService
 
 TURN = 0.0005  # A thread that reads a large body gives way to other clients' streams this often.
 LARGE = 4 << 20  # Larger buffers grow in place, because copying 30 MB would delay other streams.
@@ -72,7 +72,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
         sys.stdout.write(f"listening on {gateway_socket.agent_address(sock.getsockname()[1], registration.token)}\n")
         sys.stdout.flush()
 
-    async def serve_gateway_workspace(workspace: StoredWorkspace) -> WorkspaceCommandServer | None:
+    async def serve_gateway_workspace(workspace: StoredWorkspace) -> WorkspaceService | None:
         return await workspace_access.serve_commands(workspace, where)
 
     asyncio.run(

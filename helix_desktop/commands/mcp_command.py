@@ -21,8 +21,9 @@ from helix_desktop.processes.starter import find_program, open_page, own_program
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
-    from helix_desktop.context_server.context_shelf import ContextShelf, ShelfEntryRow
+    from helix_desktop.context_server.context_shelf import ContextShelf
     from helix_desktop.engine.digest import Digest
+    from helix_desktop.engine.entry_catalogue import EntryRow
     from helix_desktop.engine.ports import SearchHit
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench.mcp_servers import WorkspaceServers
@@ -121,7 +122,7 @@ class _WorkspaceShelfCatalogue:
         await self._index.wait_until_indexed()
         return await self._index.search_index(query, tool=tool, limit=limit, entries_only=entries_only)
 
-    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[ShelfEntryRow], int]:
+    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[EntryRow], int]:
         from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
 
         await self._index.wait_until_indexed()

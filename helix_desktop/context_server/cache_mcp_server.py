@@ -18,6 +18,7 @@ from helix_desktop.context_server.context_shelf import ContextShelf
 from helix_desktop.context_server.offered_tools import OFFERS, OfferedTool
 from helix_desktop.engine.content_recall import find_entry
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.entry_catalogue import EntryRow
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 
 PAGE = 100
@@ -145,7 +146,7 @@ def _describe_offered_tool(offer: OfferedTool) -> types.Tool:
     )
 
 
-def _entry_as_resource(row: context_shelf.ShelfEntryRow) -> types.Resource:
+def _entry_as_resource(row: EntryRow) -> types.Resource:
     name = " ".join(part for part in (row.about.tool, row.about.source) if part) or "put by hand"
     return types.Resource(
         name=name[:200],

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.entry_catalogue import EntryRow
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, SearchHit, TokenCounter
 from helix_desktop.engine.view import ConversationState, build_state
@@ -23,30 +24,6 @@ NEWEST = 20  # How many of the newest conversations are searched for handovers.
 
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 Compact = Callable[[Digest, str], Awaitable[str]]
-
-
-class ShelfEntryRow(Protocol):
-    """One line of the catalogue of entries."""
-
-    @property
-    def stored(self) -> Any: ...
-    @property
-    def about(self) -> EntryOrigin: ...
-    @property
-    def tokens(self) -> int: ...
-    @property
-    def time(self) -> float: ...
-    @property
-    def uses(self) -> int: ...
-    @property
-    def pinned(self) -> bool: ...
-
-
-class ShelfConversationRow(Protocol):
-    @property
-    def id(self) -> str: ...
-    @property
-    def title(self) -> str: ...
 
 
 class ShelfFacts(Protocol):
@@ -62,7 +39,7 @@ class ShelfCatalogue(Protocol):
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]: ...
 
-    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[ShelfEntryRow], int]: ...
+    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[EntryRow], int]: ...
 
     async def compute_cache_figures(self) -> dict[str, int]: ...
 
@@ -121,7 +98,7 @@ async def list_content(shelf: ContextShelf, *, tool: str = "", limit: int = 50) 
     return {"total": total, "entries": [_entry_row_as_json(row) for row in rows]}
 
 
-def _entry_row_as_json(row: ShelfEntryRow) -> dict[str, Any]:
+def _entry_row_as_json(row: EntryRow) -> dict[str, Any]:
     return {
         "sha256": row.stored.digest.hex,
         "size": row.stored.size,
@@ -194,7 +171,7 @@ async def read_handover_text(shelf: ContextShelf, conversation: str, fold: str) 
 
 async def _iterate_conversation_states(
     shelf: ContextShelf, conversation: str
-) -> AsyncIterator[tuple[ShelfConversationRow, ConversationState]]:
+) -> AsyncIterator[tuple[Any, ConversationState]]:
     rows = await shelf.journal.list_conversations()
     chosen = [row for row in rows if row.id == conversation] if conversation else rows[:NEWEST]
     for row in chosen:

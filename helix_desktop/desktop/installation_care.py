@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop.errors import ActionRefused, InvalidInput
-from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentsPort
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.engine_sentences import join_sentences
 from helix_desktop.gui.engine_sentences import translate_sentences as told
@@ -34,6 +33,7 @@ from helix_desktop.secrets import SecretStorage
 if TYPE_CHECKING:
     from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
     from helix_desktop.mcp_host.hosted_server import HostedServer
+    from helix_desktop.resident.connected_agents import ConnectedAgents
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.open_workbench import Workbench
 
@@ -74,10 +74,10 @@ class InstallationCare:
 
         return OfOthers(desk)
 
-    def connected_agents(self) -> ConnectedAgentsPort:
-        from helix_desktop.desktop.connected_agents import ConnectedAgents as OnThisHome
+    def connected_agents(self) -> ConnectedAgents:
+        from helix_desktop.resident.connected_agents import ConnectedAgents
 
-        return OnThisHome(self._where)
+        return ConnectedAgents(self._where)
 
     async def measure_workspace_storage(self, bench: Workbench) -> WorkspaceStorage:
         workspace = bench.workspace

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Protocol
 
 from helix_desktop import running_instance, tasks
 from helix_desktop.errors import NotFound, StoreBusy
@@ -24,13 +23,7 @@ OPEN_AT_MOST = 8  # The most open workspaces that nobody uses.
 RELEASE_SECONDS = 1.5  # After it is released, a workspace stays free for this many seconds for whoever asked for it.
 
 
-class WorkspaceCommandServer(Protocol):
-    """Answers commands about a workspace until `finish_requests`."""
-
-    async def finish_requests(self) -> None: ...
-
-
-ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceCommandServer | None]]
+ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[all_workbenches.WorkspaceService | None]]
 
 
 class GatewayWorkspaces:
@@ -149,7 +142,6 @@ class GatewayWorkspaces:
             await asyncio.sleep(RELEASE_SECONDS)
 
     async def aclose(self) -> None:
-        """Close what was opened."""
         await self._tasks.aclose(limit=2)
         for room in self._conversations_by_id.values():
             await room.aclose()

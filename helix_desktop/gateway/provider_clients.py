@@ -24,6 +24,5 @@ class ProviderHttpClients:
         return self._clients[way]
 
     async def aclose(self) -> None:
-        """Close all connections."""
         for client in self._clients.values():
             await client.aclose()

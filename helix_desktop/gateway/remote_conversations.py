@@ -92,7 +92,6 @@ class RemoteAgentConversations:
         return found
 
     async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]:
-        """See Room."""
         found: Sequence[Entry] = await self._call_other_process("look", *self._shorten_arrival(arrival), len(messages))
         return found
 
@@ -105,20 +104,16 @@ class RemoteAgentConversations:
     async def answer_hidden_calls(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece], refusal: str = ""
     ) -> list[tuple[str, str, str, bool]]:
-        """See Room."""
         return list(await self._call_other_process("hidden", ticket, replied, tuple(calls), *filter(None, [refusal])))
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
-        """See Room."""
         await self._call_other_process("replied", ticket, replied, shown)
 
     async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
-        """See Room."""
         found: Sent | None = await self._call_other_process("overflowed", ticket)
         return found
 
     async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:
-        """See Room."""
         found: Sequence[Figures] = await self._call_other_process("figures", since)
         return found
 

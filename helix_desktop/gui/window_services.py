@@ -16,7 +16,6 @@ from PySide6.QtCore import QObject
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.background_runner import CoroutineStarter
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, describe_untrusted_items
-from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentsPort
 from helix_desktop.gui.deep_links import WindowPlace, parse_deep_link
 from helix_desktop.gui.deep_links import format_deep_link as link_of
 from helix_desktop.gui.engine_sentences import translate_sentences
@@ -37,7 +36,7 @@ from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_tour import WindowTour
-from helix_desktop.gui.workbench_types import ProjectItem, Workbench
+from helix_desktop.gui.workbench_types import ConnectedAgents, ProjectItem, Workbench
 from helix_desktop.program_settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class WindowServices(QObject):
         window.window_actions.set_action_handler("bring-in", self.open_import_dialog)
         window.window_actions.set_action_handler("connect-agent", self.open_connect_agents)
         self._histories: HistoryImportPort | None = None
-        self._agents: ConnectedAgentsPort | None = None
+        self._agents: ConnectedAgents | None = None
         welcome.became_ready.connect(self._count_foreign_histories)
 
     def _choose_first_model(self) -> None:

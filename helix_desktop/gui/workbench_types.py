@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.session import Session
     from helix_desktop.project.project_files import ProjectItems
     from helix_desktop.project.project_item import ProjectItem
+    from helix_desktop.resident.connected_agents import ConnectedAgents
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.tools.changes.checkpoints import CheckpointProgress
     from helix_desktop.workbench.all_workbenches import ImportedWorkspace, Workbenches, WorkspaceListRow
@@ -20,13 +21,16 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.file_changes import FileChanges, FileUndoResult
     from helix_desktop.workbench.open_workbench import Workbench
 else:
-    Conversation = Session = ProjectItems = ProjectItem = StoredWorkspace = CheckpointProgress = object
+    ConnectedAgents = Conversation = Session = ProjectItems = ProjectItem = StoredWorkspace = CheckpointProgress = (
+        object
+    )
     ImportedWorkspace = Workbenches = WorkspaceListRow = SharingStatus = FileChanges = FileUndoResult = Workbench = (
         object
     )
 
 __all__ = [
     "CheckpointProgress",
+    "ConnectedAgents",
     "Conversation",
     "FileChanges",
     "FileUndoResult",

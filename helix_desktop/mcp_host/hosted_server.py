@@ -106,7 +106,6 @@ class McpServerTool:
         return known is not None and known != self.fingerprint
 
     def note_allowed(self) -> None:
-        """The user has allowed it as it is described now."""
         if self.server.needs.approved.get(self.spec.name) != self.fingerprint:
             self.server.needs.approved[self.spec.name] = self.fingerprint
             self.server.needs.approve(self.spec.name, self.fingerprint)

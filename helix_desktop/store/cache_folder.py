@@ -397,15 +397,12 @@ class CacheFolder:
         return True
 
     def rewrite_hash_key(self, record: CacheRecord) -> None:
-        """Write the way to an entry again."""
         self.level.write_batch([(b"h" + record.digest.raw, cache_records.pack_place(record))])
 
     def rewrite_record(self, record: CacheRecord) -> None:
-        """Put another description in the place of an entry's."""
         self.level.write_batch([(cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record))])
 
     def scrub_deleted_bytes(self) -> None:
-        """Let nothing of what was removed stay readable on the disk."""
         self.level.scrub_database_files()
 
     # --- pins and removal -------------------------------------------------------------------------------------------
@@ -418,7 +415,6 @@ class CacheFolder:
         return frozenset(Digest(key[1:]) for key in self.level.keys_in_range(_PINNED, _key_range_end(_PINNED)))
 
     def collect_entry(self, digest: Digest) -> int:
-        """Remove the content to make room; what it was stays known. Returns the bytes freed."""
         record = self.record_of_content(digest)
         if self.level.get_value(_PINNED + digest.raw) is not None:
             raise InvalidInput(f"The entry {digest.short_hex} is pinned.", remedy="Unpin it first.")
@@ -428,7 +424,6 @@ class CacheFolder:
         return record.kept
 
     def forget_entry(self, digest: Digest) -> None:
-        """Remove the entry and all that is known of it; a tombstone stays. `level.scrub` then takes it off the disk."""
         held = self.level.get_value(b"h" + digest.raw)
         marks: list[Write] = [(kind + digest.raw, None) for kind in (b"h", _PINNED, _QUARANTINED)]
         marks.append((_FORGOTTEN + digest.raw, str(int(self.now())).encode()))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from helix_desktop.context_server.context_shelf import ContextShelf, ShelfEntryRow
+from helix_desktop.context_server.context_shelf import ContextShelf
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.entry_catalogue import EntryRow
 from helix_desktop.engine.facts import (
     ConversationStarted,
     Fact,
@@ -56,7 +57,7 @@ class Catalogue:
     ) -> Sequence[SearchHit]:
         return await self.index.search_index(query, tool=tool, limit=limit, entries_only=entries_only)
 
-    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[ShelfEntryRow], int]:
+    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[EntryRow], int]:
         rows: list[Any] = [
             SimpleNamespace(stored=e.stored, about=e.about, tokens=1, time=e.time, uses=0, pinned=False)
             for _, e in self.cache.all_contents()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, NoUsableKeyring, ProviderKeyRefused, StoreFailed
-from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentsPort
 from helix_desktop.gui.importing.history_import_port import HistoryDetails, HistoryGroup
 from helix_desktop.gui.importing.history_import_port import ImportOutcome as Brought
 from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
@@ -27,7 +26,7 @@ from helix_desktop.gui.settings.installation_port import (
     SpaceToFree,
     WorkspaceStorage,
 )
-from helix_desktop.gui.workbench_types import Workbench, Workbenches
+from helix_desktop.gui.workbench_types import ConnectedAgents, Workbench, Workbenches
 from helix_desktop.mcp_host.hosted_server import McpServerResource
 from helix_desktop.tools.home_openings import OPENINGS
 
@@ -186,7 +185,7 @@ class FakeInstallation:
     def histories_for_import(self, desk: Workbenches) -> FakeHistories:
         return self.of_others
 
-    def connected_agents(self) -> ConnectedAgentsPort:
+    def connected_agents(self) -> ConnectedAgents:
         raise NotImplementedError
 
     def library_versions(self) -> Sequence[tuple[str, str]]:

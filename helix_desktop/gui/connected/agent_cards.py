@@ -6,10 +6,10 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
-from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentRow
 from helix_desktop.gui.shared.figure_formats import format_time_ago
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.translation import format_count, format_percent, tr
+from helix_desktop.resident.connected_agents import ConnectedAgentRow
 
 
 class FigureTile(QWidget):

@@ -12,18 +12,18 @@ from PySide6.QtWidgets import QDialog, QHBoxLayout, QScrollArea, QVBoxLayout, QW
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.connected.agent_cards import ConnectedAgentCard, CopyableCommandLine, FigureTile
-from helix_desktop.gui.connected.connected_agents_port import (
-    AgentConnections,
-    ConnectedAgentRow,
-    ConnectedAgentsPort,
-    GatewayFiguresOfToday,
-)
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.translation import format_count, format_number, format_percent, tr
+from helix_desktop.resident.connected_agents import (
+    AgentConnections,
+    ConnectedAgentRow,
+    ConnectedAgents,
+    GatewayFiguresOfToday,
+)
 
 WIDTH, HEIGHT = 1_060, 780
 REFRESH_INTERVAL_MS = 1_000  # How often the state is read again, in milliseconds.
@@ -32,7 +32,7 @@ REFRESH_INTERVAL_MS = 1_000  # How often the state is read again, in millisecond
 class ConnectAgentsDialog(QDialog):
     """Looks every second while it is open."""
 
-    def __init__(self, parent: QWidget, doing: BackgroundRunner, agents: ConnectedAgentsPort) -> None:
+    def __init__(self, parent: QWidget, doing: BackgroundRunner, agents: ConnectedAgents) -> None:
         super().__init__(parent)
         self._doing, self._agents = doing, agents
         self._shown: AgentConnections | None = None

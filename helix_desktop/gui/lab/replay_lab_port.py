@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.workbench_types import Workbench
+
+RunReplay = Callable[
+    [Workbench, str, Sequence[str], int, Callable[[int, int], None]], Coroutine[Any, Any, Sequence["PolicyOutcome"]]
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +30,3 @@ class PolicyOutcome:
     def cost_share(self) -> float:
         """The cost as a share of sending everything each time."""
         return self.billed / self.plain_billed if self.plain_billed else 1.0
-
-
-class RunReplay(Protocol):
-    """Replays one conversation with each of the policies."""
-
-    def __call__(
-        self,
-        bench: Workbench,
-        conversation: str,
-        policies: Sequence[str],
-        window: int,
-        report: Callable[[int, int], None],
-    ) -> Coroutine[Any, Any, Sequence[PolicyOutcome]]: ...

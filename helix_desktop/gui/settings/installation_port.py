@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentsPort
 from helix_desktop.gui.importing.history_import_port import HistoryImportPort
 from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
-from helix_desktop.gui.workbench_types import Workbench, Workbenches
+from helix_desktop.gui.workbench_types import ConnectedAgents, Workbench, Workbenches
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +148,6 @@ class Installation(Protocol):
         """Conversations from other programs on this computer."""
         ...
 
-    def connected_agents(self) -> ConnectedAgentsPort:
+    def connected_agents(self) -> ConnectedAgents:
         """The gateway, and the agents that may use it."""
         ...

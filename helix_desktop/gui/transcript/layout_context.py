@@ -4,32 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import Protocol
 
-from PySide6.QtGui import QImage
-
-from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Stored
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.transcript.basic_boxes import FormulaPicture, SectionKey
+from helix_desktop.gui.transcript.basic_boxes import SectionKey
+from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
-
-
-class TranscriptContent(Protocol):
-    """Content that is not in the facts. What is not there yet is None, is fetched, and the item is laid out again."""
-
-    def get_entry_text(self, stored: Stored) -> str | None: ...
-
-    def get_entry_image(self, stored: Stored) -> QImage | None: ...
-
-    def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None: ...
-
-    def explain_missing_entry(self, digest: Digest) -> str:
-        """Why an entry cannot be shown, in a sentence; empty where nothing is wrong."""
-        ...
-
-    def get_subagent_items(self, conversation: str) -> TranscriptItems | None: ...
 
 
 @dataclass(slots=True)
@@ -39,7 +19,7 @@ class LayoutContext:
     ink: DrawingStyle
     width: float
     items: TranscriptItems
-    contents: TranscriptContent
+    contents: FetchedTranscriptContent
     now: Callable[[], float]
     section_amounts: dict[SectionKey, int] = field(default_factory=dict)
     key_prefix: SectionKey = ()

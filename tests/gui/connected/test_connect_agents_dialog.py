@@ -7,11 +7,12 @@ from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
 from helix_desktop.gui.connected.agent_cards import FigureTile, describe_agent_activity
 from helix_desktop.gui.connected.connect_agents_dialog import ConnectAgentsDialog
-from helix_desktop.gui.connected.connected_agents_port import AgentConnections, ConnectedAgentRow, GatewayFiguresOfToday
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.resident.connected_agents import AgentConnections, ConnectedAgentRow, GatewayFiguresOfToday
+from tests.gui.stand_in import StandIn
 
 
-class Agents:
+class Agents(StandIn):
     """One agent, and a gateway that does what it is told."""
 
     def __init__(self) -> None:

@@ -45,10 +45,11 @@ from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.line_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
 from helix_desktop.gui.transcript.table_box import TableBox
+from tests.gui.stand_in import StandIn
 from tests.gui.transcript.facts import OUTPUT, Told, call
 
 
-class NoContents:
+class NoContents(StandIn):
     """Everything is on its way for ever, but for what a test puts in."""
 
     def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> DrawnFormulaPicture | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.connected.connected_agents_port import AgentConnections, ConnectedAgentRow, GatewayFiguresOfToday
+from helix_desktop.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
     from typing import Any
@@ -17,6 +17,48 @@ if TYPE_CHECKING:
     from helix_desktop.gateway.known_agents import KnownAgent
     from helix_desktop.program_folders import ProgramFolders
     from helix_desktop.resident.resident_client import HeldRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedAgentRow:
+    """`start_command` starts it once; `connected`: the address stands in its configuration; `reason_not_folded`: why its requests go on whole.
+    Conversations and tokens are today's.
+    """
+
+    name: str
+    title: str
+    start_command: str
+    installed: bool = False
+    connected: bool = False
+    requests: int = 0
+    last_request_time: float = 0.0
+    reason_not_folded: str = ""
+    conversations: int = 0
+    sent: int = 0
+    without: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayFiguresOfToday:
+    """Of all connected agents. Tokens: what was sent, and what the agents asked to send. Dollars are 0 where no price is known."""
+
+    requests: int = 0
+    sent: int = 0
+    without: int = 0
+    cache_read: int = 0
+    recalls: int = 0
+    paid: float = 0.0
+    paid_without: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConnections:
+    """`address` is empty while no gateway runs. `for_others`: the one any other program may be given; empty where there is none."""
+
+    address: str
+    agents: Sequence[ConnectedAgentRow]
+    today: GatewayFiguresOfToday = GatewayFiguresOfToday()
+    for_others: str = ""
 
 
 class ConnectedAgents:
