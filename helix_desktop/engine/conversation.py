@@ -178,7 +178,7 @@ class Conversation:
 
     @property
     def expected_state(self) -> ConversationState:
-        """The state with the settings expected for the next request. Only for display: a turn uses `state`."""
+        """The state with the settings expected for the next request. A turn records them, then uses `state`."""
         if self._expected is None or self._expected[0] is not self.state.settings:
             return self.state
         return self.state.with_settings(self._expected[1])

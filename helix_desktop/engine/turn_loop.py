@@ -88,15 +88,13 @@ class _PreparedRequest:
 
 
 async def record_changed_settings(crew: SessionCollaborators, conversation: Conversation) -> None:
-    """Record what a request depends on besides the messages, where it has changed. The tools come after the model and the
-    policy, which decide how many of them are sent.
+    """Record what a request depends on besides the messages, where it has changed. The model and the policy decide how many
+    tools are sent.
     """
     setup = await crew.setup()
-    await conversation.append_facts(
-        *(fact for fact in setup.settings_facts if not conversation.state.already_holds(fact))
-    )
-    offered = _build_tools_offered(crew)
-    facts = [] if conversation.state.already_holds(offered) else [offered]
+    conversation.expect_settings(setup.settings_facts)
+    expected = (*setup.settings_facts, _build_tools_offered(crew))
+    facts = [fact for fact in expected if not conversation.state.already_holds(fact)]
     await conversation.append_facts(*facts, *note_facts(setup.notes, crew, conversation, len(facts)))
 
 

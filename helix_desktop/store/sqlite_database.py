@@ -35,8 +35,9 @@ def connect_database(
         connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
         try:
             if synchronous == "FULL":
-                # Half the usual size: a fact that is written alone takes half as many bytes. Only a new file heeds it.
-                connection.execute("PRAGMA page_size=2048")
+                # An eighth of the usual size: a fact that is written alone takes four pages or more. Only a new file heeds it.
+                connection.execute("PRAGMA page_size=512")
+                connection.execute("PRAGMA wal_autocheckpoint=4000")
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA synchronous={synchronous}")
             connection.execute("PRAGMA secure_delete=ON")

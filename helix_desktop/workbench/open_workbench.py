@@ -452,8 +452,9 @@ class Workbench:
         """What a conversation's requests may spend on naming tools, by its policy and its model's window."""
 
         def compute_tool_room() -> tools_on_demand.RequestHeadRoom:
-            chosen = conversation.policy
-            window = token_budget.window_tokens(conversation.state, chosen)
+            ahead = conversation.expected_state
+            chosen = conversation.policy_at(ahead)
+            window = token_budget.window_tokens(ahead, chosen)
             return tools_on_demand.RequestHeadRoom(int(chosen.tools_share * window), chosen.catalogue_tokens)
 
         def tools_offered_before() -> Sequence[ToolSpec]:
