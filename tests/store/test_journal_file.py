@@ -24,6 +24,13 @@ def said(text: str) -> UserSaid:
     return UserSaid((Text(text),))
 
 
+def test_a_short_fact_alone_writes_a_few_small_pages(journal: JournalFile) -> None:
+    log = journal.path.with_name(f"{journal.path.name}-wal")
+    before = log.stat().st_size
+    journal.append_in_transaction("a", [said("four")])
+    assert 0 < log.stat().st_size - before <= 6 * (512 + 24)
+
+
 def test_facts_of_all_conversations_come_in_the_order_they_were_written(journal: JournalFile) -> None:
     assert [(line.conversation, line.seq) for line in journal.stored_facts_since(0, 9)] == [
         ("a", 1),
