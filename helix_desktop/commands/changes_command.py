@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,8 @@ from helix_desktop.errors import NotFound
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, TurnOfChanges
-    from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
-
-    _Act = Callable[[Workbench, argparse.Namespace, Console], Awaitable[int]]
+    from helix_desktop.workbench.file_changes import FileChanges
 
 
 OPTIONS: Options = {
@@ -35,13 +33,13 @@ RESTORING: Options = {
 def add_changes_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("changes", help="show and undo the changes that agents made to your files")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    work = partial(_act_on_workbench, _print_turns_or_files)
+    work = partial(workspace_access.act_on_workbench, _print_turns_or_files)
     add_workspace_verb(verbs, "list", "list the turns that changed files, or the files of one turn", work, OPTIONS)
     options = {**PATHS, **OPTIONS}
-    work = partial(_act_on_workbench, _print_patch)
+    work = partial(workspace_access.act_on_workbench, _print_patch)
     add_workspace_verb(verbs, "show", "print the changes as a patch for `git apply`", work, options)
     options |= RESTORING
-    work = partial(_act_on_workbench, _restore_files)
+    work = partial(workspace_access.act_on_workbench, _restore_files)
     sentence = "restore files to their state before the agent changed them"
     add_workspace_verb(verbs, "restore", sentence, work, options, run=_run_after_asking)
 
@@ -50,21 +48,12 @@ def _run_after_asking(arguments: argparse.Namespace) -> int:
     return workspace_access.run_after_asking(arguments, "Restore these files? [y/N] ")
 
 
-async def _act_on_workbench(
-    act: _Act, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
-) -> int:
-    from helix_desktop import workbench
-
-    async with workbench.use_workbench(workspace, arguments.places) as bench:
-        return await act(bench, arguments, console)
-
-
 async def _print_turns_or_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
-    conversation = _find_conversation_with_changes(bench, arguments.conversation)
-    turns = await _chosen_turns_of_changes(bench, arguments, conversation)
+    conversation, changes = await _find_conversation_with_changes(bench, arguments.conversation)
+    turns = await _chosen_turns_of_changes(changes, arguments, conversation)
     told = []
     for turn in turns:
-        files = await bench.file_changes.file_changes_of_steps(turn.sources)
+        files = await changes.file_changes_of_steps(turn.sources)
         told.append(
             {"turn": turn.number, "message": turn.title, "files": [_describe_file_change(file) for file in files]}
         )
@@ -75,8 +64,8 @@ async def _print_turns_or_files(bench: Workbench, arguments: argparse.Namespace,
                     f"  {file.change_word:<8} +{file.added:<6} -{file.removed:<6} {escape_control_characters(_decode_for_console(file.place))}"
                 )
     if arguments.json:
-        await bench.file_changes.prepare_checkpoints()
-        left = [{"path": left.place, "why": left.why} for left in bench.file_changes.list_uncovered_paths()]
+        await changes.prepare_checkpoints()
+        left = [{"path": left.place, "why": left.why} for left in changes.list_uncovered_paths()]
         await print_json(console, {"conversation": conversation, "turns": told, "not_covered": left})
     elif not turns:
         await console.print_line("No turn of this conversation changed files.")
@@ -84,8 +73,8 @@ async def _print_turns_or_files(bench: Workbench, arguments: argparse.Namespace,
 
 
 async def _print_patch(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
-    files, _ = await _chosen_file_changes(bench, arguments)
-    patch = await bench.file_changes.build_git_patch([file for file in files if _is_file_named(file, arguments.paths)])
+    files, _, changes = await _chosen_file_changes(bench, arguments)
+    patch = await changes.build_git_patch([file for file in files if _is_file_named(file, arguments.paths)])
     if arguments.json:
         await print_json(console, {"patch": patch.decode("utf-8", "replace")})
     else:
@@ -94,16 +83,16 @@ async def _print_patch(bench: Workbench, arguments: argparse.Namespace, console:
 
 
 async def _restore_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
-    files, conversation = await _chosen_file_changes(bench, arguments)
+    files, conversation, changes = await _chosen_file_changes(bench, arguments)
     files = [file for file in files if _is_file_named(file, arguments.paths)]
-    await bench.file_changes.prepare_checkpoints()
-    plan = await bench.file_changes.plan_undo(files)
+    await changes.prepare_checkpoints()
+    plan = await changes.plan_undo(files)
     if not arguments.yes:
         await _print_restore_plan(files, plan, arguments, console)
         await console.print_error("Nothing was changed. Add --yes to restore the files.")
         return 1 if arguments.json else ASKING
     choices = {one.path: arguments.conflicts for one in plan}
-    undone = await bench.file_changes.undo_file_changes(files, conversation=conversation, choices=choices)
+    undone = await changes.undo_file_changes(files, conversation=conversation, choices=choices)
     left = [{"path": _decode_for_console(place), "why": why} for place, why in undone.paths_left_alone]
     result = {"restored": [_decode_for_console(place) for place in undone.restored], "left": left}
     await print_result(arguments, console, result, f"{len(undone.restored):,} files and folders were restored.")
@@ -130,18 +119,19 @@ async def _print_restore_plan(
     await print_result(arguments, console, found, *lines)
 
 
-async def _chosen_file_changes(bench: Workbench, arguments: argparse.Namespace) -> tuple[Sequence[FileChange], str]:
-    conversation = _find_conversation_with_changes(bench, arguments.conversation)
-    turns = await _chosen_turns_of_changes(bench, arguments, conversation)
-    return await bench.file_changes.changes_with_folders(
-        [source for turn in turns for source in turn.sources]
-    ), conversation
+async def _chosen_file_changes(
+    bench: Workbench, arguments: argparse.Namespace
+) -> tuple[Sequence[FileChange], str, FileChanges]:
+    conversation, changes = await _find_conversation_with_changes(bench, arguments.conversation)
+    turns = await _chosen_turns_of_changes(changes, arguments, conversation)
+    files = await changes.changes_with_folders([source for turn in turns for source in turn.sources])
+    return files, conversation, changes
 
 
 async def _chosen_turns_of_changes(
-    bench: Workbench, arguments: argparse.Namespace, conversation: str
+    changes: FileChanges, arguments: argparse.Namespace, conversation: str
 ) -> Sequence[TurnOfChanges]:
-    turns = await bench.file_changes.turns_with_changes(conversation)
+    turns = await changes.turns_with_changes(conversation)
     if arguments.turn == "last":
         return turns[-1:]
     if arguments.turn:
@@ -151,14 +141,15 @@ async def _chosen_turns_of_changes(
     return turns
 
 
-def _find_conversation_with_changes(bench: Workbench, name: str) -> str:
-    """By id, or by title; the one that changed last without a name."""
+async def _find_conversation_with_changes(bench: Workbench, name: str) -> tuple[str, FileChanges]:
+    """By id, or by title; the one that changed last without a name. With the changes of the folders it works in."""
     rows = [row for row in bench.list_conversations() if not row.trashed and not row.parent]
     if name:
         rows = [row for row in bench.list_conversations() if name in (row.id, row.title)]
     if not rows:
         raise NotFound(f"There is no conversation {name} in {bench.name}.".replace("  ", " "))
-    return rows[0].id
+    await bench.open_session(rows[0].id)
+    return rows[0].id, bench.file_changes_of(rows[0].id)
 
 
 def _is_file_named(file: FileChange, paths: Sequence[str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,8 @@ from helix_desktop.errors import AmbiguousName, NotFound
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
-    from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.repository_copies import CopyContents, FolderCopy
-
-    _Act = Callable[[Workbench, argparse.Namespace, Console], Awaitable[int]]
 
 COPY: Options = {"COPY": "the ID of the copy or of its conversation, or the first part of it"}
 BRINGING_BACK: Options = {
@@ -34,25 +31,16 @@ def add_copy_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("copy", help="list the copies of a repository that agents work in, and bring them back")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     sentence = "list the copies with their size, their age and what is in them alone"
-    add_workspace_verb(verbs, "list", sentence, partial(_act_on_workbench, _print_copies))
-    work = partial(_act_on_workbench, _print_copy)
+    add_workspace_verb(verbs, "list", sentence, partial(workspace_access.act_on_workbench, _print_copies))
+    work = partial(workspace_access.act_on_workbench, _print_copy)
     add_workspace_verb(verbs, "show", "show what is in a copy alone", work, COPY)
-    work = partial(_act_on_workbench, _bring_back)
+    work = partial(workspace_access.act_on_workbench, _bring_back)
     sentence = "bring what was done in a copy back into your own folder"
     add_workspace_verb(verbs, "bring-back", sentence, work, BRINGING_BACK, run=_run_after_asking)
 
 
 def _run_after_asking(arguments: argparse.Namespace) -> int:
     return workspace_access.run_after_asking(arguments, "Delete this copy? [y/N] ")
-
-
-async def _act_on_workbench(
-    act: _Act, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
-) -> int:
-    from helix_desktop import workbench
-
-    async with workbench.use_workbench(workspace, arguments.places) as bench:
-        return await act(bench, arguments, console)
 
 
 async def _print_copies(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
@@ -95,20 +83,9 @@ async def _find_copy(bench: Workbench, begins: str) -> FolderCopy:
 
 def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyContents) -> dict[str, object]:
     row = bench.conversation_row(copy.id)
-    return {
-        "id": copy.id,
-        "conversation": row.title if row else "",
-        "folder": str(copy.folder),
-        "created": copy.created,
-        "whole": copy.is_whole,
-        "repositories": [
-            {"folder": made.source, "base": made.base, "branch": made.branch} for made in copy.repositories
-        ],
-        "bytes": found.bytes,
-        "uncommitted": list(found.uncommitted),
-        "commits": found.commits,
-        "problem": found.problem,
-    }
+    made = [{"folder": each.source, "base": each.base, "branch": each.branch} for each in copy.repositories]
+    about = {"id": copy.id, "conversation": row.title if row else "", "folder": str(copy.folder), "repositories": made}
+    return {**about, "created": copy.created, "whole": copy.is_whole, **asdict(found)}
 
 
 def _format_copy_line(copy: FolderCopy, found: CopyContents) -> str:

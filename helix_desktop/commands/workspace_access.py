@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.index_file import IndexProgress
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.token_counting import TiktokenCounter
+    from helix_desktop.workbench import Workbench
 
 Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]]
 ASKING = 3  # the exit code for "it was not done yet", seen only between two of our processes
@@ -62,6 +63,19 @@ def run_on_workspace(
         if code and target is not None:
             raise SystemExit(code)  # the output file is not replaced
     return code
+
+
+async def act_on_workbench(
+    act: Callable[[Workbench, argparse.Namespace, Console], Awaitable[int]],
+    arguments: argparse.Namespace,
+    workspace: StoredWorkspace,
+    console: Console,
+) -> int:
+    """Do it on the workbench that has the workspace open, or on one that is opened for it."""
+    from helix_desktop import workbench
+
+    async with workbench.use_workbench(workspace, arguments.places) as bench:
+        return await act(bench, arguments, console)
 
 
 def ask_yes_or_no(question: str) -> bool:

@@ -68,14 +68,17 @@ class FileChangesWorkbench(Protocol):
 
 
 class FileChanges:
-    def __init__(self, bench: FileChangesWorkbench) -> None:
+    """`kit`: of a copy of the workspace's folders, where it is not about the folders themselves."""
+
+    def __init__(self, bench: FileChangesWorkbench, kit: WorkspaceTools | None = None) -> None:
         self._bench = bench
+        self._kit = kit or bench.kit
         self.git_repository = GitRepository(bench.models, lambda: self.workspace_checkpoints.roots)
         self._differences = StepDifferences(bench.workspace.cache, lambda: self.workspace_checkpoints)
 
     @property
     def workspace_checkpoints(self) -> Checkpoints:
-        checkpoints = self._bench.kit.resources.checkpoints
+        checkpoints = self._kit.resources.checkpoints
         if checkpoints is None:
             raise NotFound("This workspace has no folder, so there are no changes.")
         return checkpoints

@@ -301,6 +301,12 @@ class Workbench:
         await self.copies.create_copy(new, with_changes=with_changes)
         return await self.open_session(await self._create_conversation(ConversationStarted(title, copy=new), new))
 
+    def file_changes_of(self, conversation: str) -> FileChanges:
+        """Of the folders that an open conversation works in."""
+        session = self.sessions.find_open_session(conversation)
+        copy = session.conversation.state.own_copy if session is not None else ""
+        return FileChanges(self, self.copies.opened_tools(copy)) if copy else self.file_changes
+
     async def preview_new_conversation(self) -> Session:
         """Returns a session of a conversation that is not stored, so that the price of its first message can be shown."""
         session = self._build_session(Conversation(MemoryJournal(), "new", ConversationState()))

@@ -52,6 +52,7 @@ ALL = (
     Trial("cards", "commands and previews made to deceive: what is shown is what runs", "--values", 100_000, 4_000),
     Trial("forgetting", "secrets in every place and at every depth, then forgotten", "--secrets", 40, 2),
     Trial("early_words", "words typed while the program starts, Enter and SIGKILL at any moment", "--starts", 200, 5),
+    Trial("copies", "SIGKILL while a repository is copied: nothing of the user's changes", "--kills", 200, 12),
     Trial("plan_mode", "fuzzed calls in plan mode: nothing on the disk may change", "--calls", 10_000, 100),
     Trial("histories", "histories of other programs, cut and changed", "--files", 2_000, 100),
     Trial("gateway_exact", "requests of every shape through the gateway with folds off", "--requests", 10_000, 10),

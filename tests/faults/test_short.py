@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -47,6 +48,14 @@ def test_what_a_card_shows_is_what_runs() -> None:
     found: Counter[str] = Counter()
     cards.trials(4_000, 7, found)
     assert (lost(found), found["values"]) == ([], 4_000)
+
+
+@needs_linux
+def test_a_copy_whose_maker_is_killed_hinders_nobody() -> None:
+    words = [sys.executable, "-m", "tests.faults.copies", "--kills", "12", "--seed", "3"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "12 kills" in done.stdout
 
 
 def test_what_is_forgotten_is_in_no_file(tmp_path: Path) -> None:

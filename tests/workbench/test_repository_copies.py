@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from pathlib import Path
@@ -9,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import ToolCall
+from helix_desktop.engine.facts import ConversationStarted, Text, ToolCall, UserSaid
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import ActionRefused
+from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.repository_copies import FolderCopy
 from tests.workbench.conftest import Desks
@@ -72,12 +74,14 @@ async def test_changes_are_applied_and_can_be_undone(desks: Desks, project: Path
     (work / "junk").write_text("ignored\n")
     (project / "a").write_text("mine\ncarried\nover\n")
     (project / "a").chmod(0o600)
+    git_before = git(project, "for-each-ref"), (project / ".git/index").read_bytes()
     said = await bench.copies.bring_back(copy, "apply")
     assert (project / "a").read_text() == "mine\ncarried\nover\nand more\n"
     assert (project / "a").stat().st_mode & 0o777 == 0o600
     assert not (project / "b").exists()
     assert (project / "new" / "run").stat().st_mode & 0o111
     assert not (project / "junk").exists()
+    assert (git(project, "for-each-ref"), (project / ".git/index").read_bytes()) == git_before
     conversation = said[0].split()[6]
     (turn,) = await bench.file_changes.turns_with_changes(conversation)
     files = await bench.file_changes.changes_with_folders(turn.sources)
@@ -249,3 +253,63 @@ async def test_commands_in_a_copy_commit_there_and_reach_nothing_of_the_users(de
 
 async def _yes(_: PermissionQuestion) -> PermissionAnswer:
     return PermissionAnswer(allowed=True)
+
+
+async def test_an_undo_in_a_copy_leaves_the_users_files_alone(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    work, changes = copy.folder / "0", bench.file_changes_of(copy.id)
+    window = await changes.workspace_checkpoints.begin_step("1", copy.id, "command")
+    assert window is not None
+    for folder in (work, project):
+        (folder / "a").write_text("the same in both\n")
+    fact = await changes.workspace_checkpoints.end_step(window)
+    assert fact is not None
+    session = await bench.open_session(copy.id)
+    await session.conversation.append_facts(UserSaid((Text("Change it", 3),)), fact)
+    (turn,) = await changes.turns_with_changes(copy.id)
+    await changes.undo_file_changes(await changes.changes_with_folders(turn.sources), conversation=copy.id)
+    assert (work / "a").read_text() == "one\n"
+    assert (project / "a").read_text() == "the same in both\n"
+
+
+async def test_copies_that_change_the_same_files_never_see_each_other(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copies = await asyncio.gather(*(bench.copies.create_copy(f"copy{number}") for number in range(4)))
+
+    async def rewrite(copy: FolderCopy) -> None:
+        for turn in range(5):
+            for name in ("a", "b", "new"):
+                await asyncio.to_thread((copy.folder / "0" / name).write_text, f"{copy.id} {turn} {name}\n")
+            await asyncio.to_thread(git, copy.folder / "0", "add", "-A")
+            await asyncio.to_thread(git, copy.folder / "0", "commit", "-qm", f"{copy.id} {turn}")
+
+    before = git(project, "for-each-ref"), (project / ".git/index").read_bytes()
+    await asyncio.gather(*map(rewrite, copies))
+    for copy in copies:
+        assert {git(copy.folder / "0", "show", f"HEAD:{name}") for name in ("a", "b", "new")} == {
+            f"{copy.id} 4 {name}\n" for name in ("a", "b", "new")
+        }
+        assert set(git(copy.folder / "0", "log", "--format=%s").split("\n")) <= {
+            "", "x", *(f"{copy.id} {turn}" for turn in range(5))
+        }  # fmt: skip
+    assert (git(project, "for-each-ref"), (project / ".git/index").read_bytes()) == before
+    git(project, "fsck", "--strict")
+
+
+async def test_a_sub_agent_works_where_its_parent_does_or_in_a_copy_of_that(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "a").write_text("by the parent\n")
+    for isolated in (False, True):
+        wish = Delegation(copy.id, "1", "task", "", (), 1, isolated=isolated)
+        session = await bench._open_agent_session(ConversationStarted(parent=copy.id), wish)
+        name = session.conversation.state.own_copy
+        assert (name == copy.id) is not isolated
+    made = bench.copies.find_copy(name)
+    assert made is not None
+    assert (made.folder / "0" / "a").read_text() == "by the parent\n"
+    (made.folder / "0" / "b").write_text("by the sub-agent\n")
+    await bench.copies.bring_back(made, "apply")
+    assert (copy.folder / "0" / "b").read_text() == "by the sub-agent\n"
+    assert (project / "b").read_text() == "b\n"

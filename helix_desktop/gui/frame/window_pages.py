@@ -121,7 +121,8 @@ class WindowPages(QObject):
 
     def _show_conversation_changes(self, page: ChangesPage) -> None:
         bench, session = self._showing.bench, self._showing.session
-        page.show_changes_of(bench.file_changes if bench else None, session.id if session else "")
+        shown = session.id if session else ""
+        page.show_changes_of(bench.file_changes_of(shown) if bench else None, shown)
 
     def _on_workspace_changed(self) -> None:
         if self.is_page_made("cache"):

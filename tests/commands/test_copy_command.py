@@ -1,0 +1,48 @@
+"""`copy_command` from the command line: list, show, bring back; and `ask --copy`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.commands.conftest import Helix
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a").write_text("one\n")
+    for words in ("init -q -b main .", "config user.name a", "config user.email a@b", "add -A", "commit -qm x"):
+        subprocess.run(["git", *words.split()], cwd=folder, check=True)
+    return folder
+
+
+def test_a_copy_from_its_beginning_to_its_end(helix: Helix, project: Path) -> None:
+    helix("workspace", "new", "Work", "--folder", project)
+    (project / "a").write_text("two\n")
+    ask = ("ask", "-w", "Work", "-m", "demo/demo", "--allow", "edits")
+    code, _, said = helix(*ask, "--copy-with-changes", "write new: by the agent")
+    assert (code, (project / "new").exists()) == (0, False)
+    name = said.split()[-1]
+    assert f"helix-desktop copy bring-back -w {said.split()[-2]} {name}" in said
+    (copy,) = json.loads(helix("copy", "list", "-w", "Work", "--json")[1])
+    assert (copy["id"], copy["whole"], copy["uncommitted"], copy["commits"]) == (name, True, ["a", "new"], 0)
+    assert (
+        "copy of main: 2 files not committed, 0 commits of its own" in helix("copy", "show", "-w", "Work", name[:8])[1]
+    )
+    code, out, _ = helix("copy", "bring-back", "-w", "Work", name[:8], "--by", "apply")
+    assert (code, out.startswith("1 files were changed.")) == (0, True)
+    assert (project / "new").read_text() == "by the agent\n"
+    assert (project / "a").read_text() == "two\n"
+    code, out, said = helix("copy", "bring-back", "-w", "Work", name, "--by", "discard")
+    assert (code, "Add --yes" in said, Path(copy["folder"]).exists()) == (1, True, True)
+    code, out, _ = helix("copy", "bring-back", "-w", "Work", name, "--by", "discard", "--yes")
+    assert (code, Path(copy["folder"]).exists()) == (0, False)
+    assert helix("copy", "list", "-w", "Work")[1] == ""
+    code, _, said = helix(*ask, "--copy", "-c", name, "x")
+    assert (code, "Only a new conversation" in said) == (2, True)
