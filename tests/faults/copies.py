@@ -33,7 +33,7 @@ def git(folder: Path, *words: str) -> bytes:
 
 async def open_kit(project: Path) -> WorkspaceTools:
     cache = MemoryCache()
-    stores = (cache, MemoryIndex(cache, MemoryJournal()), TiktokenCounter())
+    stores = (cache, MemoryIndex(MemoryJournal(), cache), TiktokenCounter())
     return await WorkspaceTools.open_workspace_tools(
         [project], stores, permissions=WorkspacePermissions(), spawn=OwnedTasks("copies").spawn_task
     )
