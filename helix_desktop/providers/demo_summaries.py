@@ -29,6 +29,17 @@ _WORD = re.compile(r"\w{3,}")
 _WISH = re.compile(r"needed from it: (.*)")
 _PASSAGE = re.compile(r"^\[[\d–]+\] (?:(user|assistant): |call of (\w+): |output(?: of \w+)?:$)", re.MULTILINE)
 _TELLING = ("path", "command", "pattern", "query", "sha256", "task")
+_DONE: Mapping[str, str] = {  # what a call did, in words
+    ToolName.READ_FILE: "Read {}",
+    ToolName.WRITE_FILE: "Wrote {}",
+    ToolName.EDIT_FILE: "Edited {}",
+    ToolName.LIST_FILES: "Listed the files of {}",
+    ToolName.SEARCH_FILES: "Searched the files for {}",
+    ToolName.RUN_COMMAND: "Ran {}",
+    ToolName.DELEGATE: "Gave to an agent: {}",
+    ToolName.RECALL: "Recalled the output {}",
+    ToolName.SEARCH_CACHE: "Searched earlier outputs for {}",
+}
 
 
 @dataclass(slots=True)
@@ -65,7 +76,7 @@ def write_handover(request: Request) -> str:
     wrong = (line for text in found.outputs for line in text.splitlines() if _WRONG.search(line))
     rules = (one for text in found.said for one in _SENTENCE.findall(text) if _RULE.search(one))
     contents: Mapping[str, list[str]] = {
-        "Project Background": [_cut_to_length(text) for text in found.said[:3]],
+        "Project Background": [f"The user wrote: “{_cut_to_length(text)}”" for text in found.said[:3]],
         "Technical Details": [f"File: {path}" for path in paths],
         "Completed Work": _without_repeats(
             _describe_call(name, values) for name, values in found.calls if name != ToolName.SET_TODO
@@ -99,7 +110,8 @@ def _format_list(lines: list[str]) -> str:
 
 def _describe_call(name: str, values: Object) -> str:
     told = next((text for key in _TELLING if (text := text_at(values, key))), "")
-    return f"{name} {_cut_to_length(told, 160)}".strip()
+    subject = f"`{_cut_to_length(told, 160)}`" if told else "the folder"
+    return _DONE[name].format(subject) if name in _DONE else f"{name} {told}".strip()
 
 
 def _todo_lines(found: _SortedMaterial) -> list[str]:

@@ -109,11 +109,11 @@ async def run_tour_session(bench: Workbench, say: Say) -> TourReport:
 async def _undo_and_redo(session: Session) -> bool:
     """Whether the view was, after an undo, what it had been before."""
     for words in (
-        "Never change a file outside of src/. tour",
-        "read run.log",
-        "large",
-        "read samples.csv",
-        "search ERROR",
+        "Never change a file outside of src/. Show me what you can do in this folder.",
+        "Read run.log",
+        "Large output",
+        "Read samples.csv",
+        "Search ERROR",
     ):
         await _run_tour_turn(session, words)
     before = session.view_for_model()
@@ -125,8 +125,8 @@ async def _undo_and_redo(session: Session) -> bool:
     identical = session.view_for_model().blocks == before.blocks
     await session.redo_fold(handover.fold)
     behind = next(fold for fold in _folds_of_tour(session) if fold.kind is FoldKind.EXCERPT)
-    await _run_tour_turn(session, f"recall {behind.entries[0].hex}")
-    await _run_tour_turn(session, "find adapter not trimmed")
+    await _run_tour_turn(session, f"Recall {behind.entries[0].hex}")
+    await _run_tour_turn(session, "Find adapter not trimmed")
     return identical
 
 
@@ -229,7 +229,7 @@ def tour_report_as_markdown(report: TourReport) -> str:
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return (
-        "# The tour of Helix Desktop\n\nThis session used the built-in model `demo`, which is a script and not a language model.  "
+        "# The tour of Helix Desktop\n\nThis session used the built-in model `demo`, which is a script and not a language model. "
         f"The tools, the cache, the journal and the folds are real.\n\n| | |\n|---|---|\n{table}\n"
     )
 

@@ -240,7 +240,7 @@ async def test_a_handover_has_the_six_sections_from_what_really_stands_there(mes
     expected = {
         "Project Background": "fix parser.py",
         "Technical Details": "src/parser.py",
-        "Completed Work": "read_file src/parser.py",
+        "Completed Work": "Read `src/parser.py`",
         "Current Issues": "ERROR: bad token in line 7",
         "TODO Items": "Write a test (doing)",
         "User Preferences": "Never touch vendor/.",
