@@ -355,11 +355,11 @@ class FleetWorker:
             asked = name_to_allow(claimed.question)
             why = f"Nobody could be asked: {claimed.question.title}. To allow it, run `task retry {claimed.task.id} --allow {asked}`."
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
-        if claimed.gives_back:
-            why = ends[-1].why if ends and ends[-1].reason is TurnEnd.FAILED else GIVEN_BACK
-            return FleetTaskState.WAITING, FleetTaskResult(why, cost=cost)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
+        if claimed.gives_back or ends[-1].reason is TurnEnd.STOPPED:  # as a window does that is closed
+            why = ends[-1].why if ends and ends[-1].reason is TurnEnd.FAILED else GIVEN_BACK
+            return FleetTaskState.WAITING, FleetTaskResult(why, cost=cost)
         why = ends[-1].why or ends[-1].reason.value
         return FleetTaskState.FAILED, FleetTaskResult(f"The turn ended early: {why}", cost=cost)
 

@@ -268,6 +268,23 @@ async def test_a_turn_that_the_user_stops_ends_its_task(desks: Desks, folder: Pa
         assert (await tasks.find_fleet_task(task)).result.answer == "It goes on."
 
 
+async def test_a_task_whose_conversation_is_closed_waits_for_the_next_worker(desks: Desks, folder: Path) -> None:
+    asked = Hold()
+
+    def answer(_seen: object) -> Answer:
+        asked.let_go()
+        return CALL.silent_after(1, 20)
+
+    async with place(desks, folder, answer, reply("It goes on.")) as (bench, tasks, _):
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
+        working = asyncio.ensure_future(worker_of(bench, tasks).work_until_drained(until_empty=True))  # noqa: TID251
+        await asked.seen()
+        await (await bench.open_session(task)).aclose()
+        await asyncio.wait_for(working, 60)
+        done = await tasks.find_fleet_task(task)
+        assert (done.state, done.result.answer, done.claims) == (FleetTaskState.DONE, "It goes on.", 2)
+
+
 async def test_an_end_that_another_machine_wrote_is_not_the_end_of_a_turn_that_never_began(
     desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
