@@ -133,7 +133,7 @@ def trials(tasks: int, kills: int, seed: int, found: Counter[str], *, alone: boo
         last.callback(_end_all, homes)
         started = time.monotonic()
         _add_tasks(homes[0], tasks)
-        for home in [*homes, homes[0]]:
+        for home in [*homes, *homes]:
             home.start_worker()
         _kill_until_done(homes, server, tasks, kills, chance, found)
         found["seconds"] = round(time.monotonic() - started)
