@@ -28,6 +28,7 @@ class ConversationListRow:
     cost: float = 0.0
     agent: str = ""  # the connected agent that writes there; empty: this program's own
     machine: str = ""  # the other machine that wrote there last, in a shared workspace; empty: this one
+    copy: str = ""  # the branch or commit of which it has a copy of its own
 
 
 @dataclass(frozen=True, slots=True)

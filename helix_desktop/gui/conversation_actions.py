@@ -62,6 +62,7 @@ class ConversationActions:
             "trash": self.trash_conversation,
             "restore": self.restore_conversation,
             "fork": self.fork_and_open,
+            "bring-back": self.ask_to_bring_back,
             **{f"export-{form}": partial(self.ask_where_to_export, form=form) for form in SUFFIX_BY_EXPORT_FORM},
             **{f"continue-{agent}": partial(self.ask_to_continue, agent=agent) for agent in AGENTS_TO_CONTINUE_IN},
         }
@@ -138,6 +139,33 @@ class ConversationActions:
 
         title = _unique_fork_title(row.title, [each.title for each in bench.list_conversations()])
         self._doing.run_in_background(bench.fork_conversation(row.id, at, title=title), then=open_new_fork)
+
+    def ask_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
+        """Offers the ways for the copy that a conversation works in."""
+        if not row.copy:
+            self._notices.show_notice(tr("This conversation works in the workspace's own folders."))
+            return
+
+        def bring_back(way: str) -> None:
+            async def bring_back_copy() -> Sequence[str]:
+                copy = await asyncio.to_thread(bench.copies.find_copy, row.id)
+                return await bench.copies.bring_back(copy, way, row.title) if copy is not None else ()
+
+            self._doing.run_in_background(bring_back_copy(), then=notice_brought_back)
+
+        def notice_brought_back(said: Sequence[str]) -> None:
+            self._on_list_changed()
+            self._notices.show_notice("\n".join(map(translate_sentences, said)))
+
+        def ask_to_discard() -> None:
+            text = tr("The copy will be deleted. What was done in it is stored in the cache first.")
+            ask_to_confirm(self._window, tr("Discard the copy"), text, tr("Discard"), partial(bring_back, "discard"))
+
+        ways = {"merge": tr("Merge"), "rebase": tr("Rebase"), "apply": tr("Apply as changes")}
+        acts = [(words, partial(bring_back, way)) for way, words in ways.items()]
+        text = tr("Merge and rebase move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. Apply changes your files, and you can undo it. Files you have changed are never overwritten.")  # fmt: skip
+        title = tr("Bring back the copy of {branch}", branch=row.copy)
+        ask_which_way(self._window, title, text, "", [*acts, (tr("Discard…"), ask_to_discard)])
 
     def ask_where_to_export(self, bench: Workbench, row: ConversationListRow, form: str) -> None:
         """Asks where to; the file is written in a thread."""

@@ -19,12 +19,12 @@ from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
 
 # What each of them is about; without it they can do nothing.
 WORKSPACE_ACTIONS = (
-    "new", "workspace-settings", "workspace-folder", "share-workspace", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
+    "new", "new-copy", "workspace-settings", "workspace-folder", "share-workspace", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
     "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
     "lab", "model", "mode", "brought", "side-by-side",
 )  # fmt: skip
 CONVERSATION_ACTIONS = (
-    "rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html",
+    "rename", "pin", "fork", "bring-back", "archive", "trash", "export-markdown", "export-json", "export-html",
     "export-openai", "fold-marker", "fold-observations", "fold-reflection", "fold-handover", "agents", *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),
 )  # fmt: skip
 QUESTION_ACTIONS = ("allow-once", "allow-conversation", "allow-always", "refuse")
@@ -49,6 +49,7 @@ def _window_actions() -> tuple[WindowAction, ...]:
     file, edit, view = tr("Workspace"), tr("Edit"), tr("View")
     return (
         WindowAction("new", tr("New conversation"), file, "Ctrl+N"),
+        WindowAction("new-copy", tr("New conversation in a copy of the repository…"), file),
         WindowAction("find-workspace", tr("Go to a workspace…"), file, "Ctrl+O"),
         WindowAction("open-folder", tr("Open folder as workspace…"), file, "Ctrl+Shift+O"),
         WindowAction("workspace-settings", tr("Workspace settings"), file),
@@ -102,6 +103,7 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
         WindowAction("rename", tr("Rename conversation"), talk, "F2"),
         WindowAction("pin", tr("Pin or unpin conversation"), talk),
         WindowAction("fork", tr("Fork conversation"), talk, "Ctrl+Shift+K"),
+        WindowAction("bring-back", tr("Bring back…"), talk),
         WindowAction("side-by-side", tr("Ask two models…"), talk, "Ctrl+Shift+A"),
         WindowAction("archive", tr("Archive conversation"), talk),
         WindowAction("trash", tr("Move conversation to trash"), talk),

@@ -23,7 +23,7 @@ from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder
+from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_which_way
 from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import ZOOMS, Theme
@@ -133,6 +133,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     window.palette_box.closed.connect(lambda: _focus_back(window))
     on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))
     on("new", lambda: _begin_new_conversation(window))
+    on("new-copy", lambda: _ask_to_begin_in_copy(window))
     on("undo", window.notices.run_notice_undo)
     on("previous", lambda: _open_neighbour_conversation(window, -1))
     on("next", lambda: _open_neighbour_conversation(window, 1))
@@ -148,6 +149,25 @@ def _begin_new_conversation(window: MainWindow) -> None:
     window.switch_to_page("chat")
     window.begin_new_conversation()
     window.chat.composer.text.setFocus()
+
+
+def _ask_to_begin_in_copy(window: MainWindow) -> None:
+    if (bench := window.current_workbench) is None:
+        return
+
+    def show_conversation(session: Session) -> None:
+        if window.show_session_if_current(bench, session):
+            window.switch_to_page("chat")
+        window.refresh_conversations()
+
+    def begin_in_copy(with_changes: bool) -> None:  # noqa: FBT001 -- of a partial
+        work = bench.start_conversation_in_copy(with_changes=with_changes)
+        window.background_runner.run_in_background(work, then=show_conversation, owner=window)
+
+    text = tr("The agent works in a private copy beside the program's data. Your own folder stays as it is until you bring the copy back.")  # fmt: skip
+    ways = [(tr("From the last commit"), False), (tr("With my uncommitted changes"), True)]
+    acts = [(words, partial(begin_in_copy, with_changes)) for words, with_changes in ways]
+    ask_which_way(window, tr("New conversation in a copy of the repository"), text, "", acts)
 
 
 def _open_neighbour_conversation(window: MainWindow, steps: int) -> None:
@@ -368,6 +388,7 @@ def _wire_conversation(window: MainWindow) -> None:
         "archive",
         "trash",
         "fork",
+        "bring-back",
         *(f"export-{form}" for form in SUFFIX_BY_EXPORT_FORM),
         *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),
     ):

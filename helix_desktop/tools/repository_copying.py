@@ -170,11 +170,13 @@ def _take_over_settings(source: GitCheckout, copy: GitCheckout) -> None:
     for name, value in {os.fsdecode(name): os.fsdecode(value) for name, value in listed}.items():
         if _TAKEN_OVER.fullmatch(name):
             copy.run("config", name, value)
-    for name in ("shallow", "info/sparse-checkout"):
+    for name in ("shallow", "info/sparse-checkout", "info/exclude"):
         path = copy.folder / ".git" / name
         path.parent.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):
             path.write_bytes(source.git_path(name).read_bytes())
+    with suppress(OSError), (copy.folder / ".git/info/exclude").open("ab") as patterns:
+        patterns.write(b"\n" + source.excludes.read_bytes())
 
 
 def _carry_changes(source: GitCheckout, copy: GitCheckout, names: Iterable[bytes]) -> Iterator[str]:

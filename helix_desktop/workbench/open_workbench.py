@@ -177,6 +177,7 @@ class Workbench:
         bench._report_wide_rules()
         try:
             await bench._rows.read_all_rows()
+            await asyncio.to_thread(bench.copies.list_copies)
         except BaseException:
             await bench.aclose()
             raise
@@ -252,7 +253,8 @@ class Workbench:
     def _complete_row(self, row: ConversationListRow, window: int) -> ConversationListRow:
         """With the machine that wrote there last; at rest measured by the `window` of its next request."""
         machine = self.sharing.machine_that_wrote_last(row.id)
-        row = replace(row, machine=machine) if machine else row
+        copy = self.copies.labels.get(row.id, "")
+        row = replace(row, machine=machine, copy=copy) if machine or copy else row
         session = self.sessions.find_open_session(row.id)
         resting = session is None or session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
         own = row.agent or row.id in self._instead

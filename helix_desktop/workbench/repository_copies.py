@@ -65,8 +65,8 @@ class FolderCopy:
 
     @property
     def label(self) -> str:
-        """The branch or the commit it is a copy of."""
-        return next((each.branch or each.base[:9] for each in self.repositories if each.base), "")
+        """The branch, the commit or the folder it is a copy of."""
+        return next((each.branch or each.base[:9] or Path(each.source).name for each in self.repositories), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,7 @@ class RepositoryCopies:
         self._bench = bench
         self._open_copy_tools = open_copy_tools
         self._folder = bench.workspace.folder / COPIES
+        self.labels: dict[str, str] = {}  # What each is a copy of, as last listed.
         self._kits: dict[str, WorkspaceTools] = {}
         self._opening = asyncio.Lock()
 
@@ -111,6 +112,7 @@ class RepositoryCopies:
     def list_copies(self) -> list[FolderCopy]:
         """All there are, also what a crash has left, the newest first."""
         found = [_read_copy(folder) for folder in sorted(self._folder.glob("*"), reverse=True) if folder.is_dir()]
+        self.labels = {copy.id: copy.label for copy in found if copy.is_whole}
         return sorted(found, key=lambda copy: -copy.created)
 
     def find_copy(self, name: str) -> FolderCopy | None:
@@ -144,6 +146,8 @@ class RepositoryCopies:
         """A copy of the folders that `parent` works in, or of the user's. If that fails, nothing is left of it."""
         kit = await self.open_tools(parent)
         folder = self._folder / name
+        if await asyncio.to_thread(self.find_copy, name) is not None:
+            raise ActionRefused(f"There is already a copy named {name}.")
         try:
             copy = await asyncio.to_thread(_create_copy_files, folder, kit, with_changes, parent)
             tools = self._kits[name] = await self._open_copy_tools(replace(copy, is_whole=True))
@@ -152,6 +156,7 @@ class RepositoryCopies:
                 start = checkpoints.latest_checkpoint if checkpoints.is_ready else None
                 copy = replace(copy, start=start.hex if start else "")
             await asyncio.to_thread(_write_copy, copy := replace(copy, is_whole=True))
+            self.labels[name] = copy.label
         except BaseException:
             if (opened := self._kits.pop(name, None)) is not None:
                 await opened.aclose()
@@ -253,6 +258,7 @@ class RepositoryCopies:
         gone = copy.folder.with_name(copy.folder.name.removesuffix(_DISCARDED) + _DISCARDED)
         await asyncio.to_thread(copy.folder.rename, gone)
         await asyncio.to_thread(_delete_tree, gone)
+        self.labels.pop(copy.id, None)
         return (*kept, "The copy was deleted.")
 
     async def _store_what_is_nowhere_else(self, copy: FolderCopy) -> list[str]:

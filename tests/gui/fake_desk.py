@@ -67,6 +67,7 @@ from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workbench.conversation_sharing import SharingStatus
+from helix_desktop.workbench.repository_copies import FolderCopy
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges
@@ -453,6 +454,20 @@ class FakeSizeLimit:
         return lambda: self.heard.remove(listener)
 
 
+class FakeCopies(StandIn):
+    """Says what was brought back, and how."""
+
+    def __init__(self) -> None:
+        self.brought_back: list[tuple[str, str, str]] = []
+
+    def find_copy(self, name: str) -> FolderCopy | None:
+        return FolderCopy(name, Path(name), is_whole=True)
+
+    async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
+        self.brought_back.append((copy.id, way, message))
+        return ("The copy was deleted.",) if way == "discard" else ("There is nothing to bring back.",)
+
+
 class FakeWorkbench(StandIn):
     """One workspace. Its rows follow what its sessions record."""
 
@@ -479,6 +494,7 @@ class FakeWorkbench(StandIn):
         self.mcp_servers = FakeServers()
         self.written: list[tuple[str, Any]] = []
         self.file_changes = FakeChanges()
+        self.copies = FakeCopies()
         self.sharing = FakeSharing()
         self.decided: list[bool] = []
         self.own: dict[str, str] = {}
@@ -508,6 +524,15 @@ class FakeWorkbench(StandIn):
         name = f"new-{next(self._numbers)}"
         self.rows[name] = Row(name, title, time.time(), parts(4))
         return await self.open_session(name)
+
+    async def start_conversation_in_copy(self, title: str = "", *, with_changes: bool = False) -> FakeSession:
+        session = await self.start_conversation(title)
+        self.rows[session.id] = replace(self.rows[session.id], copy="main with changes" if with_changes else "main")
+        return session
+
+    def file_changes_of(self, conversation: str) -> FakeChanges:
+        assert conversation in {"", *self.sessions}
+        return self.file_changes
 
     async def preview_new_conversation(self) -> FakeSession:
         session = FakeSession("new", _begin("new"), lambda *_: None)

@@ -52,6 +52,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.waiting_messages import OneLineLabel
 from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.frame.conversation_list import has_second_line
 from helix_desktop.gui.frame.window_frame import NARROW_WINDOW_WIDTH
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
@@ -324,6 +325,32 @@ def test_a_fork_is_opened(window: MainWindow) -> None:
     window.window_actions["fork"].trigger()
     assert window.current_session is not None
     assert window.current_session.id == "fork-1"
+
+
+def press(window: MainWindow, words: str) -> None:
+    """The button of the last question with these words."""
+    box = window.findChildren(QMessageBox)[-1]
+    next(each for each in box.buttons() if each.text().replace("&", "") == words).click()
+
+
+def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(window: MainWindow, bench: FakeWorkbench) -> None:
+    window.window_actions["bring-back"].trigger()
+    assert bench.copies.brought_back == []
+    window.window_actions["new-copy"].trigger()
+    press(window, "With my uncommitted changes")
+    assert window.current_session is not None
+    row = bench.rows[window.current_session.id]
+    assert row.copy == "main with changes"
+    assert has_second_line(row, ConversationActivity.IDLE)
+    for words, way in (("Merge", "merge"), ("Rebase", "rebase"), ("Apply as changes", "apply")):
+        window.window_actions["bring-back"].trigger()
+        press(window, words)
+        assert bench.copies.brought_back[-1] == (row.id, way, row.title)
+    window.window_actions["bring-back"].trigger()
+    press(window, "Discard…")
+    assert bench.copies.brought_back[-1][1] == "apply"
+    press(window, "Discard")
+    assert bench.copies.brought_back[-1][1] == "discard"
 
 
 @pytest.mark.parametrize(

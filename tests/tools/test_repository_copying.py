@@ -118,10 +118,15 @@ def test_ignored_files_stay_and_so_do_those_the_user_ignores_everywhere(project:
     (project / "ignored").write_text("x")
     (project / "mine.swp").write_text("x")
     (tmp_path / "patterns").write_text("*.swp\n")
+    (project / ".git/info/exclude").write_text("*.here\n")
+    (project / "mine.here").write_text("x")
     source = find_source_repository(project, tmp_path / "patterns")
     assert source is not None
     create_repository_copy(source, copy := GitCheckout(tmp_path / "copy", is_copy=True), with_changes=True)
     assert sorted(path.name for path in copy.folder.iterdir()) == [".git", ".gitignore", "file", "gone", "link", "sub"]
+    (copy.folder / "other.swp").write_text("x")
+    (copy.folder / "other.here").write_text("x")
+    assert copy.uncommitted_paths() == []
 
 
 def test_a_sparse_checkout_a_pointer_and_a_submodule(project: Path) -> None:

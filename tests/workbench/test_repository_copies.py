@@ -313,3 +313,11 @@ async def test_a_sub_agent_works_where_its_parent_does_or_in_a_copy_of_that(desk
     await bench.copies.bring_back(made, "apply")
     assert (copy.folder / "0" / "b").read_text() == "by the sub-agent\n"
     assert (project / "b").read_text() == "b\n"
+
+
+async def test_a_name_is_given_once(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    with pytest.raises(ActionRefused, match="already a copy"):
+        await bench.copies.create_copy(copy.id)
+    assert bench.copies.find_copy(copy.id) == copy

@@ -31,7 +31,7 @@ from helix_desktop.gui.shared.list_row_model import Index
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.drawing_style import is_right_to_left
-from helix_desktop.gui.transcript.safe_text import safe_tooltip
+from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import tr
 
 ROWS_PER_FETCH = 200
@@ -176,7 +176,11 @@ def _row_text_for_role(row: ConversationListRow, running: ConversationActivity, 
 
 
 def _other_writer_of(line: ConversationGroupHeading | ConversationListRow) -> str:
-    return "" if isinstance(line, ConversationGroupHeading) else line.agent or line.machine
+    return "" if isinstance(line, ConversationGroupHeading) else line.agent or line.machine or _describe_copy_of(line)
+
+
+def _describe_copy_of(row: ConversationListRow) -> str:
+    return tr("copy of {branch}", branch=make_safe_text(row.copy)) if row.copy else ""
 
 
 def has_second_line(row: ConversationListRow, running: ConversationActivity) -> bool:
@@ -186,7 +190,7 @@ def has_second_line(row: ConversationListRow, running: ConversationActivity) -> 
 
 def _title_with_writer(row: ConversationListRow) -> str:
     """Puts the name of the connected agent or other computer that writes there before the title."""
-    writer = row.agent or row.machine
+    writer = _other_writer_of(row)
     return f"{writer}: {row.title}" if writer else row.title
 
 

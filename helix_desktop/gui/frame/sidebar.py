@@ -237,6 +237,7 @@ class Sidebar(QWidget):
             ("rename", tr("Rename…")),
             ("pin", tr("Unpin") if row.pinned else tr("Pin")),
             ("fork", tr("Fork")),
+            *((("bring-back", tr("Bring back…")),) if row.copy else ()),
             ("", ""),
             ("export-markdown", tr("Export as Markdown…")),
             ("export-json", tr("Export as JSON…")),
