@@ -1,7 +1,8 @@
-"""A private copy of a git repository: it borrows the user's objects, and has refs, an index and settings of its own.
+"""A private copy of a git repository: it borrows objects; refs, index and settings are its own.
 
-Unlike a worktree of git's it shares nothing that can be written, so whoever works in it reaches neither the user's branches nor their
-hooks. Both repositories may come from anywhere, and an agent has worked in the copy: where a file of git's leads elsewhere, nothing is done.
+Unlike a worktree of git's it shares nothing that can be written, so whoever works in it reaches neither
+the user's branches nor their hooks. Both may come from anywhere, and an agent has worked in the copy:
+where a file of git's leads elsewhere, nothing is done.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class CopiedRepository:
 
 
 def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> GitCheckout | None:
-    """The repository in which a folder lies, None where there is none. ActionRefused for one that is made of another's files."""
+    """The repository in which a folder lies. ActionRefused for one that is made of another's files."""
     folder = next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), None)
     if folder is None:
         return None
@@ -114,7 +115,7 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
 
 
 def _check_git_folder(git: Path, names: Sequence[str] = ()) -> None:
-    """Whether all of it lies where it seems to. `names`: only these of it; what lies in `refs` counts as well."""
+    """Whether all of it lies where it seems to. `names`: only these of it, and all in `refs`."""
     entries = [git / name for name in names] if names else [git]
     for start in [git / "refs"] if names else [git]:
         entries += [Path(above, name) for above, folders, files in os.walk(start) for name in (*folders, *files)]
@@ -125,7 +126,7 @@ def _check_git_folder(git: Path, names: Sequence[str] = ()) -> None:
 
 
 def _is_known_to_its_repository(found: GitCheckout) -> bool:
-    """Whether the repository that a `.git` file names has this folder as its worktree or its submodule."""
+    """Whether what a `.git` file names has this folder as its worktree or its submodule."""
     git = Path(found.line("rev-parse", "--absolute-git-dir"))
     with suppress(OSError):
         return (git / "gitdir").read_text("utf-8", "surrogateescape").strip() == str(found.folder / ".git")
@@ -138,7 +139,7 @@ def _is_known_to_its_repository(found: GitCheckout) -> bool:
 
 
 def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_changes: bool) -> CopiedRepository:
-    """A copy of the commit that the user has now; `with_changes`: with what they have not committed."""
+    """Of the commit that the user has now; `with_changes`: with what they have not committed."""
     try:
         base, branch = source.head, source.branch
     except ActionRefused as error:
@@ -180,7 +181,7 @@ def _take_over_settings(source: GitCheckout, copy: GitCheckout) -> None:
 
 
 def _carry_changes(source: GitCheckout, copy: GitCheckout, names: Iterable[bytes]) -> Iterator[str]:
-    """Give these files the content, mode and kind that they have in the user's folder. What could not be carried over, in sentences."""
+    """Make these files what they are in the user's folder. What could not be carried over, in sentences."""
     theirs, ours = WorkspaceRoots((source.folder,)), WorkspaceRoots((copy.folder,))
     paths = sorted(map(os.fsdecode, names), reverse=True)
     yield from (f"{path} is a repository of its own, and was not carried over." for path in paths if path.endswith("/"))
@@ -201,7 +202,7 @@ def _carry_changes(source: GitCheckout, copy: GitCheckout, names: Iterable[bytes
 
 
 def _stat_entry(place: Path) -> tuple[os.stat_result, str] | None:
-    """What is there, and where it leads if it is a link; None for a folder, and for what is only there through a link."""
+    """What is there, and where a link leads; None for a folder and for what lies behind a link."""
     with suppress(OSError):
         found = place.lstat()
         if place.parent.resolve() == place.parent and not stat.S_ISDIR(found.st_mode):
@@ -233,7 +234,7 @@ def _known_commits(source: GitCheckout | None, made: CopiedRepository) -> list[s
 
 
 def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> bytes:
-    """Those commits and what is not committed as a file that `git fetch` reads; empty for nothing."""
+    """Those commits and what is not committed, for `git fetch`; empty for nothing."""
     copy.check_sound()
     if copy.uncommitted_paths():
         copy.run("add", "--all")
@@ -258,7 +259,7 @@ def commit_in_copy(copy: GitCheckout, message: str) -> None:
 
 
 def join_with_head(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> str:
-    """Merge the user's present commit into the copy, or put the copy's commits on top of it. The commit to move to; empty: none."""
+    """Merge the user's commit into the copy, or rebase on it. The commit to move to; empty: none."""
     head = source.head
     if not copy.line("rev-list", "--max-count=1", f"{head}..HEAD"):
         return ""

@@ -1,7 +1,7 @@
-"""Copies of a workspace's folders, one for each conversation that is to work apart: made, listed, brought back and discarded.
+"""Copies of a workspace's folders for conversations that work apart: made, brought back, discarded.
 
-They lie beside the program's data, in `copies/<conversation>/<number>`, with a description that says when one is whole. Nothing is deleted
-unless the user says so, and then only when what is nowhere else is in the cache.
+They lie beside the program's data, in `copies/<conversation>/<number>`. A description says when one is
+whole. Nothing is deleted unless the user says so, and then what is nowhere else is in the cache first.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class RepositoryCopies:
     # --- working in one
 
     async def open_tools(self, name: str) -> WorkspaceTools:
-        """The tools of a conversation that works in a copy; those of the workspace for an empty name."""
+        """The tools that work in a copy; those of the workspace for an empty name."""
         if not name:
             return self._bench.kit
         async with self._opening:
@@ -143,7 +143,7 @@ class RepositoryCopies:
             )
 
     async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> FolderCopy:
-        """A copy of the folders that `parent` works in, or of the user's. If that fails, nothing is left of it."""
+        """Of the folders that `parent` works in, or of the user's. A failure leaves nothing of it."""
         kit = await self.open_tools(parent)
         folder = self._folder / name
         if await asyncio.to_thread(self.find_copy, name) is not None:
@@ -192,7 +192,7 @@ class RepositoryCopies:
     # --- bringing it back
 
     async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
-        """What was done, in sentences. ActionRefused with what git says where it cannot be done; then nothing of the user's has changed."""
+        """What was done, in sentences. ActionRefused says why not; nothing of the user's has changed then."""
         self._check_at_rest(copy)
         if not copy.is_whole and way != "discard":
             raise ActionRefused(copy.problem or "This copy was never finished.", remedy="It can only be discarded.")
@@ -242,7 +242,7 @@ class RepositoryCopies:
         return (f"{len(done.restored):,} files were changed. The conversation {session.id} can undo it.", *left)
 
     async def _discard_copy(self, copy: FolderCopy) -> tuple[str, ...]:
-        """Content first, then the fact, then the name, then the files: each step is harmless without the next."""
+        """First content, then the fact, the name, the files: each is harmless without the next."""
         if copy.problem:
             raise ActionRefused(copy.problem, remedy=f"Look into {copy.folder} and delete it yourself.")
         kept = await self._store_what_is_nowhere_else(copy) if copy.is_whole else []
@@ -396,7 +396,7 @@ def _find_uncovered_file(
 
 
 def _is_brought_back(change: PathChange, listed: Mapping[int, frozenset[str] | None]) -> bool:
-    """At first there was nothing that git ignores; of what came since, only what it would track. Folders follow their files."""
+    """Of what came since the start, only what git would track. Folders follow their files."""
     if all(item is None or item.kind is PathKind.FOLDER for item in change[1:]):
         return change.after is None
     number, _, inside = change.path.partition("/")
@@ -408,7 +408,7 @@ def _is_brought_back(change: PathChange, listed: Mapping[int, frozenset[str] | N
 
 
 def _join_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:
-    """In all repositories of the copy first; only when that went well, the user's branches are moved."""
+    """In the copy first; the user's branches are moved when that went well in all repositories."""
     joined = []
     for source, checkout, _ in _checkouts_of(copy):
         if source is None:
@@ -429,7 +429,7 @@ def _join_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str
 
 
 async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -> tuple[list[RestoreStep], list[str]]:
-    """What to write so that these changes are there as well, and the paths where they and the user's own touch each other."""
+    """What to write so that these changes are there as well, and where they touch the user's own."""
     steps, conflicts = [], []
     for change in changes:
         now = checkpoints.known_item(change.path)
