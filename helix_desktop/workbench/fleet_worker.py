@@ -26,7 +26,7 @@ from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import BUG, Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
-from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, SharedStoreUnreachable, StoreFailed, StoreFull
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
 from helix_desktop.workbench.conversation_fences import ConversationFence
@@ -167,7 +167,7 @@ class FleetWorker:
                 return 0
             asked = seconds_since_start_of_computer()
             found = await self._list.claim_fleet_tasks(self._name, room, TASK_LEASE_SECONDS)
-        except SharedStoreUnreachable as error:
+        except (SharedStoreUnreachable, StoreFull) as error:
             log.info("no tasks can be claimed: %s", error.what)
             await asyncio.sleep(AWAY_SECONDS)
             return 1  # whether there are tasks is not known
@@ -258,7 +258,7 @@ class FleetWorker:
         if order.model:
             bench.use_conversation_model(task.id, order.model)
         elif not bench.model_of_conversation(task.id):
-            raise InvalidInput(f"No model is chosen for {bench.name}.", remedy="Add the task with --model.")
+            raise NotFound(f"No model is chosen for {bench.name}.", remedy="Add the task with --model.")
         return session
 
     async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> bool:
@@ -340,7 +340,7 @@ class FleetWorker:
                 raise LostFleetTask("This task was cancelled, or another worker has taken it over.")
             try:
                 return await work()
-            except (SharedStoreUnreachable, ActionRefused) as error:  # or another machine is just letting go
+            except (SharedStoreUnreachable, StoreFull, ActionRefused) as error:  # or another machine is just letting go
                 log.info("task %s waits for the shared store: %s", claimed.task.id, error.what)
                 await asyncio.sleep(AWAY_SECONDS)
 

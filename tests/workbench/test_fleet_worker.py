@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
-from helix_desktop.errors import ActionRefused, StoreFailed
+from helix_desktop.errors import ActionRefused, SharedStoreUnreachable, StoreFailed, StoreFull
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.store.fleet_task_files import open_fleet_task_list
 from helix_desktop.store.fleet_tasks import (
@@ -283,6 +283,26 @@ async def test_a_task_whose_conversation_is_closed_waits_for_the_next_worker(des
         await asyncio.wait_for(working, 60)
         done = await tasks.find_fleet_task(task)
         assert (done.state, done.result.answer, done.claims) == (FleetTaskState.DONE, "It goes on.", 2)
+
+
+@pytest.mark.parametrize("trouble", [SharedStoreUnreachable, StoreFull])
+async def test_a_task_waits_while_its_database_is_away_or_full(
+    desks: Desks, folder: Path, monkeypatch: pytest.MonkeyPatch, trouble: type[StoreFailed]
+) -> None:
+    async with place(desks, folder, CALL, reply("It is made.")) as (bench, tasks, _):
+        monkeypatch.setattr(fleet_worker, "AWAY_SECONDS", 0.0)
+        (task,) = await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("write"))])
+        confirm, troubles = bench.sharing.confirm_sent, [trouble("no"), trouble("not yet")]
+
+        async def confirm_later(conversation: str) -> bool:
+            if troubles:
+                raise troubles.pop()
+            return await confirm(conversation)
+
+        monkeypatch.setattr(bench.sharing, "confirm_sent", confirm_later)
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        assert (await tasks.find_fleet_task(task)).state is FleetTaskState.DONE
+        assert (folder / "made.txt").read_text() == "made"
 
 
 async def test_an_end_that_another_machine_wrote_is_not_the_end_of_a_turn_that_never_began(
