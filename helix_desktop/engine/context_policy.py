@@ -141,12 +141,12 @@ class Policy:
         group="Old outputs", within=(0.01, 1),
     )  # fmt: skip
     arguments: bool = _declare_threshold(
-        True, "Replace long arguments too", "Long arguments of old calls become markers too.",
-        group="Old outputs", helix=False, observational=False, none=False,
+        False, "Replace long arguments too", "Long arguments of old calls become markers too.",
+        group="Old outputs",
     )  # fmt: skip
     argument_tokens: int = _declare_threshold(
         1_000, "Shortest argument to replace", "Arguments shorter than this are not replaced.",
-        group="Old outputs", keeps_most=3_000, within=(200, 100_000), unit="tokens",
+        group="Old outputs", within=(200, 100_000), unit="tokens",
     )  # fmt: skip
 
     observation: bool = _declare_threshold(

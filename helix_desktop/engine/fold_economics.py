@@ -5,31 +5,15 @@ Tokens are those of the meter; shares of the window are for the caller to turn i
 
 One idea answers all questions. A provider's cache makes a carried token cheap (`read`) and a rewritten one dear
 (`write`), so a fold trades one rewrite now for less rent on every later step. Where the context grows steadily the
-cheapest moment is when the rent paid so far equals the price of acting. Around that moment the cost is flat, while what
-the agent still uses is lost for good: so a handover waits until the rent is some more than twice its price.
+cheapest moment is when the rent paid so far equals the price of acting. Nobody knows how long a session will go on: as many
+steps are expected as there were, and a fold must have paid within half of them.
 
 What a conversation has recalled counts too (`FoldExperience`): recalls take a share of what folds save, and where they take
-all of it nothing more is folded for gain.
+all of it nothing more is folded for gain. A recall reads the context again, so a fold that takes many small or much used
+parts away costs more than it saves: what the agent wrote itself stays until a handover.
 
-Measured over ten recorded sessions of 40,000 to 400,000 tokens in the price model of `helix-desktop replay` (window
-128,000; cache read 0.1, write 1.25, output 5), as shares of sending everything every time. In a simulator with markers
-of 60 and summaries of 3,000 tokens:
-
-                                                                billed   sent   still in view   peak
-    the rules of the design                                       0.405  0.212           0.878   0.49
-    patience 2 instead of 1                                       0.400  0.223           0.886   0.63
-    only what stays counts as rewritten (`find_clearing_start`)  0.386  0.198           0.885   0.44
-    superseded arguments go first (`may_clear_argument`)         0.388  0.197           0.910   0.42
-
-Through the real engine, whose markers and documents are longer, 0.397 / 0.209 / 0.909 / 0.42; and with outputs of commands
-held back from 2,000 tokens on (context_policy.py) 0.382 / 0.201 / 0.907 / 0.42. Moved one at a time (patience 2 to 3, floor 28,000 to
-44,000, superseded 150 to 600, worth 2 to 5) the constants changed billed by at most 0.006 and what is still in view by at
-most 0.02. On twelve other sessions, made of pieces of these and of shorter ones, the last step took billed from 0.296 to
-0.283 and what is in view from 0.944 to 0.949. These figures count 6,000 tokens
-of system prompt and tools and leave recalls out. By the effective bill (`replay/cache_billing.py`, recalls of all that is used again) the
-default policy is at 0.447 where the agent must search for what it recalls, with 0.916 of the identifiers in plain text still in view; a
-policy that knew what will be used would be at 0.288 (`tests/benchmarks/foresight.py`). `python -m tests.benchmarks.policies --traces DIR` has the
-table with other systems' policies under four price tables.
+`resources/help/context.md` has the figures, and `python -m tests.benchmarks.policies --traces DIR` measures them, beside other
+systems' policies and under four price tables.
 """
 
 from __future__ import annotations
@@ -40,21 +24,13 @@ from typing import NamedTuple
 
 from helix_desktop.fast_dataclass import dataclass
 
-UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0
+UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # Shares of the input price where a model's are unknown.
 LEAST_SAVING = 4_000  # A clearing that frees fewer tokens never pays for writing the prefix anew.
 COLD_SHARE = 1 / 3  # The share of the context that a clearing must free while the provider's cache is cold.
-USUAL_WINDOW = 128_000  # A larger window is treated like this one, because more room is no reason to pay more.
-CROWDED_SHARE, CROWDED_TOKENS = 0.42, 48_000
-CROWDED_EASE = 0.6  # In a crowded window this share of the threshold is enough, at a cache-read price of 0.1.
 QUESTION_TOKENS = 300  # The tokens that the request for a summary adds to the context.
-PATIENCE = 2.5  # a handover waits until the rent is this many times its price
-HURRY_FROM, HURRY_TO = 0.40, 0.50  # Between these shares of the window, the patience falls to 1.
-FLOOR_TOKENS, FLOOR_SHARE = 36_000, 0.30
-LONG_ARGUMENT, SUPERSEDED_ARGUMENT = 1_000, 300  # In tokens.
-PAYBACK_SHARE = 0.5  # a clearing pays within this share of as many steps as there were
+PAYBACK_SHARE = 0.5  # a fold pays within this share of as many steps as there were
 RECALLS_EXPECTED, EXPECTED_WEIGHT = 0.3, 20_000  # of what folds save, and the tokens saved that weigh as much
 RECALLED_TOKENS = 600  # that a recall brings
-WRITES_WORTH = 3.0  # The newest text of a file stays until carrying it has cost as much as writing it this many times.
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +108,7 @@ def clearing_threshold(
         return LEAST_SAVING
     if rent_per_token <= 0:
         return math.inf if seen.net_share <= 0 else LEAST_SAVING
+    # Saved within half as many steps as there were, so a conversation that ends soon does not pay for nothing.
     certain = rewrite * max(0.0, rest) / (rent_per_token * PAYBACK_SHARE * seen.steps)
     return max(certain, math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token))
 
@@ -143,21 +120,19 @@ def find_clearing_start(  # The parameters are the figures that the rule is abou
     cold: float = 0.0,
     *,
     least: int = LEAST_SAVING,
-    crowded: bool = False,
     seen: FoldExperience = NO_EXPERIENCE,
 ) -> int | None:
     """The index from which on every part that frees something should be cleared now, or None: wait.
 
-    Of the starts that pay it is the one with the largest surplus. Where it is `crowded` less will do, the dearer
-    carrying is: with cheap cache reads a full window is no waste.
+    Of the starts that pay it is the one with the largest surplus.
     """
-    ease = crowded_threshold_share(price) if crowded else 1.0
     best, found = 0.0, None
     rest, freed = 0, 0
+    # From the newest part to the oldest: each start clears all that is behind it too.
     for index in range(len(view) - 1, -1, -1):
         part = view[index]
         if part.frees > 0:
-            threshold = max(ease * clearing_threshold(rest, growth, price, cold, seen), least)
+            threshold = max(clearing_threshold(rest, growth, price, cold, seen), least)
             freed += part.frees
             surplus = freed - threshold
             if surplus > best or (found is None and surplus == best):
@@ -166,40 +141,9 @@ def find_clearing_start(  # The parameters are the figures that the rule is abou
     return found
 
 
-def crowded_threshold_share(price: RelativePrices) -> float:
-    """The share of its threshold that is enough where it is crowded; the best fullness goes with the root of prices."""
-    return min(1.0, CROWDED_EASE * math.sqrt(UNKNOWN_READ / price.read)) if price.read > 0 else 1.0
-
-
-def is_window_crowded(context: int, window: int) -> bool:
-    """Whether the view takes so much of the window that less must pay: 42 %, and at least 48,000 tokens."""
-    return context > max(CROWDED_SHARE * min(window, USUAL_WINDOW), CROWDED_TOKENS)
-
-
 def pays_to_clear_cold(freed: int, context: int, share: float = COLD_SHARE) -> bool:
     """After a pause that left the cache cold all is written anew in any case: clear if it frees a third."""
     return freed > 0 and freed >= share * context
-
-
-def may_clear_argument(tokens: int, age: int, price: RelativePrices, *, newest: bool | None, tail: int = 8) -> bool:
-    """Whether an argument `age` steps old may be cleared, besides the outputs.
-
-    `newest`: it is the last long text (over `SUPERSEDED_ARGUMENT`) the agent gave for its path; None: it has no path.
-    A text that a later one supersedes goes first, being of little use; the newest is what the agent builds on, and
-    stays as long as carrying it is cheap beside having to bring it back.
-    """
-    if age < tail:
-        return False
-    if newest is None:
-        return tokens > LONG_ARGUMENT
-    if newest:
-        return tokens > LONG_ARGUMENT and age >= steps_newest_text_stays(price)
-    return tokens > SUPERSEDED_ARGUMENT
-
-
-def steps_newest_text_stays(price: RelativePrices) -> float:
-    """For how many steps the newest text of a file stays: 38 at the usual prices, 6 where cache reads cost half."""
-    return WRITES_WORTH * price.write / price.read if price.read > 0 else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,20 +177,14 @@ def handover_cost(
     return writing + price.write * (plan.summary + plan.stays)
 
 
-def handover_pays(paid: float, cost: float, patience: float = PATIENCE) -> bool:
-    """Rent or buy: whether the rent paid so far for what it would take away is `patience` times its cost."""
-    return paid >= patience * cost
+def handover_pays(paid: float, saved: float, cost: float, seen: FoldExperience = NO_EXPERIENCE) -> bool:
+    """Rent or buy: whether the rent `paid` so far for what it would take away has reached its cost, and what each step
+    will save pays it back in time.
+    """
+    return seen.net_share * min(paid, saved * PAYBACK_SHARE * seen.steps) >= cost
 
 
-def handover_patience(context: int, window: int) -> float:
-    """How many times its price a handover waits for: less, where clearing has left the window more than 40 % full."""
-    if context <= CROWDED_TOKENS:
-        return PATIENCE
-    hurry = (context / min(window, USUAL_WINDOW) - HURRY_FROM) / (HURRY_TO - HURRY_FROM)
-    return PATIENCE - (PATIENCE - 1) * min(1.0, max(0.0, hurry))
-
-
-def handover_floor(window: int, tokens: int = FLOOR_TOKENS, share: float = FLOOR_SHARE) -> float:
+def handover_floor(window: int, tokens: int, share: float) -> float:
     """The context below which no handover is made for gain.
 
     The tokens are less than the share of the usual window, so that a larger window never makes a session dearer.
@@ -276,8 +214,8 @@ def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: i
 # --- small windows ---------------------------------------------------------------------------------------------------
 
 
-SMALL_WINDOW = 96_000
-LEAST_LARGE = 500
+SMALL_WINDOW = 96_000  # In tokens, as the next.
+LEAST_LARGE = 500  # No shorter output is large, however small the window.
 
 
 def large_output_tokens(window: int, tokens: int = 4_000) -> int:

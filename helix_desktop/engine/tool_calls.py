@@ -17,7 +17,6 @@ FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
 UNREAD = "This call was stopped before it was done."
-TEXT_ARGUMENT = 150  # Arguments of at least this many tokens may be the text of a file.
 PATH_KEYS = ("path", "file_path", "filename", "file")
 
 
@@ -42,12 +41,6 @@ class CurrentTurn:
     @property
     def first_seq(self) -> int:
         return self.words[0] if self.words else 0
-
-
-def file_of_call(call: ToolCall) -> str:
-    """The file a call is about; empty where its arguments name none."""
-    values = parse_arguments(call.arguments) or {}
-    return next((value for key in PATH_KEYS if isinstance(value := values.get(key), str)), "")
 
 
 def match_tool_name(name: str, offered: Sequence[str]) -> str:

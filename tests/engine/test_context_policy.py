@@ -42,7 +42,7 @@ def test_the_presets_are_the_table_of_the_design() -> None:
     )
     assert (helix.caching, observational.caching, layered.caching, none.caching) == ("steps", "off", "pays", "off")
     assert (helix.caching_steps, helix.caching_tokens) == (10, 500)
-    assert (helix.arguments, observational.arguments, layered.arguments) == (False, False, True)
+    assert (helix.arguments, observational.arguments, layered.arguments) == (False, False, False)
     assert (helix.observation, observational.observation, layered.observation) == (False, True, False)
     assert (observational.observation_share, observational.reflection_share) == (0.30, 0.50)
     assert (helix.handover, observational.handover, layered.handover, none.handover) == (

@@ -42,7 +42,7 @@ def test_without_caching_a_fixed_saving_is_enough() -> None:
 
 
 def test_nothing_to_clear_is_never_cleared() -> None:
-    assert fold_economics.find_clearing_start([ClearablePart(9_000)] * 20, 500, USUAL, crowded=True) is None
+    assert fold_economics.find_clearing_start([ClearablePart(9_000)] * 20, 500, USUAL) is None
 
 
 def test_what_stands_behind_nothing_but_cleared_parts_is_cleared_at_once() -> None:
@@ -67,19 +67,6 @@ def test_the_start_with_the_largest_surplus_is_chosen() -> None:
         ClearablePart(2_000),
     ]
     assert fold_economics.find_clearing_start(view, 300, USUAL) == 2
-
-
-def test_where_it_is_crowded_less_is_enough() -> None:
-    view = [ClearablePart(30_000, 29_940), ClearablePart(40_000)]
-    assert fold_economics.find_clearing_start(view, 1_000, USUAL) is None
-    assert fold_economics.find_clearing_start(view, 1_000, USUAL, crowded=True) == 0
-    assert fold_economics.find_clearing_start(view, 3_000, USUAL, crowded=True) is None
-
-
-def test_where_reading_is_cheap_a_full_window_is_no_waste() -> None:
-    assert fold_economics.crowded_threshold_share(USUAL) == pytest.approx(0.6)
-    assert fold_economics.crowded_threshold_share(RelativePrices(0.02, 1.0, 5.0)) == 1.0
-    assert fold_economics.crowded_threshold_share(RelativePrices(0.4, 1.0, 5.0)) == pytest.approx(0.3)
 
 
 @given(parts, st.floats(0, 5_000), prices)
@@ -110,37 +97,6 @@ def test_a_cold_cache_clears_a_third() -> None:
     assert not fold_economics.pays_to_clear_cold(0, 0)
 
 
-def test_crowded_is_a_share_of_large_windows_and_a_number_of_small_ones() -> None:
-    assert fold_economics.is_window_crowded(54_000, 128_000)
-    assert not fold_economics.is_window_crowded(53_000, 128_000)
-    assert not fold_economics.is_window_crowded(30_000, 64_000)
-    assert fold_economics.is_window_crowded(48_001, 64_000)
-    assert fold_economics.is_window_crowded(54_000, 1_000_000)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "age", "newest", "goes"),
-    [
-        (5_000, 7, False, False),  # in the tail
-        (301, 8, False, True),
-        (300, 8, False, False),
-        (1_001, 8, None, True),
-        (1_000, 8, None, False),
-        (5_000, 37, True, False),
-        (5_000, 38, True, True),
-        (900, 400, True, False),
-    ],
-)
-def test_which_arguments_go(tokens: int, age: int, *, newest: bool | None, goes: bool) -> None:
-    assert fold_economics.may_clear_argument(tokens, age, USUAL, newest=newest) is goes
-
-
-def test_the_newest_text_stays_longer_where_carrying_is_cheap() -> None:
-    assert fold_economics.steps_newest_text_stays(RelativePrices(0.5, 1.0, 5.0)) == 6
-    assert fold_economics.steps_newest_text_stays(RelativePrices(0.02, 1.0, 5.0)) == pytest.approx(150)
-    assert fold_economics.steps_newest_text_stays(RelativePrices(0.0, 1.0, 5.0)) == math.inf
-
-
 def test_the_main_model_writes_over_its_own_cache() -> None:
     plan = HandoverPlan(context=50_000, stays=8_000, summary=3_000)
     assert fold_economics.handover_cost(plan, USUAL) == pytest.approx(5_000 + 375 + 15_000 + 1.25 * 11_000)
@@ -154,22 +110,21 @@ def test_another_writer_reads_uncached_at_its_own_prices() -> None:
 
 def test_rent_or_buy() -> None:
     assert fold_economics.carrying_cost(30_000, USUAL) == pytest.approx(3_000)
-    assert not fold_economics.handover_pays(74_999, 30_000)
-    assert fold_economics.handover_pays(75_000, 30_000)
+    assert not fold_economics.handover_pays(29_999, 3_000, 30_000)
+    assert fold_economics.handover_pays(30_000, 3_000, 30_000)
+    assert not fold_economics.handover_pays(30_000, 3_000, 30_000, FoldExperience(0.1, 100)), "recalls take their share"
 
 
-def test_patience_ends_where_the_window_fills() -> None:
-    assert fold_economics.handover_patience(51_000, 128_000) == 2.5
-    assert fold_economics.handover_patience(57_600, 128_000) == pytest.approx(1.75)
-    assert fold_economics.handover_patience(70_000, 128_000) == 1.0
-    assert fold_economics.handover_patience(30_000, 32_000) == 2.5
-    assert fold_economics.handover_patience(70_000, 1_000_000) == 1.0
+def test_a_handover_waits_in_a_conversation_that_may_end_before_it_has_paid() -> None:
+    assert not fold_economics.handover_pays(90_000, 3_000, 30_000, FoldExperience(0.0, 19))
+    assert fold_economics.handover_pays(90_000, 3_000, 30_000, FoldExperience(0.0, 20))
+    assert not fold_economics.handover_pays(90_000, -1_000, 30_000), "what it saves is less than its document takes"
 
 
 def test_a_larger_window_never_lowers_or_raises_the_floor() -> None:
-    floors = {fold_economics.handover_floor(window) for window in (128_000, 200_000, 1_000_000)}
+    floors = {fold_economics.handover_floor(window, 36_000, 0.3) for window in (128_000, 200_000, 1_000_000)}
     assert floors == {36_000}
-    assert fold_economics.handover_floor(32_000) == pytest.approx(9_600)
+    assert fold_economics.handover_floor(32_000, 36_000, 0.3) == pytest.approx(9_600)
 
 
 def test_in_small_windows_less_is_large_and_less_stays() -> None:

@@ -5,14 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.engine.facts import ToolCall
-from helix_desktop.engine.tool_calls import CurrentTurn, file_of_call, match_tool_name, unwrap_call, wrap_call
-
-
-def test_the_file_a_call_is_about() -> None:
-    assert file_of_call(ToolCall("a", "write", '{"file_path": "a.py", "text": "x"}')) == "a.py"
-    assert file_of_call(ToolCall("a", "write", '{"n": 1}')) == ""
-    assert file_of_call(ToolCall("a", "write", "{broken")) == ""
-    assert file_of_call(ToolCall("a", "write", "[1]")) == ""
+from helix_desktop.engine.tool_calls import CurrentTurn, match_tool_name, unwrap_call, wrap_call
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ from helix_desktop.engine.history.covers import covers_nest, first_and_last
 from helix_desktop.engine.history.fenwick_tree import FenwickTree
 from helix_desktop.engine.history.live_folds import Effect, LiveFolds, count_item_tokens
 from helix_desktop.engine.history.view_items import ViewItem, count_clearable_tokens, is_worth_a_marker
-from helix_desktop.engine.tool_calls import TEXT_ARGUMENT, CurrentTurn, PendingCall, file_of_call
+from helix_desktop.engine.tool_calls import CurrentTurn, PendingCall
 from helix_desktop.fast_dataclass import dataclass
 
 OBSERVED = (FoldKind.OBSERVATIONS, FoldKind.REFLECTION)
@@ -69,9 +69,6 @@ class ConversationBranch(LiveFolds):
     # The tokens that markers could free in each message, judged by length alone.
     freed_sums: FenwickTree = field(default_factory=FenwickTree)
     plain_outputs: list[int] = field(default_factory=list)  # Outputs and long calls that a marker could replace.
-    # The file that a call writes, for calls that hold a file's text.
-    text_keys: dict[PartRef, str] = field(default_factory=dict)
-    newest_text: dict[str, PartRef] = field(default_factory=dict)  # the last such call of each file
     # The tokens that markers could free, by the step after which they came.
     clearable: list[int] = field(default_factory=list)
     notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # The last note of each kind, and its seq.
@@ -187,14 +184,8 @@ class ConversationBranch(LiveFolds):
                     self.ids[ref] = shown
                 self.calls[shown] = PendingCall(part.id, shown, ref, part)
                 self.running_calls.append(self.calls[shown])
-                self._note_newest_text(ref, part)
         if self.running_calls:
             self.batches[recorded.seq] = tuple(self.running_calls)
-
-    def _note_newest_text(self, ref: PartRef, call: ToolCall) -> None:
-        if call.tokens > TEXT_ARGUMENT and (key := file_of_call(call)):
-            self.text_keys[ref] = key
-            self.newest_text[key] = ref
 
     def _pair_result_with_call(self, seq: int, fact: ToolReturned) -> bool:
         """Pair a result with its call; False for one that nobody waits for."""

@@ -23,7 +23,7 @@ EXPECTED = 3_000  # The expected tokens of a document until the first one has be
 EARLY = 0.05  # A handover begins this share of the window before the reserve would be used.
 NOTHING = "Nothing to report."
 
-FENCE = "```"
+FENCE = "```"  # Models like to put a whole document between two of them.
 _AROUND = " \t#*_:.()0123456789"  # Characters that models put around a heading.
 
 
@@ -68,14 +68,17 @@ def least_context_tokens(situation: FoldSituation) -> float:
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
     """Rent or buy: what was paid for carrying what it would cover has reached what a handover costs now."""
-    price = token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
-    paid = fold_economics.carrying_cost(
-        round(situation.branch.carried_token_steps(span.last + 1) * situation.meter.factor), price
+    price, branch = (
+        token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN)),
+        situation.branch,
     )
+    factor, first = situation.meter.factor, span.last + 1
+    covered = branch.total_tokens - sum(item.tokens for item in branch.items_from(first))
+    # The rent up to now, and what each further step would save.
+    paid = fold_economics.carrying_cost(round(branch.carried_token_steps(first) * factor), price)
+    saved = fold_economics.carrying_cost(round(covered * factor) - expected_document_tokens(situation), price)
     costs = cost_of_handover(situation, span)
-    net = learn_from_recalls(situation).net_share
-    patience = fold_economics.handover_patience(situation.meter.used, situation.meter.window)
-    if not fold_economics.handover_pays(paid * net, costs, patience):
+    if not fold_economics.handover_pays(paid, saved, costs, learn_from_recalls(situation)):
         return None
     why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover would cost {costs:,.0f}"
     return FoldPlan(FoldKind.HANDOVER, span, why)

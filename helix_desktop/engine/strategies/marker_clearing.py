@@ -27,6 +27,7 @@ COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
 EXACT = 512  # Up to this many items of the view are judged one by one.
 REMEMBERED = 200  # steps that recalls are learned from
 SMALLEST_CONTEXT = 16_000  # tokens; a shorter one is not worth clearing
+LEAST_SHARE = 0.01  # of the context; a smaller part is not worth a marker
 LATELY = 20  # Growth and pauses are learned from this many steps.
 ASK = " · ask with find or lines"
 ARGUMENT = 100  # characters of an argument in a marker's second line
@@ -98,7 +99,6 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
         token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN)),
         chance_of_cold_cache(branch),
         least=min(situation.policy.caching_least, meter.window // 8),
-        crowded=fold_economics.is_window_crowded(meter.used, meter.window),
         seen=learn_from_recalls(situation),
     )
     if index is None:
@@ -173,31 +173,23 @@ def items_worth_clearing(branch: ConversationBranch, first: int, end: int) -> li
 
 
 def tokens_freed_by_part(situation: FoldSituation, item: ViewItem) -> Iterator[tuple[PartRef, int]]:
-    """Each part of the message that may be cleared, with the tokens this frees."""
+    """Each part of the message that may be cleared, with the tokens this frees. A recall reads the whole context again, so a
+    part that is little of it stays.
+    """
+    least = min(LEAST_SHARE * situation.state.counted_tokens, situation.policy.caching_tokens)
     for block in item.blocks:
         ref = block.source
-        if is_worth_a_marker(block) and isinstance(ref, PartRef) and not _may_not_be_cleared(situation, block, ref):
+        if block.tokens < least or not is_worth_a_marker(block) or not isinstance(ref, PartRef):
+            continue
+        if not _may_not_be_cleared(situation, block, ref):
             yield ref, block.tokens - MARKER_TOKENS
 
 
 def _may_not_be_cleared(situation: FoldSituation, block: Block, ref: PartRef) -> bool:
-    branch = situation.branch
-    if block.role is Role.ASSISTANT and not (
-        situation.policy.arguments and _argument_may_be_cleared(situation, block, ref)
-    ):
+    branch, policy = situation.branch, situation.policy
+    if block.role is Role.ASSISTANT and not (policy.arguments and block.tokens > policy.argument_tokens):
         return True
     return branch.is_pinned(ref) or branch.is_excluded(ref) or was_brought_back(branch, ref)
-
-
-def _argument_may_be_cleared(situation: FoldSituation, block: Block, ref: PartRef) -> bool:
-    """By length, by age, and by whether a later call gave a newer text of the same file."""
-    branch, policy = situation.branch, situation.policy
-    tokens = block.tokens * fold_economics.LONG_ARGUMENT // policy.argument_tokens
-    key = branch.text_keys.get(ref)
-    newest = None if key is None else branch.newest_text[key] == ref
-    age = len(branch.steps) - branch.born[ref.seq]
-    price = token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
-    return fold_economics.may_clear_argument(tokens, age, price, newest=newest, tail=policy.tail_steps)
 
 
 def learn_from_recalls(situation: FoldSituation) -> FoldExperience:

@@ -22,7 +22,6 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.history.view_items import MARKER_TOKENS
-from helix_desktop.engine.tool_calls import TEXT_ARGUMENT
 from tests.engine.talk import Talk
 
 
@@ -90,18 +89,6 @@ def test_messages_worth_a_marker_are_known() -> None:
     assert talk.state.branch.plain_outputs == [three]
     talk.add(Unfolded("m"))
     assert talk.state.branch.plain_outputs == [one, three]
-
-
-def test_the_newest_text_of_a_file_is_known() -> None:
-    talk = Talk()
-    talk.user("go")
-    refs = []
-    for name in ("a", "b"):
-        call = ToolCall(name, "write", '{"path": "x.py", "text": "…"}', 500)
-        refs.append(PartRef(talk.add(ModelReplied((call,), "m", Stop.CALLS))))
-        talk.output(name)
-    assert talk.state.branch.newest_text == {"x.py": refs[1]}
-    assert talk.state.branch.text_keys == {refs[0]: "x.py", refs[1]: "x.py"}
 
 
 def test_failures_in_a_row_are_counted_until_a_success_or_the_user() -> None:
@@ -218,16 +205,6 @@ def test_what_an_undo_brought_back_stays_word_for_word_in_a_longer_fold_but_in_p
     assert list(branch.words_to_keep(Span(1, first), panic=False)) == [PartRef(first)]
     assert list(branch.words_to_keep(Span(second, third), panic=False)) == []
     assert list(branch.words_to_keep(Span(first, third), panic=True)) == []
-
-
-def test_a_short_text_of_a_file_is_not_remembered() -> None:
-    talk = Talk()
-    talk.user("go")
-    for tokens in (TEXT_ARGUMENT, TEXT_ARGUMENT + 1):
-        call = ToolCall(f"c{tokens}", "write", '{"path": "x.py", "text": "…"}', tokens)
-        talk.add(ModelReplied((call,), "m", Stop.CALLS))
-        talk.output(call.id)
-    assert len(talk.state.branch.text_keys) == 1
 
 
 def test_what_stands_beside_the_reasoning_of_an_open_loop_can_be_taken_out() -> None:

@@ -49,7 +49,7 @@ def test_in_a_small_window_it_starts_before_the_turn_would_have_to_wait() -> Non
 
 
 def test_when_it_pays() -> None:
-    assert handover.find_due_handover(situation(long_talk(36_000), LAYERED)) is None
+    assert handover.find_due_handover(situation(long_talk(36_000, steps=12), LAYERED)) is None
     assert handover.find_due_handover(situation(long_talk(60_000, steps=20, window=400_000), LAYERED)) is None
     plan = handover.find_due_handover(situation(long_talk(80_000, steps=200, window=400_000), LAYERED))
     assert plan is not None

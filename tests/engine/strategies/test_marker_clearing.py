@@ -125,25 +125,28 @@ def write(talk: Talk, name: str, path: str, tokens: int) -> PartRef:
     return PartRef(seq)
 
 
-def test_superseded_arguments_go_and_the_newest_text_stays() -> None:
+def test_arguments_go_only_where_the_policy_says_so() -> None:
     talk = Talk()
     talk.user("go")
     old = [write(talk, f"w{index}", "a.py", 3_000) for index in range(6)]
-    new = write(talk, "new", "b.py", 3_000)
+    short = write(talk, "short", "b.py", 900)
     talk.steps(10, tokens=20)
-    chosen = due(talk, pause=1_000)
-    assert set(old[:-1]) <= set(chosen)
-    assert new not in chosen
-    assert old[-1] not in chosen
+    asked = context_policy.preset_policy("layered").with_thresholds({"arguments": True})
+    assert due(talk, asked, pause=1_000) == old
+    assert short not in due(talk, asked, pause=1_000)
+    assert due(talk, context_policy.preset_policy("layered"), pause=1_000) == []
 
 
-def test_arguments_stay_where_the_policy_says_so() -> None:
+def test_a_small_part_of_the_context_is_not_worth_a_marker() -> None:
+    """A recall of it would read the whole context again."""
     talk = Talk()
-    talk.user("go")
-    for index in range(6):
-        write(talk, f"w{index}", "a.py", 3_000)
-    talk.steps(10, tokens=20)
-    assert due(talk, context_policy.preset_policy("layered").with_thresholds({"arguments": False}), pause=1_000) == []
+    talk.user("go", tokens=20_000)
+    small = talk.steps(6, tokens=300)
+    large = talk.steps(6, tokens=3_000)
+    talk.steps(8, tokens=20)
+    chosen = due(talk, pause=1_000)
+    assert set(map(PartRef, large)) == set(chosen)
+    assert not set(map(PartRef, small)) & set(chosen)
 
 
 def test_growth_and_pauses_are_learned_from_the_last_steps() -> None:
@@ -163,7 +166,7 @@ def test_growth_and_pauses_are_learned_from_the_last_steps() -> None:
 def test_a_view_of_very_many_items_is_looked_at_in_groups() -> None:
     talk = Talk()
     talk.user("go")
-    talk.steps(700, tokens=300)
+    talk.steps(700, tokens=600)
     now = situation(talk)
     standing, firsts = marker_clearing._clearable_parts(now, talk.state.branch.steps[-8])
     assert len(standing) == len(firsts) < 600
