@@ -135,9 +135,7 @@ def ensure_private_folder(path: Path) -> None:
 
 
 def sync_folder_to_disk(folder: Path) -> None:
-    """Flushes a folder to the disk, so that a rename or a new file in it survives a power cut.
-    Windows needs no such call.
-    """
+    """Flushes a folder, so that a rename or a new file in it survives a power cut. Windows needs no such call."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -18,9 +18,7 @@ FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line. Exit codes: 0 done; 1 not there, or failed; 2 wrong use; 130 stopped with Ctrl+C. Errors are
-    sentences on stderr.
-    """
+    """Run a command line. Exit codes: 0 done; 1 not there or failed; 2 wrong use; 130 Ctrl+C. Errors go to stderr."""
     given = list(sys.argv[1:] if argv is None else argv)
     _speak_utf8()
     place = _split_off_target(given)

@@ -1,4 +1,4 @@
-"""What a command reads from and writes to: this terminal and its files, or the far end of a socket."""
+"""What a command reads from and writes to: this terminal and its files, or a socket's end."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _open_input_file(path: Path) -> BufferedReader:
 
 
 def _open_output_target(target: Path) -> IO[bytes] | ReplacementFile:
-    """A file beside the target, to be put in its place; or, where it is no file, the target itself."""
+    """A file beside the target, to be put in its place; or, if that is no file, the target."""
     if target.is_dir():
         raise InvalidInput(f"{target} is a folder. Specify a file.")
     if not target.parent.is_dir():

@@ -61,9 +61,7 @@ class BodyDecompressor:
             self._first = _LimitedSink(_build_decoder(name, self._first), limit_bytes + _SPARE).pass_on_within_limit
 
     def decode_piece(self, data: bytes) -> bytes:
-        """Decompresses the next piece of the body. Raises DecodedTooLarge past the limit,
-        UnreadableCoding for damaged data.
-        """
+        """Decompresses the next piece. Raises DecodedTooLarge past the limit, UnreadableCoding for damaged data."""
         try:
             for at in range(0, len(data), _SLICE):
                 self._first(data[at : at + _SLICE])
@@ -164,7 +162,7 @@ class _ZstdTarget:
 
 
 class _Gzip:
-    """Decodes the members of a gzip stream one after another and ignores padding behind the last one."""
+    """Decodes the members of a gzip stream in turn and ignores padding behind the last one."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink, self._members = sink, 1
@@ -185,7 +183,7 @@ class _Gzip:
 
 
 class _Deflate:
-    """Decodes deflate with the zlib header, as specified, or without one, as some servers send it."""
+    """Decodes deflate with the zlib header, as specified, or without, as some servers do."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink, self._head = sink, b""
@@ -207,5 +205,5 @@ def _inflate_fully(inner: zlib._Decompress, data: bytes, sink: Sink) -> None:
     while data and not inner.eof:
         sink(inner.decompress(data, _PIECE))
         data = inner.unconsumed_tail
-    while not inner.eof and (more := inner.decompress(b"", _PIECE)):  # Output that zlib still holds.
+    while not inner.eof and (more := inner.decompress(b"", _PIECE)):  # Output that zlib still holds
         sink(more)

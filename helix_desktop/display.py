@@ -16,7 +16,7 @@ INSTEAD = (
 
 
 def why_no_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
-    """Returns why no window can be opened, as a clause for a sentence; empty when there is a screen."""
+    """Why no window can be opened, as a clause for a sentence; empty when there is a screen."""
     if platform in {"win32", "darwin"}:
         return ""
     plugins = environ.get("QT_QPA_PLATFORM") or "wayland;xcb"

@@ -15,7 +15,7 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
 APP = "helix-desktop"
-SOCKET_PATH_LIMIT = 90  # the system's limit is 104 to 108 bytes, for folder and socket name together
+SOCKET_PATH_LIMIT = 90  # the system's limit is 104 to 108 bytes, for folder and socket together
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,7 @@ def make_folders_private(where: ProgramFolders) -> None:
 
 
 def _socket_folder(data: Path) -> Path:
-    """Returns the folder for sockets: the data folder, or a short one under the temporary folder
-    where socket paths must be short.
-    """
+    """The folder for sockets: the data folder, or a short one under the temporary folder where paths must be short."""
     inside = data / "run"
     if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT:
         return inside

@@ -58,7 +58,7 @@ class FrameConnection:
             await self._writer.drain()
 
     async def receive_frame(self) -> tuple[bytes, bytes]:
-        """The next frame; EOFError when the other end has gone, InvalidInput for what is no frame."""
+        """The next frame; EOFError when the other end has gone, InvalidInput for no frame."""
         kind, length = HEADER.unpack(await self._reader.readexactly(HEADER.size))
         if length > LARGEST:
             raise InvalidInput("The data on the socket is not from this program.")
@@ -115,9 +115,7 @@ class RequestListener:
         self._server: asyncio.Server | None = None
 
     async def start_listening(self, *, sockets: bool) -> None:
-        """Starts listening. There is no await between creating the socket and storing it, so
-        cancelling leaves no address behind.
-        """
+        """Starts listening. With no await between creating and storing the socket, cancelling leaves no address."""
         if sockets:
             self._address.unlink(missing_ok=True)  # left by a crash: who owns the workspace owns its address
             self._server = await asyncio.start_unix_server(
@@ -319,9 +317,7 @@ def _report_lost_owner() -> Iterator[None]:
 
 
 async def _send_console_input(wire: FrameConnection, console: Console) -> None:
-    """Sends the console's input to the owner. A read error is reported and ends the input, which
-    the command would wait for otherwise.
-    """
+    """Sends the console's input to the owner. A read error is reported and ends it: the command would wait."""
     try:
         piece = await console.read_input()
     except HelixError as error:
@@ -342,9 +338,7 @@ def _address_of_owner(run: Path, name: str, *, sockets: bool) -> Path:
 
 
 def check_private_folder(folder: Path, *, make: bool = True) -> Path:
-    """Returns the folder after checking that it belongs to this user and is closed to others;
-    raises ActionRefused if not.
-    """
+    """The folder, once it is known to belong to this user and to be closed to others; else raises ActionRefused."""
     if make:
         ensure_private_folder(folder)
     found = folder.lstat()

@@ -104,7 +104,7 @@ def _read_encoding(name: str, path: Path) -> tiktoken.Encoding:
     encoding = tiktoken.Encoding(
         name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens=dict(vocabulary.special)
     )
-    ranks.clear()  # Frees 28 MB: tiktoken has built its own table, and keeps these only for pickling.
+    ranks.clear()  # Frees 28 MB: tiktoken has its own table, and keeps these only for pickling.
     return encoding
 
 

@@ -50,9 +50,7 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
 
 
 def _somebody_listens(run: Path) -> bool:
-    """Returns whether another process may be showing this window already. A killed process can
-    leave an address where nobody listens.
-    """
+    """Whether another process may show this window. A killed one can leave an address where nobody listens."""
     address = run / "window.sock"
     if not address.exists():
         return (run / "window.port").exists()

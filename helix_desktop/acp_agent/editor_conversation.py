@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.session import Session
     from helix_desktop.workbench import Workbench
 
-READ_SECONDS = 2.0  # that an editor has to answer with a file's text; one that does not is asked no more
+READ_SECONDS = 2.0  # that an editor has to answer with a file's text; else it is asked no more
 _ENDS = {TurnEnd.DONE: "end_turn", TurnEnd.STOPPED: "cancelled", TurnEnd.STEP_LIMIT: "max_turn_requests"}
 _SCOPES = {"once": "Allow once", "conversation": "Allow in this conversation", "always": "Always allow"}
 _SCOPES |= {
@@ -226,7 +226,7 @@ class EditorConversation:
         return PermissionAnswer(allowed=True, scope=scope, rule=int(rule))
 
     async def _ask_for_values(self, question: PermissionQuestion) -> PermissionAnswer | None:
-        """A form of one of the user's servers. An editor that shows none leaves it to the window."""
+        """A form of one of the user's servers. If an editor shows none, the window does."""
         if not self._abilities.fills_forms:
             words = (
                 f"\n\n*{question.title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"

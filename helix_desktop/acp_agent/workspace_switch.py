@@ -31,7 +31,7 @@ OpenWorkspaceLine = Callable[[str, "WorkspaceLine"], Awaitable[int]]
 
 
 class WorkspaceLine:
-    """The console of the agent of one workspace: what the editor sent for it, and what it answers."""
+    """The console of the agent of one workspace: what the editor sent it, and its answers."""
 
     def __init__(
         self, number: int, workspace: str, pass_on: Callable[[WorkspaceLine, Message], Awaitable[None]]
@@ -86,7 +86,7 @@ class WorkspaceSwitch:
         self._tasks = tasks.OwnedTasks("agent for editors")
 
     async def run_until_input_ends(self, read: Callable[[], Awaitable[bytes]]) -> None:
-        """Serves the editor until it closes its end; then everything is stopped within two seconds."""
+        """Serves the editor until it closes its end; then all is stopped within two seconds."""
         writing = self._tasks.spawn_task(self._write_unsent(), name="write to the editor")
         unfinished = bytearray()
         while not writing.done() and (piece := await read()):

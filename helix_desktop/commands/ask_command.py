@@ -68,9 +68,7 @@ def run_ask_command(arguments: argparse.Namespace) -> int:
 
 
 def _find_workspace_here(home: Path | None) -> str:
-    """Finds the workspace for the current folder, the innermost one if several match, or else the
-    only workspace there is.
-    """
+    """Finds the current folder's workspace, the innermost one if several match, else the only workspace there is."""
     here = Path.cwd()
     known = workspace_access.open_all_workspaces(program_folders.find_program_folders(home)).list_workspaces()
     inside = [(len(root), one.id) for one in known for root in one.settings.roots if here.is_relative_to(root)]
@@ -171,9 +169,7 @@ async def _run_asked_turn(
 
 
 async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool:
-    """Fetches what other machines wrote and returns whether that worked. If the store does not
-    answer, the turn uses what is stored here.
-    """
+    """Fetches what other machines wrote; whether that worked. If not, the turn uses what is stored here."""
     try:
         async with asyncio.timeout(FETCH_SECONDS):
             await bench.sharing.fetch_facts_of_others()
@@ -210,9 +206,7 @@ async def _begin_writable_turn(bench: Workbench, session: Session, if_busy: str,
 
 
 async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool:
-    """Sends the turn to the shared store and returns whether that worked. Unsent facts stay here;
-    the turn itself has not failed.
-    """
+    """Sends the turn to the shared store; whether that worked. Unsent facts stay here: the turn has not failed."""
     try:
         await bench.sharing.wait_until_sent()
     except HelixError as error:

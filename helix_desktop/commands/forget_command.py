@@ -1,4 +1,4 @@
-"""`forget_in_workspace`: remove a text from all of a workspace, or entries of its cache, for good."""
+"""`forget_in_workspace`: remove a text from a workspace, or entries of its cache, for good."""
 
 from __future__ import annotations
 
@@ -70,9 +70,7 @@ def _forget_result_as_json(purged: ForgetResult) -> dict[str, object]:
 
 
 def _places_in_window_memory(window: Path, text: str) -> tuple[str, ...]:
-    """Lists the places in the window's memory that hold the text; only a running window can change
-    its drafts and input history.
-    """
+    """The places in the window's memory that hold the text; only a running window can change its drafts."""
     from helix_desktop.engine.forgotten_text_forms import TextForms
 
     if not text or not window.exists() or not TextForms(text).occurs_in_bytes(window.read_bytes()):

@@ -28,7 +28,7 @@ IMPORTING: Options = {
     "--from KIND": {"dest": "kind", "help": "the program or format, if it can't be detected"},
     "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",
-    # of the recorder: what it copied is read instead of the files, and of a database only this folder
+    # the recorder's: what it copied is read instead of the files, and of a database only this folder
     "--copies FOLDER": {"type": Path, "default": None, "help": argparse.SUPPRESS},
     "--only-folder FOLDER": {"default": None, "help": argparse.SUPPRESS},
 }

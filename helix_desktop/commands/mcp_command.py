@@ -216,8 +216,6 @@ def _snippets_as_json(found: Sequence[object]) -> str:
 
 
 def _own_start_command() -> list[str]:
-    """Returns the command with which other programs start this one: `helix-desktop` if it is on the
-    PATH, else the full command.
-    """
+    """The command with which other programs start this one: `helix-desktop` on the PATH, else the full command."""
     command = find_program("helix-desktop")
     return [command] if command else own_program_command()

@@ -215,7 +215,7 @@ def _format_provider_line(one: dict[str, Any]) -> str:
 
 
 async def test_provider_connection(arguments: argparse.Namespace, desk: ProviderTools) -> int:
-    """Two questions: the list of models, which checks the address and the key; and one short reply."""
+    """Two questions: a list of models, which checks the address and the key; and one short reply."""
     from helix_desktop.providers import model_listing
 
     config = desk.configured.find_provider(arguments.name)

@@ -1,4 +1,4 @@
-"""Prints a running turn to a console: the text as it is written, or every fact as a line of JSON."""
+"""Prints a running turn to a console: the text as written, or every fact as a line of JSON."""
 
 from __future__ import annotations
 

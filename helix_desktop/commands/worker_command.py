@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 AGAIN = -1  # instead of an exit code: another program wants the workspace, or has closed it
 AGAIN_SECONDS = 1.0
-UNABLE = 1  # the exit code where the workspace's model, or its key, is missing; it is looked for again
+UNABLE = 1  # the exit code where the workspace's model or key is missing; it is looked for again
 UNABLE_SECONDS = 60
 log = logging.getLogger(__name__)
 

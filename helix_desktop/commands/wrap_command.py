@@ -121,7 +121,7 @@ def _words_of_command(arguments: argparse.Namespace) -> list[str]:
 def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
     """What is behind `--`, and without it all behind the agent's name but options of ours, which somebody may have meant for us."""
     given: list[str] = arguments.arguments
-    words: list[str] = arguments.argv  # where argparse may have taken `--` away, it still stands here
+    words: list[str] = arguments.argv  # where argparse may have taken `--`, it still stands here
     before = given[: max(0, len(given) - len(words) + words.index("--"))] if "--" in words else given
     if arguments.install or arguments.uninstall:
         arguments.yes = arguments.yes or "--yes" in before

@@ -135,9 +135,7 @@ async def cache_figures_as_json(shelf: ContextShelf) -> dict[str, Any]:
 async def recall_fold_messages(
     shelf: ContextShelf, *, fold: str, find: str = "", conversation: str = ""
 ) -> dict[str, Any]:
-    """The messages a fold covers, or what of them holds some words, of the conversation that is named or the newest that
-    knows the fold.
-    """
+    """The messages a fold covers, or what of them holds some words, of the named or the newest conversation with it."""
     wanted = fold.strip().strip("\"'`")
     async for _, state in _iterate_conversation_states(shelf, conversation):
         if state.find_fold(wanted) is not None:

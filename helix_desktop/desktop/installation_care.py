@@ -1,6 +1,4 @@
-"""Implements what the settings and the tour ask about the installation and its workspaces
-(`gui/settings/installation_port.py`).
-"""
+"""What settings and tour ask about the installation and its workspaces (`gui/settings/installation_port.py`)."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ LOOKED_AT, NAMED = 5_000, 8  # How many entries are added up before space is fre
 
 
 class InstallationCare:
-    """`where` and `secrets` for the doctor; everything else is asked of the workbench that is shown."""
+    """`where` and `secrets` for the doctor; all else is asked of the workbench that is shown."""
 
     def __init__(self, where: ProgramFolders, secrets: SecretStorage) -> None:
         self._where = where

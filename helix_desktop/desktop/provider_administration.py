@@ -115,7 +115,7 @@ class ProviderAdministration:
             config = replace(config, key_host=config.host)
             await self._secrets.store_secret_at(config.provider_key, check_key(key, provider.name), where=_WHERE[keep])
         await asyncio.to_thread(self._configured.save_provider, config)
-        with contextlib.suppress(ModelFailed, NoUsableKeyring):  # Its models can also be listed later.
+        with contextlib.suppress(ModelFailed, NoUsableKeyring):  # They can be listed later.
             await self.list_provider_models(provider.name)
 
     def allow_keyring_again(self) -> None:

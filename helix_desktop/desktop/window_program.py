@@ -195,7 +195,7 @@ class WindowProgram:
         self.window.workbench_shown.connect(
             self._collecting.freeze_living_objects, Qt.ConnectionType.SingleShotConnection
         )
-        if self._settings[RECORDER]:  # its process may have been stopped, or nobody has logged in since
+        if self._settings[RECORDER]:  # its process was stopped, or nobody has logged in since
             self._tasks.spawn_task(self._update_recorder(), name="recorder")
         self.window.workbench_shown.connect(self._import_pages, Qt.ConnectionType.SingleShotConnection)
 

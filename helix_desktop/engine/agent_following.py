@@ -104,9 +104,7 @@ class AgentFollower:
         await self.conversation.append_facts(*await self.steward.admit_user_message(said))
 
     async def end_agent_turn(self) -> bool:
-        """Records the end of the turn; returns False if none was running. A turn whose last reply
-        still has open calls counts as interrupted.
-        """
+        """Records the end of the turn; False if none ran. With open calls it counts as interrupted."""
         branch = self.conversation.state.branch
         if not branch.turn.running or not branch.steps:
             return False
@@ -129,9 +127,7 @@ class AgentFollower:
         return (await self.conversation.append_facts(reply))[0]
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
-        """Records the outputs of the last reply's calls. An output that answers no call is appended
-        as text, so that nothing is lost.
-        """
+        """Records the outputs of the last reply's calls. One that answers no call is appended as text, not lost."""
         waiting = {call.id: call.call for call in self.conversation.state.branch.running_calls}
         batch, stray = [], []
         for output in outputs:

@@ -48,9 +48,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def reports_finding(text: str, *, changes: bool) -> bool:
-    """Returns whether the agent says what it found out, and not only what it does next. `changes`:
-    the call that follows writes a file.
-    """
+    """Whether the agent says what it found, not only what it does next. `changes`: the next call writes a file."""
     found = sum(len(each) for each in split_sentences(text) if len(each) >= SHORT and not _NEXT.match(each))
     return found >= (FOUND if changes else LOOKS) and len(text) <= LONGEST
 

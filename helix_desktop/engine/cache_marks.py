@@ -51,9 +51,7 @@ class MarkedRequest:
         return MarkedRequest(now, tuple(known[-REMEMBERED:]), tuple(marks), stable, settled, base)
 
     def limit_marks(self, count: int, *, near: bool) -> MarkedRequest:
-        """Returns the same request with at most `count` marks. `near`: the provider finds cached
-        content only shortly before its end.
-        """
+        """The request with at most `count` marks. `near`: cached content is found only shortly before its end."""
         known = self.stable or self.base
         order = (self.settled, self.base, known) if near else (known, self.settled, self.base)
         places = [place for place in dict.fromkeys((len(self.blocks), *order)) if 0 < place <= len(self.blocks)]

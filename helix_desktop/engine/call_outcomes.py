@@ -75,7 +75,7 @@ def command_of_call(tool: str, given: Mapping[str, object], arguments: str) -> s
 
 
 def find_changed_paths(tool: str, given: Mapping[str, object], command: str) -> Iterator[str]:
-    """Yields the files a call writes, creates, renames or deletes, as far as its arguments say so."""
+    """The files a call writes, creates, renames or deletes, as far as its arguments say so."""
     if command:
         line = strip_here_documents(command[:4_000])
         yield from dict.fromkeys(
@@ -100,9 +100,7 @@ def find_changed_paths(tool: str, given: Mapping[str, object], command: str) -> 
 
 
 def _is_editor_tool(tool: str) -> bool:
-    """Returns whether a tool both shows and changes files, so that only its arguments tell which of
-    the two a call does.
-    """
+    """Whether a tool both shows and changes files, so that only its arguments tell which of the two a call does."""
     return bool(re.search(r"edit(?:or)?$", tool, re.IGNORECASE))
 
 
@@ -133,7 +131,7 @@ def find_pasted_errors(text: str) -> list[str]:
 
 
 def find_created_files(text: str) -> list[str]:
-    """Returns the files that an output reports as created, for example by git commit or an editor."""
+    """The files that an output reports as created, for example by git commit or an editor."""
     return [commit or file for commit, file in _MADE.findall(text[-TAIL:])]
 
 
@@ -157,9 +155,7 @@ def find_open_tasks(given: Mapping[str, object]) -> list[str] | None:
 
 
 def subject_of_call(tool: str, given: Mapping[str, object], command: str) -> str:
-    """Returns what two attempts at the same thing have in common: the program of the last part of a
-    command line, or the file.
-    """
+    """What two attempts at the same thing have in common: the last program of a command line, or the file."""
     if not command:
         return f"{tool} {_path_argument(given)}".strip()
     last = (

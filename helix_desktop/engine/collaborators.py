@@ -1,6 +1,4 @@
-"""Defines what a session and its turns are given to work with, and the limits they keep. It
-contains no behaviour of its own.
-"""
+"""What a session and its turns are given to work with, and the limits they keep. It contains no behaviour."""
 
 from __future__ import annotations
 

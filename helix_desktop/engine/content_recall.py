@@ -140,9 +140,7 @@ def whole_tokens_for(state: ConversationState | None = None, policy: Policy | No
 
 
 async def _recall_whole_or_outline(cache: ContentCache, tokens: TokenCounter, stored: Stored, whole: int) -> str:
-    """Returns all of a short entry; of a longer one the beginning, and an outline of the rest with
-    the lines to ask for.
-    """
+    """All of a short entry; of a longer one the beginning, and an outline of the rest with the lines to ask for."""
     taken = await read_entry_lines(cache, stored, 1, 0)
     text = "\n".join(taken)
     if stored.size <= PAGE_BYTES and not _exceeds_page(tokens, text, whole):
@@ -196,7 +194,7 @@ async def search_entries(
 
 
 async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> str:
-    """Returns the lines around a hit; empty if the entry is gone or its lines are too long to show."""
+    """The lines around a hit; empty if the entry is gone or its lines are too long to show."""
     try:
         stored = (await cache.describe_entry(digest)).stored
         lines = await read_entry_lines(cache, stored, max(1, line - AROUND), line + AROUND)
@@ -250,9 +248,7 @@ async def recall_folded_messages(
 async def _passages_in_messages(
     branch: ConversationBranch, cache: ContentCache, tokens: TokenCounter, messages: Sequence[Recorded], words: str
 ) -> str:
-    """Returns the passages with the words. Of equal ones the newest counts, and only as many
-    outputs are read as there is room for.
-    """
+    """The passages with the words. Of equal ones the newest counts; no more outputs are read than there is room for."""
     texts: list[tuple[str, list[str]]] = []
     room, left = FIND_BYTES, 0
     for message in reversed(messages):
@@ -342,9 +338,7 @@ async def read_in_pieces(cache: ContentCache, stored: Stored) -> AsyncIterator[b
 
 
 async def read_entry_lines(cache: ContentCache, stored: Stored, first: int, last: int) -> Sequence[str]:
-    """Returns the wanted lines, up to about a page. Lines before them are counted but not kept;
-    lines after them are not read.
-    """
+    """The wanted lines, up to about a page. Those before them are counted but not kept; those after them not read."""
     if not stored.size:
         return ["(empty)"]
     start = await _find_line_start(cache, stored, first)
@@ -377,9 +371,7 @@ async def _find_line_start(cache: ContentCache, stored: Stored, number: int) -> 
 
 
 def cut_to_page(tokens: TokenCounter, lines: Sequence[str], first: int, limit: int = PAGE_TOKENS) -> tuple[str, int]:
-    """Returns as many lines as fit a page and the number of the last. A line longer than a page is
-    cut, and the text says so.
-    """
+    """As many lines as fit a page, and the last one's number. A longer line is cut, and the text says so."""
     count = len(lines)
     while count > 1 and _exceeds_page(tokens, "\n".join(lines[:count]), limit):
         count = max(1, count * 3 // 4)

@@ -252,9 +252,7 @@ class Policy:
         return PolicySet(self.preset, tuple((name, getattr(self, name)) for name in names))
 
     def with_thresholds(self, values: Mapping[str, object]) -> Policy:
-        """Returns the policy with some values changed. Raises InvalidInput for an unknown name or a
-        value that is not allowed.
-        """
+        """The policy with some values changed. InvalidInput for an unknown name or a value that is not allowed."""
         changes: dict[str, Any] = {name: check_threshold(name, value) for name, value in values.items()}
         return dataclasses.replace(self, **changes)
 
@@ -280,9 +278,7 @@ def preset_policy(name: str) -> Policy:
 
 
 def policy_from_fact(fact: PolicySet | None) -> Policy:
-    """Returns the policy in force. Unknown names and values of an old fact get their default,
-    because a view must never fail.
-    """
+    """The policy in force. Unknown names and values of an old fact get their default: a view must never fail."""
     if fact is None:
         return preset_policy(DEFAULT_PRESET)
     chosen = preset_policy(fact.preset if fact.preset in PRESETS else DEFAULT_PRESET)

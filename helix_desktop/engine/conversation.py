@@ -29,9 +29,7 @@ Facts = Sequence[Fact]
 
 
 class Conversation:
-    """The state of one conversation. `append_facts` is atomic: either all facts are in the journal
-    and in the state, or none is.
-    """
+    """One conversation's state. `append_facts` is atomic: all facts are in the journal and in the state, or none."""
 
     def __init__(self, journal: JournalPort, conversation: str, state: ConversationState) -> None:
         self.journal = journal
@@ -83,9 +81,7 @@ class Conversation:
         return recorded
 
     async def wait_until_recorded(self) -> None:
-        """Waits until everything being appended is in the journal and the listeners know it.
-        Appending goes on if the waiting caller is cancelled.
-        """
+        """Waits until all that is being appended is in the journal and heard; it goes on if the caller is cancelled."""
         async with self._lock:
             pass
 

@@ -370,9 +370,7 @@ def _states_a_limit(sentence: str) -> bool:
 
 
 def format_argument_values(arguments: str) -> str:
-    """Returns the values of a call's arguments as plain text, without JSON escapes. Text that is
-    not JSON is returned as it is.
-    """
+    """The values of a call's arguments as plain text, without JSON escapes. What is not JSON is returned as it is."""
     try:
         return "\n".join(_iterate_json_leaves(json.loads(arguments)))
     except (ValueError, RecursionError):

@@ -1,6 +1,4 @@
-"""Writes all details of a fold into one cache entry and reads them back. The entry is plain lines
-so that an agent can search it.
-"""
+"""Writes all details of a fold into one cache entry and back, as plain lines so that an agent can search it."""
 
 from __future__ import annotations
 
@@ -15,9 +13,7 @@ HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
 def format_details_entry(found: Iterable[Detail]) -> str:
-    """Writes all details as lines, the critical ones first and the index last. If that is too long,
-    the entry says what is left out.
-    """
+    """Writes all details as lines, critical ones first, the index last. If too long, it says what is left out."""
     lines, size, left_out = [HEADER], len(HEADER), 0
     for count, line in _group_into_lines(sort_details(found)):
         size += len(line) + 1

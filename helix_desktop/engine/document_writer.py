@@ -68,9 +68,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DocumentMaterial:
-    """The result of phase one: everything the writing needs, read without a pause. `seq` is the
-    newest fact at that time.
-    """
+    """The result of phase one: all the writing needs, read without a pause. `seq` is the newest fact at that time."""
 
     plan: FoldPlan
     situation: FoldSituation
@@ -156,7 +154,7 @@ class DocumentWriter:
     heard_at: float = math.inf  # When a model was asked, or last sent something, by the event loop's clock.
 
     async def write_document(self, reading: DocumentMaterial, fold: str, seconds: float) -> WrittenDocument:
-        """Returns the fold from the first attempt that works. Raises NoDocumentWritten if none does."""
+        """The fold from the first attempt that works. Raises NoDocumentWritten if none does."""
         self.heard_at = math.inf
         limit = self._document_limit_tokens(reading)
         started, spent = self.clock.current_time(), list[Spent]()
@@ -202,7 +200,7 @@ class DocumentWriter:
         )
 
     def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
-        """Returns why a document would be no shorter than what it replaces; empty if it can be shorter."""
+        """Why a document would be no shorter than what it replaces; empty if it can be shorter."""
         if self._document_limit_tokens(reading) >= SMALLEST:
             return ""
         return f"Folding {reading.shown:,} tokens would not save a tenth of them."
@@ -243,7 +241,7 @@ class DocumentWriter:
         return min(progress, LARGEST, max(window // WINDOW_SHARE, SMALLEST))
 
     async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest]:
-        """Returns all details that must be kept, inherited and new, and the entry that holds them."""
+        """All details that must be kept, inherited and new, and the entry that holds them."""
         before: list[Detail] = []
         seqs: list[int] = []
         for item in reading.items:
@@ -259,7 +257,7 @@ class DocumentWriter:
         return found, kept.digest
 
     async def _inherited_details(self, branch: ConversationBranch, item: ViewItem) -> Sequence[Detail] | None:
-        """Returns the details of the document in this place; None for messages, or if its entry is gone."""
+        """The details of the document in this place; None for messages, or if its entry is gone."""
         fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
@@ -400,18 +398,14 @@ def _room_after_fold_tokens(reading: DocumentMaterial) -> int:
 def _combine_details(
     before: Sequence[Detail], sources: Sequence[DetailSource], stored: Sequence[Detail], todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
-    """Merges the details of earlier entries and new messages, and formats the entry. This takes
-    long, so it runs in a thread.
-    """
+    """Merges details of earlier entries and new messages, and formats the entry; in a thread, as it takes long."""
     fresh = conversation_details.collect_details(sources, between=_InterpreterPauses().pause_if_long)
     found = conversation_details.combine_with_inherited(before, [*fresh, *stored], todo)
     return found, details_entry.format_details_entry(found)
 
 
 class _InterpreterPauses:
-    """Pauses for as long as the work before took. Other threads need the interpreter, and almost
-    nobody waits for the details.
-    """
+    """Pauses for as long as the work before took: other threads need the interpreter, and few wait for details."""
 
     def __init__(self) -> None:
         self._begun = time.thread_time()
@@ -430,7 +424,7 @@ def _require_text(text: str) -> str:
 
 
 def _join_passages_to_pieces(passages: Sequence[SpanText], room: int) -> Iterator[str]:
-    """Yields the transcript in pieces of at most `room` tokens, cut between messages where possible."""
+    """The transcript in pieces of at most `room` tokens, cut between messages where possible."""
     held: list[str] = []
     left = room
     for passage in passages:

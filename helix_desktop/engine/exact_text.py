@@ -16,7 +16,7 @@ from functools import lru_cache
 
 LONG = 1_000  # characters of a displayed line before it continues in the next one
 GOES_ON = "⟨…⟩"
-_SPACE = "⟨0020⟩"  # Shown in place of the last space at the end of a line, which would be invisible.
+_SPACE = "⟨0020⟩"  # Shown in place of the last space at the end of a line, which would be invisible
 _APART = (
     # Added after right-to-left words to keep the text around them in order. It is marked if a value
     # contains it.
@@ -40,7 +40,7 @@ _ALIKE_ALONE = frozenset("ノﾉ一丨丶丿ー口〜～〳〡゠")
 _LOOKS_LATIN = frozenset(
     "асеорхуіјѕһԁԛԝьѵгкгүӏґАВСЕНІЈКМОРЅТХУҮԌԚԜЗбЬӀ" + "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧονικρυαγτωϳϲϹσ" + "օոսհցզգՏԼՕՍյ" + "וןסا"
 )
-_RARE = frozenset(  # Scripts that are hardly used in file names and have many letters that look Latin.
+_RARE = frozenset(  # Scripts hardly used in file names, with many letters that look Latin.
     [
         "CHEROKEE",
         "LISU",
@@ -70,9 +70,7 @@ _BLANK = frozenset("\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u
 
 
 def mark_text(text: str) -> str:
-    """Returns the text with marks, on as many lines as it has; no line is too long to lay out.
-    `unmark_text(mark_text(x)) == x`.
-    """
+    """The text with marks, on as many lines; no line is too long to lay out. `unmark_text(mark_text(x)) == x`."""
     return "\n".join(marked_lines(text))
 
 
@@ -188,9 +186,7 @@ def _is_suspect(sign: str) -> bool:
 
 
 def _is_invisible(sign: str) -> bool:
-    """Returns whether a character shows nothing: controls, formats, unusual spaces, surrogates,
-    private and unassigned code points.
-    """
+    """Whether a character shows nothing: controls, formats, unusual spaces, surrogates, private and unassigned ones."""
     invisible = "\ufe00" <= sign <= "\ufe0f" or "\U000e0000" <= sign <= "\U000e0fff" or sign in _BLANK
     return invisible or (sign != " " and not sign.isprintable())
 
@@ -223,7 +219,7 @@ def _is_combining(sign: str) -> bool:
 
 
 def _is_usual_combination(text: str, at: int) -> bool:
-    """Returns whether a combining mark is on a letter of a script that uses it, in the one usual order."""
+    """Whether a combining mark is on a letter of a script that uses it, in the one usual order."""
     base = at - 1
     while base > max(0, at - _MOST_CARRIED) and _is_combining(text[base]):
         base -= 1

@@ -255,7 +255,7 @@ class ModelReplied:
     seconds: float = 0.0
     request: Digest | None = None
     raw: str = ""  # The provider's reply as JSON, for a step of a connected agent that was not shown all of it.
-    # `Request.stable` and `.settled` of that request: where the marks for the provider's cache were set.
+    # `Request.stable` and `.settled` of that request: where the provider's cache was marked.
     stable: int | None = None
     settled: int = 0
 
@@ -282,7 +282,7 @@ class ToolReturned:
     head: str = ""
     images: tuple[Stored, ...] = ()
     changes: tuple[FileChanged, ...] = ()
-    repeat_of: int = 0  # The seq of an earlier, identical read whose stored output answered this call.
+    repeat_of: int = 0  # The seq of an earlier, equal read whose output answered this call.
     child: str = ""  # the conversation of a sub-agent
     stopped: bool = False  # True if the user stopped it. The output is what had come by then.
 
@@ -404,7 +404,7 @@ class ConversationStarted:
     forked_from: str = ""
     forked_at: int = 0
     origin: Origin = Origin()
-    agent: str = ""  # The connected agent that writes here, for example "Codex"; empty for this program.
+    agent: str = ""  # The connected agent that writes here, such as "Codex"; else empty.
     role: str = ""  # The name of the workspace's agent that the work was delegated to.
     copy: str = ""  # The copy of the workspace's folders that it works in, by name; empty: the folders themselves.
 

@@ -151,7 +151,7 @@ class HandoverPlan:
     """What one would come to now, in tokens."""
 
     context: int  # everything the next request would send
-    stays: int  # What stays behind the document and must be written into the provider's cache again.
+    stays: int  # What stays behind the document and must be written into the provider's cache again
     summary: int  # what the document is expected to take
 
 

@@ -186,7 +186,7 @@ class FoldSteward:
         return await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), ASKED)
 
     async def unfold(self, fold: str) -> tuple[Recorded, ...]:
-        """Take a fold out of force. Refused, with the figures, where the view would not fit then."""
+        """Take a fold out of force. Refused, with figures, where the view would not fit."""
         state = self.conversation.state
         if state.find_fold(fold) is None:
             raise NotFound(f"There is no fold {fold!r} in this conversation.")

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import AnyStr, Generic, cast
 
 DEEPEST = 64  # The most backslashes in a row that are followed: JSON inside JSON, six levels deep.
-_WIDE = 48  # The most characters that one character of the text can become at the depths that occur.
+_WIDE = 48  # The most characters that one character of the text can become at the depths that occur
 _CODECS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _LEGACY = ("latin-1", "cp1252", "gb18030", "shift_jis")  # Tried only if the text is not ASCII.
 _ENTITIES = {'"': ("quot",), "&": ("amp",), "<": ("lt",), ">": ("gt",), "'": ("apos",)}

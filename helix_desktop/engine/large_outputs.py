@@ -202,9 +202,7 @@ class OutputAdmission:
     def _outputs_that_fit_whole(
         self, held: Sequence[LargeOutput], batch: Sequence[ToolReturned], recorded: int
     ) -> list[int]:
-        """The outputs that could be shown in full, the smallest first, with the reserve kept. The first `recorded` ones
-        are in the meter already.
-        """
+        """The outputs that fit in full with the reserve, the smallest first. `recorded`: how many the meter has."""
         meter = self.conversation.current_meter()
         large = {one.index for one in held}
         free = meter.free_tokens / meter.factor + sum(one.returned.tokens for one in held if one.index < recorded)

@@ -68,9 +68,7 @@ def build_legal_messages(view: View, resolve: Resolve) -> LegalMessages:
 
 @dataclass(slots=True)
 class _MessageBuilder:
-    """Builds the list of messages. `waiting`: calls without a result yet; `held`: user parts to be
-    added after the batch.
-    """
+    """Builds the messages. `waiting`: calls without a result yet; `held`: user parts to be added after the batch."""
 
     resolve: Resolve
     written: list[tuple[Role, list[MessagePart]]] = field(default_factory=list)

@@ -27,7 +27,7 @@ class ConversationListRow:
     parent_call: str = ""
     cost: float = 0.0
     agent: str = ""  # the connected agent that writes there; empty: this program's own
-    machine: str = ""  # the other machine that wrote there last, in a shared workspace; empty: this one
+    machine: str = ""  # the machine that wrote there last, in a shared workspace; empty: this one
     copy: str = ""  # the branch or commit of which it has a copy of its own
 
 

@@ -20,7 +20,7 @@ LINE = 1_000  # characters: of a longer line only what is around the word is sho
 _WORD = re.compile(r"[\w./-]*\w")
 
 Span = tuple[int, int]  # first and last line, from 1
-Hits = Mapping[int, Mapping[str, float]]  # For each line, the searched words in it and how rare each is.
+Hits = Mapping[int, Mapping[str, float]]  # For each line, its searched words and how rare they are.
 
 
 def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = TOKENS) -> str:

@@ -107,7 +107,7 @@ class ForgetResult:
     conversations: tuple[str, ...]
     backups: int
     elsewhere: tuple[str, ...] = ()
-    ciphertext: tuple[str, ...] = ()  # The places in a shared store that may still hold it, encrypted.
+    ciphertext: tuple[str, ...] = ()  # Places in a shared store that may still have it.
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,9 +165,7 @@ class ReplyCalls:
         return [one.seq for one in recorded[: len(results)]]
 
     async def _record_last_results(self, results: Sequence[Result], seqs: Sequence[int]) -> None:
-        """Those that have no seq yet and the excerpts of all, in one transaction; a stop while excerpts are made leaves
-        the results whole.
-        """
+        """Those without a seq and all excerpts, in one transaction; a stop meanwhile leaves the results whole."""
         last, keeps = results[len(seqs) :], {result.call: keep for result, _, keep in results}
         try:
             folds = await self._steward.admit_results([result for result, _, _ in results], keeps, seqs)

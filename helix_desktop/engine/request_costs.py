@@ -199,7 +199,7 @@ class RequestCostReader:
     def _why_unread(
         self, missing: int, now: _AskedRequest, same: int, before: _AskedRequest | None
     ) -> tuple[Cause, ...]:
-        """Why the provider did not read what it had been sent, letter by letter, within its time."""
+        """Why the provider did not read what it had been sent, word for word, within its time."""
         usage = before.reply.usage if before else Usage()
         if missing <= CACHE_UNIT:
             return (Cause(CauseKind.RULES, "less than a unit of the cache"),)

@@ -126,7 +126,7 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing runs and nothing waits here, so that closing the session loses nothing."""
+        """Whether nothing runs or waits here, so that closing the session loses nothing."""
         return self._turn is None and not self.queue and not self.questions and self.steward.is_at_rest
 
     def subscribe_to_events(self, listener: Callable[[Event], None]) -> Callable[[], None]:

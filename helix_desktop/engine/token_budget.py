@@ -239,9 +239,7 @@ def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite 
 
 
 def _first_changed_message(state: Moment, saw: int) -> int | None:
-    """The first message that is shown in another way than at the fact `saw`; 0: the system prompt or the tools; None: all is
-    as it was.
-    """
+    """The first message shown in another way than at the fact `saw`; 0: prompt or tools; None: all is as it was."""
     places = [
         place
         for recorded in state.record.facts[saw : state.seq]

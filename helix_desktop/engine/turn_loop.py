@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from helix_desktop.engine import legal_messages, token_budget
-from helix_desktop.engine.blocks import Delta, Image, Reply, Request, RetryDelay, TextDelta, View
+from helix_desktop.engine.blocks import Image, Reply, Request, RetryDelay, TextDelta, View
 from helix_desktop.engine.collaborators import ConversationSetup, SessionCollaborators, StandingNote
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
@@ -146,7 +146,7 @@ class TurnLoop:
         self._steward = steward
         self._contents = contents
         self._talk = talk
-        self.wake: Callable[[], object] | None = None  # Called to end the wait before the next attempt.
+        self.wake: Callable[[], object] | None = None  # Ends the wait before the next attempt.
         self._steps = 0
         self._cuts = 0
         self._paid_before = len(conversation.state.spent)
@@ -154,7 +154,7 @@ class TurnLoop:
 
     async def run_turn(self) -> TurnEnded:
         """Steps until there is an end, which is recorded and returned."""
-        end = self._reached_spending_limit()  # No turn begins once the day's limit has been reached.
+        end = self._reached_spending_limit()  # No turn begins once the day's limit has been reached
         try:
             while end is None:
                 await record_changed_settings(self._crew, self._conversation)
@@ -235,7 +235,8 @@ class TurnLoop:
         started, written, reply = self._crew.clock.current_time(), "", None
         try:
             async for delta in self._main_model_client().stream_reply(asked.request):
-                self._show_delta(delta)
+                self.wake = delta.wake if isinstance(delta, RetryDelay) else None
+                self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
                 if isinstance(delta, TextDelta):
                     written += delta.text
                 elif isinstance(delta, Reply):
@@ -245,10 +246,6 @@ class TurnLoop:
             await asyncio.shield(self._record_reply(partial, asked, started))
             raise
         return await self._record_reply(reply or Reply((), Stop.CUT), asked, started)
-
-    def _show_delta(self, delta: Delta) -> None:
-        self.wake = delta.wake if isinstance(delta, RetryDelay) else None
-        self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
 
     async def _record_reply(self, reply: Reply, asked: _PreparedRequest, started: float) -> Reply:
         """A broken reply keeps its words; its calls may be torn and are left out."""

@@ -48,7 +48,7 @@ class ConversationState(Moment):
         self.agent = ""  # the connected agent that writes here
         self.last_fold = 0  # the highest number in the name of a fold or a batch, on any branch
         self._returned: dict[bytes, int] = {}
-        self._blocks: list[Block] = []  # The blocks of the head and of all items, as in the last view.
+        self._blocks: list[Block] = []  # The blocks of head and items, as in the last view.
         self._starts: list[int] = []  # where the blocks of each item begin
         self._head: tuple[Block, ...] = ()
         self._shown: View | None = None

@@ -1,4 +1,4 @@
-"""Stored content as a model is shown it: read from the cache once, and kept while a view needs it."""
+"""Stored content as a model is shown it: read from the cache once, kept while a view needs it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Panic: the next request would not fit. Reductions are tried one after another until it does; the
-last ones need no model.
-"""
+"""Panic: the next request would not fit. Reductions are tried in turn until it does; the last ones need no model."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def command_of_this_program(where: ProgramFolders) -> list[str]:
 def registration_for_run(
     agent: str, upstream: AgentUpstream, environ: Mapping[str, str] = os.environ
 ) -> GatewayRegistration:
-    """What an agent that is started here is to the gateway: its folder, and its own way to a provider."""
+    """What an agent started here is to the gateway: its folder, and its own way to a provider."""
     proxies = {name.lower(): value for name, value in environ.items() if name.lower() in PROXY_VARIABLES and value}
     return GatewayRegistration(
         "", upstream.address, agent=agent, folder=str(Path.cwd()), proxies=proxies, since=time.time()

@@ -1,6 +1,4 @@
-"""Reads attachments from the cache for previews: a picture at full or small size, or the number of
-tokens that will be sent.
-"""
+"""Reads attachments from the cache for previews: a picture, full or small, or the number of tokens to be sent."""
 
 from __future__ import annotations
 

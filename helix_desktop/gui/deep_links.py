@@ -91,7 +91,5 @@ def open_in_browser(address: str) -> None:
 
 
 def open_in_desktop_program(path: Path) -> None:
-    """Opens a file in the program the desktop has for it. Call this only for a file the user asked
-    for and that is not executable.
-    """
+    """Opens a file in the desktop's program for it: only one that the user asked for and that is not executable."""
     QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))

@@ -89,7 +89,7 @@ class ForgetTextDialog(TransientDialog):
         buttons = QHBoxLayout()
         buttons.addStretch(1)
         for button in (self.stop_button, self.close_button, self.forget_button):
-            button.setAutoDefault(False)  # Return in the field goes to the button and does not press it
+            button.setAutoDefault(False)  # Return in the field goes to the button, but does not press it
             buttons.addWidget(button)
         column.addLayout(buttons)
         self.setMinimumWidth(WIDTH)
@@ -136,9 +136,7 @@ class ForgetTextDialog(TransientDialog):
         self._show_forgetting_ended(tr("Stopped. Nothing was removed."), done=False)
 
     def _show_forget_progress(self, done: int, total: int) -> None:
-        """Shows how much of the cache was searched. Removing comes after that: it cannot be
-        stopped, and how long it takes is not known.
-        """
+        """Shows how much of the cache was searched. Removing comes next: it cannot be stopped, and may last."""
         if self._closed or not shiboken6.isValid(self):
             return
         self.bar.setRange(0, 1000 if done < total else 0)

@@ -87,7 +87,9 @@ def _handle_conversation_intent(window: MainWindow, want: chat_intents.ChatInten
         return
     match want:
         case chat_intents.EditMessage(seq):
-            _edit_user_message(window, session, seq)
+            fact = session.conversation.state.facts[seq - 1].fact
+            if isinstance(fact, UserSaid):
+                window.chat.composer.edit_earlier_message(seq, fact.parts)
         case chat_intents.RegenerateAnswer(seq):
             run(session.ask_again(seq), then=lambda _done: window.pages.transcript.view.jump_to_end())
         case chat_intents.ChooseAnswer(end):
@@ -118,12 +120,6 @@ def _handle_asking_intent(window: MainWindow, session: Session, want: chat_inten
             row = window.find_current_row()
             if window.current_workbench is not None and row is not None:
                 window.conversation_actions.fork_and_open(window.current_workbench, row, seq)
-
-
-def _edit_user_message(window: MainWindow, session: Session, seq: int) -> None:
-    fact = session.conversation.state.facts[seq - 1].fact
-    if isinstance(fact, UserSaid):
-        window.chat.composer.edit_earlier_message(seq, fact.parts)
 
 
 def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:

@@ -44,9 +44,7 @@ def _fill_box(box: Box, items: Sequence[BoxItem], margins: Margins | None, spaci
 
 
 def clear_layout(layout: QLayout) -> None:
-    """Removes everything from a layout, also from layouts inside it. Widgets disappear at once and
-    are deleted a moment later.
-    """
+    """Removes all of a layout, also of layouts inside it. Widgets disappear at once and are deleted a moment later."""
     while (item := layout.takeAt(0)) is not None:
         if (widget := item.widget()) is not None:
             widget.hide()

@@ -1,6 +1,4 @@
-"""The content of the main window: which workspace and conversation it shows. `window_wiring.py`
-says what each action does.
-"""
+"""The content of the main window: which workspace and conversation it shows. Actions are in `window_wiring.py`."""
 
 from __future__ import annotations
 
@@ -76,7 +74,7 @@ class MainWindow(WindowFrame):
     def __init__(self, theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner) -> None:
         super().__init__(theme, memory)
         self._desk: Workbenches | None = None
-        self._startup_queue: list[Callable[[], object]] = []  # Actions to run once the stores are open.
+        self._startup_queue: list[Callable[[], object]] = []  # To run once the stores are open.
         self._blocking_error: HelixError | None = None  # Why the stores cannot be opened, if they cannot.
         # As they were listed last: listing reads a file of each.
         self.listed_workspaces: Sequence[WorkspaceListRow] = ()
@@ -85,7 +83,7 @@ class MainWindow(WindowFrame):
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
         self._wanted_workspace = ""  # The workspace asked for last. Answers for other workspaces are ignored.
         self._wanted_conversation = ""
-        # The conversation that the message box already belongs to while it is being opened or created.
+        # The conversation that the message box belongs to while it is opened or created.
         self.awaited_conversation = ""
         self.unsent_messages = UnsentMessages(memory)
         self._cost = 0.0
@@ -168,7 +166,7 @@ class MainWindow(WindowFrame):
 
     @property
     def workbenches(self) -> Workbenches:
-        """There from `begin_with_workspaces` on; the window is painted before anything is opened."""
+        """There from `begin_with_workspaces` on; the window is painted before that."""
         if self._desk is None:
             raise ActionRefused(tr("Helix Desktop is still starting. Try again in a moment."))
         return self._desk
@@ -524,9 +522,7 @@ class MainWindow(WindowFrame):
         self.show_session_or_new(None)
 
     def show_session_or_new(self, session: Session | None, *, awaited: str = "") -> None:
-        """Shows a conversation, or an empty one that begins with its first message. `awaited`: the
-        id of the one still being opened.
-        """
+        """Shows a conversation, or an empty one. `awaited`: the id of the one still being opened."""
         bench = self.current_workbench
         if bench is None:
             return
@@ -586,7 +582,7 @@ class MainWindow(WindowFrame):
             self.chat.show_transcript()
         row = self.find_current_row()
         if any(isinstance(event, FactAppended | MeterChanged) for event in events) and (row is None or not row.agent):
-            self._update_meter_and_price()  # a connected agent's conversation has no composer to show it
+            self._update_meter_and_price()  # a connected agent's conversation has no composer
 
     def _show_session_event(self, session: Session, event: Event) -> None:
         composer = self.chat.composer

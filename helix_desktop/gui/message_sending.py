@@ -26,9 +26,7 @@ OnMessageNotSent = Callable[[HelixError | None], None]
 
 
 def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
-    """Sends a message to the open conversation, or start one with it. A message that cannot be sent
-    stays in the message box.
-    """
+    """Sends a message to the open conversation, or to a new one. What cannot be sent stays in the message box."""
     bench = window.current_workbench
     if window.awaited_conversation:
         window.hold_message(UnsentMessage(parts, steer))
@@ -245,7 +243,7 @@ def ask_if_expensive(
 def message_returner(
     composer: Composer, notices: Notices, parts: tuple[UserPart, ...], at: DraftPlace | None = None
 ) -> OnMessageNotSent:
-    """Returns a function that puts an unsent message back where it was written and shows the error."""
+    """A function that puts an unsent message back where it was written and shows the error."""
     place = at or composer.draft_place
 
     def give_message_back(error: HelixError | None) -> None:
@@ -274,7 +272,7 @@ def search_everywhere(window: MainWindow, words: str) -> None:
 
     def show_more_finds(finds: Sequence[PaletteItem]) -> None:
         shown.extend(finds)
-        shown.sort(key=lambda find: find.kind == "folder")  # Folders that were not searched come last.
+        shown.sort(key=lambda find: find.kind == "folder")  # Unsearched folders come last.
         window.palette_box.show_search_results(words, shown, more=bool(closed))
 
     def show_hits_of_workspace(bench: Workbench, hits: Sequence[SearchHit]) -> None:

@@ -15,9 +15,7 @@ LONGEST_NAME = 200  # characters of a name
 
 
 def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[[str], object]) -> QInputDialog:
-    """Asks for one line of text. `then` gets it, unless it is empty or the dialog was cancelled;
-    pasted text is reduced to one line.
-    """
+    """Asks for one line of text. `then` gets it unless it is empty or cancelled; pasted text is made one line."""
     dialog = QInputDialog(parent)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setWindowTitle(title)

@@ -1,6 +1,4 @@
-"""Shows the sub-agents of a conversation as a tree with their state, context, cost and time, and
-lets the user stop one or all.
-"""
+"""Shows a conversation's sub-agents as a tree with state, context, cost and time, and lets the user stop one or all."""
 
 from __future__ import annotations
 

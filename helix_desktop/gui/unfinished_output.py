@@ -1,6 +1,4 @@
-"""Keeps streamed replies and printed output that are not facts yet, so that a reopened conversation
-shows them from the start.
-"""
+"""Keeps streamed replies and printed output that are not facts yet, so that a reopened conversation shows them."""
 
 from __future__ import annotations
 

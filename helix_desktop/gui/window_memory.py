@@ -18,7 +18,7 @@ from helix_desktop.engine.forgotten_text_forms import TextForms
 
 log = logging.getLogger(__name__)
 
-WRITE_DELAY_MS = 400  # milliseconds between a change and the write; typing writes once, not at every key
+WRITE_DELAY_MS = 400  # milliseconds between a change and the write; typing writes once
 T = TypeVar("T")
 
 
@@ -51,9 +51,7 @@ class WindowMemory(QObject):
             self._timer.start()
 
     def forget_remembered_text(self, text: str, *, within: str) -> None:
-        """Removes a text from everything remembered for a workspace, also on the disk and from a
-        damaged file that was set aside.
-        """
+        """Removes a text from all that is remembered for a workspace, on the disk and in a damaged file too."""
         traces = TextForms(text)
         for path, value in self._values.items():
             if within in path.split("/"):

@@ -1,6 +1,4 @@
-"""Connects the window with the dialogs and services around it: first start, models, settings,
-imports, notifications and the tour.
-"""
+"""Connects the window with what is around it: first start, models, settings, imports, notifications, the tour."""
 
 from __future__ import annotations
 

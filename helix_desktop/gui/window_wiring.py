@@ -321,9 +321,7 @@ def _answer_and_focus_composer(showing: ShownState, composer: Composer, number: 
 
 
 def _take_back_queued_message(window: MainWindow, index: int, *, edit: bool) -> None:
-    """Takes a queued message back; not if one was sent since the list was shown, because the index
-    would mean another message.
-    """
+    """Takes a queued message back; not if one was sent since: the index would mean another message."""
     session, composer = window.current_session, window.chat.composer
     if session is None or len(session.queue) != composer.waiting.waiting_message_count:
         return

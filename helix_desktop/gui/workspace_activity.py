@@ -1,6 +1,4 @@
-"""Follows what happens in every open workspace, also those that are not shown, for the rail's dots,
-the conversation list and notifications.
-"""
+"""Follows every open workspace, shown or not, for the rail's dots, the conversation list and notifications."""
 
 from __future__ import annotations
 
@@ -56,9 +54,7 @@ WORKING_STATES = frozenset({ConversationActivity.THINKING, ConversationActivity.
 
 
 class WorkspaceActivity(QObject):
-    """Follows one open workspace. `activity_ended(conversation, running, why)`: a conversation has
-    finished, waits for the user, or failed.
-    """
+    """Follows an open workspace. `activity_ended(conversation, running, why)`: one has finished, waits, or failed."""
 
     list_changed = Signal()
     settings_changed = Signal()
@@ -99,9 +95,7 @@ class WorkspaceActivity(QObject):
         return tuple(name for name, state in self._states.items() if state is ConversationActivity.FAILED)
 
     def events_in_progress(self, session: Session) -> tuple[Event, ...]:
-        """Events that describe what a conversation is doing right now and that are not facts yet,
-        for a view that has just opened it.
-        """
+        """What a conversation is doing now that is no fact yet, as events for a view that has just opened it."""
         asked = (QuestionAsked(session.id, number, question) for number, question in session.questions.items())
         return (
             ActivityChanged(session.id, session.running),
@@ -110,9 +104,7 @@ class WorkspaceActivity(QObject):
         )
 
     def note_failure_seen(self, conversation: str) -> None:
-        """Notes that the user has seen the failure: the rail no longer shows it; the list does
-        until the conversation continues.
-        """
+        """The user has seen the failure: the rail no longer shows it; the list does until the conversation goes on."""
         if self._states.get(conversation) is ConversationActivity.FAILED:
             self._seen_failures.add(conversation)
             self.state_changed.emit(conversation, ConversationActivity.FAILED)
@@ -138,9 +130,7 @@ class WorkspaceActivity(QObject):
             self._bridge.queue_event(event)
 
     def _note_message_recorded(self, conversation: str, said: UserSaid) -> None:
-        """Forgets a queued message once the journal holds it. Long texts are recorded in a
-        different form than they were sent in.
-        """
+        """Forgets a queued message once the journal holds it. Long texts are recorded in another form than sent."""
         left = list(self._unrecorded.get(conversation, ()))
         if said.parts in left:
             left.remove(said.parts)
@@ -183,9 +173,7 @@ class WorkspaceActivity(QObject):
             self.activity_ended.emit(event.conversation, event.running, event.why)
 
     def _is_working_subagent(self, conversation: str) -> bool:
-        """Whether this is a sub-agent whose parent is working: its end is reported to the parent
-        and is not news for the user.
-        """
+        """Whether this is a sub-agent whose parent is working: its end is reported there and no news for the user."""
         row = self.bench.conversation_row(conversation)
         while row is not None and row.parent:
             if self._states.get(row.parent) in WORKING_STATES:

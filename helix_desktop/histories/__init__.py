@@ -1,3 +1,1 @@
-"""Reads the histories of other agents from the disk: one module for each format, and one common
-result. It must not know conversations.
-"""
+"""Reads other agents' histories from the disk: a module for each format, one result. It must not know conversations."""

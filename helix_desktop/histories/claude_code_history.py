@@ -395,7 +395,7 @@ def _prompt_argument(arguments: str) -> str:
 
 
 def _mark_as_subagent(made: list[RecordedSession], path: Path, rows: Sequence[HistoryRow]) -> list[RecordedSession]:
-    """A file of one sub-agent: the session that started it is named in its rows, or by its folder."""
+    """A sub-agent's file: the session that started it is named in its rows, or by its folder."""
     parent = _session_of_rows(rows) or path.parent.parent.name
     task = made[0].messages[0].text if made and made[0].messages else ""
     return [

@@ -136,7 +136,7 @@ class _CodexMessages:
     begun: float = 0.0
     about: Mapping[str, object] = field(default_factory=dict)
     model: str = ""
-    whole: dict[str, str] = field(default_factory=dict)  # The whole output of each command, by call.
+    whole: dict[str, str] = field(default_factory=dict)  # The whole output of each command, by call
     time: float = 0.0
     last_reply: int = -1
 

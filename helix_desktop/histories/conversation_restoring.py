@@ -119,7 +119,7 @@ class RestoredSession:
 
 
 def agent_of_origin(facts: Sequence[Recorded]) -> str:
-    """The agent the conversation comes from; empty where it is none of those that are written for."""
+    """The agent the conversation comes from; empty where none is written for."""
     kind = origin_of_conversation(facts).kind
     return next((name for name, one in FORMATS.items() if one.kind == kind), "")
 

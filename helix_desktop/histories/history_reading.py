@@ -224,7 +224,7 @@ def history_files_in(folder: Path) -> Sequence[Path]:
 def _read_rows(path: Path, complaints: list[str], there: Path) -> Iterator[HistoryRow]:
     """One JSON document, or one per line; each with a place for people."""
     with there.open("rb") as file:
-        first = _first_line_of(file.read(1 << 16))
+        first = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].rstrip()
         file.seek(0)
         if first[:1] == b"[" or first == b"{":
             yield from _rows_of_document(file.read(), path, complaints)
@@ -238,10 +238,6 @@ def _read_rows(path: Path, complaints: list[str], there: Path) -> Iterator[Histo
                 yield HistoryRow(value, place)
             else:
                 complaints.append(f"{place}: this is not a JSON object; the line was left out.")
-
-
-def _first_line_of(begins: bytes) -> bytes:
-    return begins.removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].rstrip()
 
 
 def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iterator[HistoryRow]:

@@ -73,7 +73,7 @@ class FactDraft:
 
     @property
     def was_said_or_done(self) -> bool:
-        """Whether it is part of what was said and done, by which an earlier import is recognised."""
+        """Whether it is part of what was said and done, by which an earlier import is known."""
         return isinstance(self.fact, UserSaid | ModelReplied | ToolReturned | SystemSet)
 
 

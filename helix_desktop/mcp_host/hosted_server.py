@@ -66,9 +66,7 @@ class McpConnectionStatus:
 
 @dataclass(frozen=True, slots=True)
 class McpServerDependencies:
-    """What a server needs of the program. `approved` holds, by tool name, the description the user last allowed; `keep` keeps
-    a secret.
-    """
+    """What a server needs of the program. `approved`: by tool, the description last allowed; `keep` keeps a secret."""
 
     secret: Callable[[McpSecret], Awaitable[str | None]]
     environment: Callable[[], Awaitable[Mapping[str, str]]]
@@ -196,7 +194,7 @@ class HostedServer:
             self._set_status(McpConnectionStatus(McpConnectionState.STARTING))
             try:
                 why = await self._run_server_connection()
-            except Exception as error:  # the top of a task: any error means that this server has failed
+            except Exception as error:  # the top of a task: any error means it has failed
                 why = self._explain_connection_error(error)
                 if not failures:  # Logged once, in case it is a bug of this program.
                     log.info("MCP server %s", self.config.name, exc_info=_error_without_words(error))
@@ -436,7 +434,7 @@ class HostedServer:
         return McpServerTool(self, tool.name, spec, fingerprint, runs_alone=not (hints and hints.read_only_hint))
 
     async def call_server_tool(self, name: str, values: Mapping[str, Any], context: CallContext) -> McpServerResult:
-        """One call; cancelling it is passed on. Every failure is a sentence that names the server."""
+        """One call; cancelling it is passed on. A failure is a sentence naming the server."""
         if self._client is None or self._lost:
             raise ProviderUnreachable(f"The server {self.config.name} is not ready. {self.status.why}".strip())
         self._calls.append(context)

@@ -156,7 +156,7 @@ async def _end_server_process(process: Process) -> None:
         except TimeoutError:
             continue
     if sys.platform != "win32":
-        _signal_process_group(process, signal.SIGKILL)  # Ends child processes that are still running.
+        _signal_process_group(process, signal.SIGKILL)  # Ends children that still run.
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             with suppress(TimeoutError):  # Read to the end, because a pipe that nobody reads is never closed.

@@ -113,7 +113,7 @@ class ServerConfig:
 
     @property
     def url_origin(self) -> str:
-        """Returns the origin of the server's address, which decides which secrets may be sent there."""
+        """The origin of the server's address, which decides which secrets may be sent there."""
         try:
             parts = urlsplit(_REFERENCE.sub("", self.url))
         except ValueError:
@@ -410,7 +410,7 @@ def secret_references(server: ServerConfig) -> tuple[str, ...]:
 def fill_in_references(
     server: ServerConfig, secrets: Mapping[str, str], environment: Mapping[str, str]
 ) -> ServerConfig:
-    """With the values in place of their references; InvalidInput names a secret that is not there."""
+    """With the values in place of their references; InvalidInput names a missing secret."""
 
     def fill_in_text(text: str) -> str:
         return _REFERENCE.sub(lambda match: _value_of_reference(match, server.name, secrets, environment), text)

@@ -88,12 +88,9 @@ class McpServerHost:
             if name not in self._servers:
                 self._servers[name] = HostedServer(config, self._needs)
                 if config.enabled:
-                    self._start_server(name)
+                    self._servers[name].status = McpConnectionStatus(McpConnectionState.STARTING)
+                    self._tasks[name] = self._spawn(self._servers[name].stay_connected(), name=f"MCP server {name}")
         self._needs.changed()
-
-    def _start_server(self, name: str) -> None:
-        self._servers[name].status = McpConnectionStatus(McpConnectionState.STARTING)
-        self._tasks[name] = self._spawn(self._servers[name].stay_connected(), name=f"MCP server {name}")
 
     async def _stop_server(self, name: str) -> None:
         del self._servers[name]

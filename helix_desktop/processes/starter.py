@@ -65,7 +65,7 @@ class ChecksAfterwards(Protocol):
 
 
 class UnsafeLaunch(Exception):
-    """Something was to be started that breaks the rules above. A bug of ours: nothing was started."""
+    """Something was to be started that breaks the rules above. Our bug: nothing was started."""
 
 
 @dataclass(frozen=True, slots=True)

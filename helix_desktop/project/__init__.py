@@ -1,3 +1,1 @@
-"""Reads what a project and the user's own folders provide for agents: rules, skills, commands,
-hooks, agents. Each is trusted by its hash.
-"""
+"""What a project and the user's folders provide for agents: rules, skills, commands, hooks, agents; trusted by hash."""

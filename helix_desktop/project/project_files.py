@@ -1,6 +1,4 @@
-"""Lists everything that the workspace's folders and the user's own provide, and whether the user
-trusts it in its present form.
-"""
+"""Lists all that the workspace's folders and the user provide, and whether the user trusts it in its present form."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class ProjectItem:
     off: bool = False
     reaches_folder: bool = False  # True for a hook of the user that runs, or may run, a file of the folder.
     why: str = ""  # Why the rules apply.
-    below: Path | None = None  # The folder whose files the rules apply to, once one of them is used.
+    below: Path | None = None  # The folder whose files the rules apply to, once one of them is used
     globs: tuple[str, ...] = ()  # The files below it that the rules apply to; empty for all.
 
     @property

@@ -78,9 +78,7 @@ class ProtocolDialect(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProviderEndpoint:
-    """Whom a dialect speaks to. `where`: the provider's name in sentences. `key_header`: for servers that take the key under
-    another name.
-    """
+    """Whom a dialect speaks to. `where`: the provider's name in sentences. `key_header`: another name for the key's."""
 
     base_url: str
     where: str
@@ -121,7 +119,7 @@ def without_refused_option(body: Object, failure: ModelFailed, optional: tuple[s
 
 
 def find_error_in(value: Json) -> Json:
-    """The error an event or a body carries, in the shapes providers use; None when there is none."""
+    """The error an event or a body carries, in the shapes providers use, or None."""
     if not isinstance(value, dict):
         return None
     found = value.get("error")

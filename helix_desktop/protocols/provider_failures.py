@@ -201,9 +201,7 @@ def _error_codes(body: Json) -> str:
 
 
 def retry_after_seconds(headers: Mapping[str, str], body: Json = None, now: datetime | None = None) -> float | None:
-    """How long the provider asks to wait: milliseconds, seconds, a date, Google's RetryInfo, or a part of its sentence;
-    None when it does not.
-    """
+    """How long the provider asks to wait: milliseconds, seconds, a date, Google's RetryInfo or a sentence; or None."""
     for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         seconds = _non_negative_number(headers.get(name, ""))
         if seconds is not None:

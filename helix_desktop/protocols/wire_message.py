@@ -122,7 +122,7 @@ class CallNumbering:
     """Numbers the calls of a protocol that gives them no ids."""
 
     given: int = 0
-    waiting: list[tuple[str, str]] = field(default_factory=list)  # name and id of calls without a result
+    waiting: list[tuple[str, str]] = field(default_factory=list)  # name and id; calls without result
 
     def number_call(self, name: str) -> str:
         self.given += 1
@@ -179,9 +179,7 @@ def unknown_piece(value: Mapping[str, Json], path: Path) -> Piece:
 def edit_pieces(
     wired: Wired, edits: Sequence[PieceEdit], field_of: Callable[[Json, Piece, str], tuple[Path, Json]]
 ) -> list[Json]:
-    """The message with some pieces shown as something else. `field_of`: the field below a piece that holds its text, and what to
-    write there.
-    """
+    """The message with some pieces replaced. `field_of`: the field that holds a piece's text, and what to write."""
     units: Any = list(wired.units)
     for edit in sorted(edits, key=lambda edit: -edit.at):
         piece = wired.pieces[edit.at]

@@ -142,7 +142,7 @@ class ConfiguredProviders:
         _write_model_notes(self._reported, provider, {**reported})
 
     def save_learned_window(self, provider: str, model: str, window: int) -> None:
-        """A refusal named the model's window. The provider's list never overrides it; the user can."""
+        """A refusal named the model's window. Only the user overrides it."""
         _write_model_notes(
             self._learned, provider, {**_model_notes_of(self._learned, provider), model: {"window": window}}
         )

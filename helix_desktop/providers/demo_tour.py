@@ -1,6 +1,4 @@
-"""The guided tour of the demonstration: eight stations, each with a real call. The current station
-is read from the calls still in the request.
-"""
+"""The demonstration's tour: eight stations, each with a real call. Where it is, the calls in the request tell."""
 
 from __future__ import annotations
 
@@ -101,9 +99,7 @@ def station_of_call(call: ToolCall) -> TourStation | None:
 
 
 def next_tour_step(scene: DemoScene) -> ScriptedReply:
-    """The first station behind the last one that can be seen and whose tool is offered; after the last, the closing
-    words.
-    """
+    """The first station behind the last visible one whose tool is offered; after the last, the closing words."""
     reached = max((one for call, _ in scene.done if (one := station_of_call(call)) is not None), default=None)
     note = " ".join(scene.note.split())[:120]
     heard = scene.say("I read your note: “{note}”. The script cannot act on it.", note=note) + "\n\n" if note else ""

@@ -20,7 +20,7 @@ DEFAULT_WINDOW = 128_000
 
 # "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest": the same model for our purpose.
 _DATE = re.compile(r"([-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview(-\d\d-\d{2,4})?)|:[a-z0-9-]+)+$")
-_CODEX = re.compile(r"-codex(-max)?$")  # OpenAI sells these at the price of the model they are made from
+_CODEX = re.compile(r"-codex(-max)?$")  # OpenAI sells these at their base model's price
 
 
 def without_edition_date(model: str) -> str:
@@ -143,9 +143,7 @@ def merge_model_knowledge(
     learned: Object | None = None,
     corrected: Object | None = None,
 ) -> ModelInfo:
-    """What is known of a model: the user's corrections, then what its refusals taught, then the provider's own list, then the
-    shipped data.
-    """
+    """What is known of a model: by the user, then from its refusals, the provider's list, the shipped data."""
     ours = shipped_models().entry_for_model(model)
     layers = {
         WindowFrom.USER: corrected or {},

@@ -25,7 +25,7 @@ class LocalServer:
 async def detect_local_servers(
     connections: ProviderConnections, places: Sequence[ProviderConfig] = USUAL, seconds: float = SECONDS
 ) -> tuple[LocalServer, ...]:
-    """The servers that are there. Nothing else of this machine is touched, and nothing beyond it."""
+    """The servers that are there. Nothing else is touched, on this machine or beyond."""
     answers = await asyncio.gather(*(_probe_server(config, connections, seconds) for config in places))
     return tuple(answer for answer in answers if answer is not None)
 

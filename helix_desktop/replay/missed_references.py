@@ -381,7 +381,7 @@ def _search_by_words(words: str, seeks: Uses, at: int, tool: ToolName) -> Recall
 
 
 def _last_page_with(pages: Sequence[RecalledPage], missed: Uses) -> int:
-    """The last page that is needed for it, where each thing is taken from the first that holds it."""
+    """The last page needed for it, where each thing is taken from the first that holds it."""
     return max((pages.index(page) for page in _pages_that_help(pages, missed)), default=0)
 
 

@@ -267,7 +267,7 @@ class SessionPlayer:
         return page.tool, {"sha256": page.entry} | asked, text
 
     async def _play_recall_request(self, request: Request, calls: Sequence[Answered]) -> None:
-        """A request that is answered with these calls, and what they bring: tool, arguments, output."""
+        """A request answered with these calls, and what they bring: tool, arguments, output."""
         asks = RecallReason.SEARCHED if calls[0][0] == ToolName.RECALL_HISTORY else RecallReason.RECALLED
         begins = SEARCHED if asks is RecallReason.SEARCHED else RECALLED
         named = [

@@ -24,7 +24,7 @@ from helix_desktop.processes.starter import (
 )
 
 PAUSE_SECONDS = 0.2  # between a gateway's end and the next one
-INHERITS = sys.platform != "win32"  # a child gets the socket that listens, so the port is never free
+INHERITS = sys.platform != "win32"  # a child gets the listening socket, so the port is never free
 
 
 class GatewayKeeper:
@@ -97,7 +97,7 @@ class GatewayKeeper:
 
     def _send_registrations(self) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # The gateway has just ended. The next one will be told.
+            with contextlib.suppress(OSError):  # The gateway has just ended; the next is told.
                 self._process.stdin.write(self._registrations_line)
                 self._process.stdin.flush()
 

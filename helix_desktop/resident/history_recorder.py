@@ -35,7 +35,7 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 
 log = logging.getLogger(__name__)
-REST_MILLISECONDS, ACTIVE_MILLISECONDS = 1000, 10  # between two looks at what the system told of changes
+REST_MILLISECONDS, ACTIVE_MILLISECONDS = 1000, 10  # between two looks at the system's changes
 ACTIVE_SECONDS = 30.0  # after a change, in which more of them are likely
 FOLDERS_MILLISECONDS = 60_000  # between two looks for an agent's folder that was not there
 IDLE_SECONDS = 60.0  # after which the importing process is ended

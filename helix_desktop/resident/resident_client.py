@@ -87,7 +87,9 @@ class HeldRegistration(CollectingConsole):
         with contextlib.suppress(RuntimeError):  # It may have ended by itself.
             self._loop.call_soon_threadsafe(cancel_holding)
         self._ended.wait(5)
-        self._release_ports()
+        for held in self._reserved_ports.values():
+            if held is not None:
+                held.close()
 
     def _run_event_loop(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -130,11 +132,6 @@ class HeldRegistration(CollectingConsole):
         """For as long as the agents with these addresses may run, though the resident is killed."""
         for port in {urlsplit(address).port or 0 for address in self.addresses} - self._reserved_ports.keys():
             self._reserved_ports[port] = reserve_port(port)
-
-    def _release_ports(self) -> None:
-        for held in self._reserved_ports.values():
-            if held is not None:
-                held.close()
 
     async def _connect_or_start(self) -> running_instance.FrameConnection | None:
         return await connect_to_resident(self._where, self._command)

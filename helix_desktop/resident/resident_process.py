@@ -51,9 +51,7 @@ class Resident:
 
     @property
     def is_needed(self) -> bool:
-        """Whether it records, somebody is registered who does not only look on, an agent's settings have its address, or there are
-        schedules.
-        """
+        """Whether it records, agents use it or have its address in their settings, or there are schedules."""
         known = self._recorder or self._installed or self.schedule_keeper.schedules
         return bool(known) or any(not one.sees_all for one in self._registered.values())
 

@@ -59,7 +59,7 @@ class WorkSchedule:
         return (replace(self, handled=newest) if newest else self), (newest if is_wanted else 0.0)
 
     def task_command(self, due: float) -> list[str]:
-        """The command line that adds its task. A due time adds one task, however often this runs."""
+        """The command line that adds its task. A due time adds one task, however often it runs."""
         key = f"schedule {self.id} {datetime.fromtimestamp(due, UTC):%Y-%m-%dT%H:%MZ}"
         return ["task", "add", "--workspace", self.workspace, "--key", key, *self.options, "--", self.text]
 

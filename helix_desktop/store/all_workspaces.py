@@ -215,7 +215,7 @@ class AllWorkspaces:
         """Remove what killed imports and writes left, but not what is still in use. Says in sentences what was removed."""
         told = []
         for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():
-            with suppress(HelixError):  # It may still be in use, in this program or another (StoreBusy).
+            with suppress(HelixError):  # It may be in use, here or elsewhere (StoreBusy).
                 WorkspaceLock(folder / "lock").release_lock()
                 shutil.rmtree(folder, ignore_errors=True)
                 left = "could not be removed completely" if folder.exists() else "was removed"

@@ -68,7 +68,11 @@ def find_entries_to_forget(cache: EntryStore, wanted: ForgetRequest) -> Iterator
 def purge_cache(cache: EntryStore, wanted: ForgetRequest) -> Iterator[None]:
     """Forget what was found and what was named, in slices."""
     for number in wanted.named:
-        _blank_record(cache, cache.record_numbered(number), wanted)
+        record = cache.record_numbered(number)
+        about = replace(
+            record.about, source=wanted.blank_text(record.about.source), tool=wanted.blank_text(record.about.tool)
+        )
+        cache.rewrite_record(replace(record, about=about))
         yield
     for digest in wanted.digests:
         cache.forget_entry(digest)
@@ -93,13 +97,6 @@ def _text_in_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool:
             return True
         tail = held[-traces.overlap :]
     return False
-
-
-def _blank_record(cache: EntryStore, record: CacheRecord, wanted: ForgetRequest) -> None:
-    about = replace(
-        record.about, source=wanted.blank_text(record.about.source), tool=wanted.blank_text(record.about.tool)
-    )
-    cache.rewrite_record(replace(record, about=about))
 
 
 # --- the journal -----------------------------------------------------------------------------------------------------

@@ -270,7 +270,7 @@ class FleetTaskList:
         return self._decode_row(rows[0])
 
     async def count_fleet_tasks(self) -> tuple[dict[str, int], dict[str, int], float]:
-        """How many tasks are in each state, how many each worker has, and what all of them have cost."""
+        """How many tasks are in each state, how many each worker has, and what all have cost."""
         (rows,) = await self._run_statements([self._statement(_COUNT, self._space)])
         states = {state.value: sum(count for known, _, count, _ in rows if known == state) for state in FleetTaskState}
         workers = {worker: count for state, worker, count, _ in rows if state == FleetTaskState.RUNNING}

@@ -52,7 +52,7 @@ def search_full_text(
     limit: int = 20,
     entries_only: bool = False,
 ) -> tuple[SearchHit, ...]:
-    """Places that hold every word of the query; where there is none, places that hold any of them."""
+    """Places that hold every word of the query; where there is none, places that hold any."""
     query, filters = split_filters(query)
     terms = search_words.query_terms(query)
     if not terms:

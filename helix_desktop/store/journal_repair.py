@@ -142,7 +142,7 @@ def read_intact_facts(path: Path) -> Iterator[StoredFact]:
 def _rows_in_order(connection: sqlite3.Connection, order: str) -> Iterator[StoredFact]:
     """Rows up to where the way through the file breaks off; another order gets behind that place.
 
-    Columns by place and not by name: the names stand in the file as well, and may be what is damaged.
+    Columns by place, not by name: the names stand in the file as well, and may be what is damaged.
     """
     try:
         for row in connection.execute(f"SELECT * FROM facts ORDER BY {order}"):  # noqa: S608 - made of constants

@@ -28,8 +28,8 @@ from helix_desktop.store.sqlite_database import sync_file
 
 _CHECKED = {"verify_checksums": True, "fill_cache": False}
 _UNREAD = "The cache cannot be read"
-_MAPPED = 4 << 20  # After this many bytes read through LevelDB's mappings, their pages are released.
-_DONTNEED, _PAGEOUT = 4, 21  # Arguments of madvise. Either way the page is read again when it is needed.
+_MAPPED = 4 << 20  # After this many bytes read through LevelDB's mappings, their pages are released
+_DONTNEED, _PAGEOUT = 4, 21  # Arguments of madvise. Either way the page is read again when needed.
 # tables that all have a place among those LevelDB keeps open: in each of its 16 parts 31 have one, and of
 _SURELY_OPEN = 150
 # 150 at most 23 came together, by its hash, in 4,000 sets of numbers; of 250 it was up to 33

@@ -141,16 +141,8 @@ class WorkspaceIndex:
             await self._ahead.open_there(connect_for_queries, path), self._catalogue.anchors
         )
 
-    async def _close_threads(self) -> None:
-        self._closing = True
-        self._is_awaited.set()
-        for thread in (self._writer, self._reader, self._ahead):
-            await thread.close()
-
     async def rebuild_around(self, between: Callable[[], Awaitable[None]]) -> None:
-        """Throw the index away, remove meanwhile what is to be in no file, and begin it anew. What is asked in between
-        is refused.
-        """
+        """Throw the index away, remove what is to be in no file, and begin it anew. Questions meanwhile are refused."""
         self._removing = True
         try:
             await self._rebuild_around(between)
@@ -158,7 +150,10 @@ class WorkspaceIndex:
             self._removing = False
 
     async def _rebuild_around(self, between: Callable[[], Awaitable[None]]) -> None:
-        await self._close_threads()
+        self._closing = True
+        self._is_awaited.set()
+        for thread in (self._writer, self._reader, self._ahead):
+            await thread.close()
         await self._writer.run_there(store_opening.delete_index, self._folder)
         try:
             await between()

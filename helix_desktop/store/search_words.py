@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
 
 SLICE = 1 << 16  # How many bytes are read before other work gets its turn.
-PIECE = 64 * 1024  # Characters in a row of the index. Small, so that a hit is quickly found within it.
+PIECE = 64 * 1024  # Characters in a row of the index: few, so that a hit is quickly found in it.
 
 # A capital inside a word: behind a small letter, or before one and behind two capitals. Capitals are rare, so this is quick; the
 # possessive quantifier makes a megabyte of one letter cost no more than any other.

@@ -363,7 +363,7 @@ class StoreCache:
             return frozenset()
         try:
             brought = await self.far.fetch_content(digests)
-        except StoreFailed:  # The shared store cannot be reached, so only what is stored here counts.
+        except StoreFailed:  # The shared store cannot be reached: only what is stored here counts.
             return frozenset()
         self._index.follow_stores()
         return brought

@@ -71,7 +71,7 @@ def export_workspace(settings: Path, journal: JournalFile, cache: EntryStore, le
     Facts first: an entry they refer to was there before them. An entry that is damaged is left out: its hash comes into
     `left_out`, and into the manifest that ends the file.
     """
-    workspace_settings.read_workspace_settings(settings)  # Reports a mistake made by hand with its line.
+    workspace_settings.read_workspace_settings(settings)  # Reports a mistake with its line.
     pipe = _Pipe()
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("workspace.toml", settings_without_keys(settings.read_text("utf-8")))

@@ -97,9 +97,7 @@ class AutorunGuard:
         return [path for path in dict.fromkeys(found) if os.path.isfile(path)]
 
     def paths_to_hold(self) -> tuple[list[str], list[str]]:
-        """What a sandbox can hold as it is: folders of git's, which stay where they are, and files and folders that no
-        command needs to change.
-        """
+        """What a sandbox can hold as it is: git's folders, and files and folders that no command needs to change."""
         gits = [f"{path}/.git" for path, folder in self._folders.items() if ".git" in folder.notable]
         gits = [path for path in gits if os.path.isdir(path) and os.path.realpath(path) == path]
         files = [f"{path}/{name}" for path in gits for name in ("config", "config.worktree", "hooks", "commondir")]

@@ -80,7 +80,7 @@ class BackgroundCommand:
                     await self.news_event.wait()
 
     def read_new_output(self) -> str:
-        """Returns the output since the last read, with a note of how many bytes were dropped before it."""
+        """The output since the last read, with a note of how many bytes were dropped before it."""
         start = max(self.bytes_read - self.dropped_bytes, 0)
         gone = max(self.dropped_bytes - self.bytes_read, 0)
         self.bytes_read = self.dropped_bytes + len(self.newest_output)

@@ -1,6 +1,4 @@
-"""Reverts files that other programs run later if a command changed them, then asks the user, by
-name, whether to keep the changes.
-"""
+"""Reverts files that other programs run later if a command changed them, then asks the user whether to keep them."""
 
 from __future__ import annotations
 

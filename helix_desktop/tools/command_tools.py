@@ -148,9 +148,7 @@ class WorkspaceCommands:
         )
 
     def update_background_checks(self, watched: CommandCheck) -> None:
-        """Called when a command's changes have been decided. Background commands are compared with
-        the new state from now on.
-        """
+        """A command's changes have been decided: background commands are compared with the new state from now on."""
         for one in self.running_in_background:
             if one.check is not None:
                 one.check.before = watched.before
@@ -530,7 +528,7 @@ async def _leave_in_background(
     closed: bool,
 ) -> ToolOutput:
     ended = [name for name, one in commands.background.items() if not one.is_running]
-    for name in ended[: -commands.limits.background_commands]:  # Each of them keeps megabytes of output.
+    for name in ended[: -commands.limits.background_commands]:  # Each keeps megabytes of output.
         del commands.background[name]
     one = BackgroundCommand(f"bg{next(commands.next_numbers)}", line, command, time.time(), watched, closed)
     commands.background[one.name] = one

@@ -69,7 +69,7 @@ async def read_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
 
 
 async def _read_unsaved_text(use: ToolResources, place: RootPath) -> str | None:
-    """The text of a file that the user's editor has changed and not saved yet; None for any other."""
+    """The text of a file that the user's editor has changed and not saved yet; else None."""
     read_editor_file = use.workspace_resources.editor_files.get(use.context.conversation)
     text = await read_editor_file(place.full_path) if read_editor_file is not None else None
     if text is None:

@@ -61,7 +61,7 @@ _PROGRAMS = tuple("/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys
 _OF_A_REPOSITORY = (".git", ".gitignore", ".gitattributes", ".gitmodules", ".github", ".gitlab", ".gitlab-ci.yml")
 _SPREAD = frozenset({".config", ".local", "share", "state", ".var", "app"})  # Folders with one folder for each program.
 _MOST_FOLDERS = 2_000
-_SETTLED_NS = 2_000_000_000  # a change within the same tick of the file system's clock would not show
+_SETTLED_NS = 2_000_000_000  # a change within one tick of the file system's clock would not show
 
 
 @dataclass(frozen=True, slots=True)

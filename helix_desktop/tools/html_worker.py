@@ -36,7 +36,7 @@ _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 
 
 class ReadableTextParser(HTMLParser):
-    """Collects what a reader sees: headings, items and links marked, everything else as it stands."""
+    """Collects what a reader sees: headings, items and links marked, all else as it stands."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

@@ -55,7 +55,9 @@ def open_by_steps(folder: int, path: str, flags: int) -> int:
             if part in ("", "."):
                 continue
             if part == "..":
-                _leave_folder(trail, path)
+                if len(trail) == 1:
+                    raise OSError(errno.EXDEV, "leads out of the folder", path)
+                os.close(trail.pop())
                 continue
             try:
                 trail.append(_open_component(part, trail[-1], DIRECTORY if parts else flags))
@@ -88,12 +90,6 @@ def open_without_links(folder: int, path: str, flags: int) -> int:
 
 def _open_component(part: str, folder: int, flags: int) -> int:
     return os.open(part, flags | _ALWAYS | os.O_NOFOLLOW, dir_fd=folder)
-
-
-def _leave_folder(trail: list[int], path: str) -> None:
-    if len(trail) == 1:
-        raise OSError(errno.EXDEV, "leads out of the folder", path)
-    os.close(trail.pop())
 
 
 def _read_link_parts(part: str, folder: int, error: OSError, links: int) -> list[str]:

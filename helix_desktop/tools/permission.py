@@ -43,7 +43,7 @@ class ActionEffect(StrEnum):
     EDIT = "edit"
     RUN = "run"
     FETCH = "fetch"
-    FOREIGN = "foreign"  # A tool of one of the user's MCP servers. The program cannot know what it does.
+    FOREIGN = "foreign"  # A tool of a user's MCP server. The program cannot know what it does.
 
 
 @dataclass(frozen=True, slots=True)

@@ -459,7 +459,7 @@ def scrub_environment(
     """What a command gets of our environment: by name, so that no key, token or address of a bus is among it."""
     wanted = PASSED_ON | set(extra) | ({*PROXIES, *home_folder.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
     out = {name: value for name, value in environment.items() if name in wanted or name.startswith("LC_")}
-    if out.get("VIRTUAL_ENV") == sys.prefix:  # This is the program's own environment, not the user's.
+    if out.get("VIRTUAL_ENV") == sys.prefix:  # The program's own environment, not the user's.
         del out["VIRTUAL_ENV"]
     caches = {"XDG_CACHE_HOME": f"{temporary}/cache", "npm_config_cache": f"{temporary}/npm", "TMPDIR": temporary}
     return {**out, **_QUIET, **caches, "PYTHONUNBUFFERED": "1"}

@@ -326,7 +326,7 @@ def _open_parent(roots: WorkspaceRoots, place: RootPath, *, make: bool = False) 
 
 
 def _create_missing_folders(roots: WorkspaceRoots, place: RootPath) -> None:
-    """Make a folder and those above it; each is made inside a folder that has been opened safely."""
+    """Make a folder and those above it; each is made inside a folder that was opened safely."""
     try:
         with _open_checked_folder(roots, place):
             return
@@ -395,7 +395,9 @@ def _swap_in(
     handle = folder.create_file(beside)
     try:
         try:
-            _write_all(handle, content)
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
             if before is not None:
                 folders.copy_mode(handle, before.st_mode)
             elif mode:
@@ -408,12 +410,6 @@ def _swap_in(
         with suppress(OSError):
             folder.delete_entry(beside)
         raise
-
-
-def _write_all(handle: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
 
 
 @contextmanager

@@ -34,7 +34,7 @@ EVERY = 1.0  # How often the store is asked, in seconds, while all goes well.
 SLOWER = 10.0  # The longest wait while the store cannot be reached.
 LAST = 0.8  # How many seconds are left for the last facts when the workspace closes.
 TURN_PATIENCE = 8.0  # How long a turn waits for the store before it begins without it, in seconds.
-MOST_UNSENT_FACTS = 5_000  # The most unsent facts while the store answers. With more, no turn begins.
+MOST_UNSENT_FACTS = 5_000  # The most unsent facts while the store answers. No turn begins with more.
 SEND_PATIENCE = 20.0  # How many seconds the end of a turn waits until the store has its facts, if that is wanted.
 SOON = 0.05  # In seconds. Facts that come within this time are sent together.
 
@@ -84,7 +84,7 @@ class WorkspaceSharing(WorkspaceSharingSetup):
         self._poke = asyncio.Event()
         # conversations with a turn that began while this machine held the lease
         self._working: set[str] = set()
-        self._starting: set[str] = set()  # conversations whose turn waits for what others wrote in it
+        self._starting: set[str] = set()  # conversations whose turn waits for what others wrote
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
         self._stepping = asyncio.Lock()
@@ -133,9 +133,7 @@ class WorkspaceSharing(WorkspaceSharingSetup):
         await asyncio.shield(self._next_step)
 
     async def _sync_after_running_one(self) -> None:
-        """Runs a sync after the current one, which may have begun too early for what is to be sent.
-        All who wait share it.
-        """
+        """Runs a sync after the current one, which may have begun too early. All who wait share it."""
         async with self._stepping:
             self._next_step = None
             if (conversations := await self._conversations_if_reached()) is not None:
@@ -238,7 +236,7 @@ class WorkspaceSharing(WorkspaceSharingSetup):
     def start_conversation_sync(
         self, connect: Connect, *, address: str = "", entries: Callable[[], int] = lambda: 0
     ) -> None:
-        """From now on, as soon as `connect` succeeds. `entries`: how many contents wait to be sent."""
+        """From now on, once `connect` succeeds. `entries`: how many contents wait to be sent."""
         self._entries, self._connect = entries, connect
         self.sharing_state = SharingStatus("starting", address=address)
         self._bench.workspace.journal.asked = self._ask_for_lease

@@ -205,7 +205,7 @@ class AgentWorkforce:
         return agent
 
     def add_agent_to_tree(self, conversation: str, wish: Delegation) -> None:
-        """Called as soon as an agent's conversation has its name: from then on it is part of the tree."""
+        """Called once an agent's conversation has its name: from then on it is part of the tree."""
         self._roots[conversation] = self._roots.get(wish.parent, wish.parent)
         self._chains[conversation] = (*self._chains.get(wish.parent, ()), *((wish.role,) if wish.role else ()))
 
@@ -379,7 +379,7 @@ class AgentWorkforce:
         return ToolOutput(f"{agent.agent_label} was stopped.", source=agent.agent_label)
 
     def _require_own_agent(self, agent: str, use: ToolResources) -> DelegatedAgent:
-        """Returns the agent if it belongs to this conversation's tree; raises NotFound otherwise."""
+        """The agent if it belongs to this conversation's tree; raises NotFound otherwise."""
         found = self.team_of(use.context.conversation).agents.get(agent)
         if found is None or found.parent != use.context.conversation:
             raise NotFound(

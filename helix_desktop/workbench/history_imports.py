@@ -268,9 +268,7 @@ def _stamp_of_history_file(file: Path) -> tuple[int, int]:
 
 
 async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_nothing) -> tuple[int, list[str]]:
-    """Undoes an import: new conversations go to the trash, and added facts leave the active line.
-    Returns how many, and what was left.
-    """
+    """Undoes an import: new conversations go to the trash, added facts leave the line. How many, and what stays."""
     newest = {
         one.conversation: (one, one.fact)
         for one in await workspace.journal.imported_facts()

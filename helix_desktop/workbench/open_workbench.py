@@ -95,9 +95,7 @@ _open: weakref.WeakKeyDictionary[StoredWorkspace, Workbench] = weakref.WeakKeyDi
 
 
 def workbench_of(workspace: StoredWorkspace) -> Workbench | None:
-    """Returns this program's workbench on the workspace, if there is one, so that a command from
-    outside uses the same sessions.
-    """
+    """The program's workbench on the workspace, if any, so that a command from outside uses the same sessions."""
     return _open.get(workspace)
 
 
@@ -590,9 +588,7 @@ class Workbench:
         return Attachment(name, stored, await self._count_stored_tokens(stored, content))
 
     async def tokens_sent_of_attachment(self, attachment: Attachment) -> int:
-        """Returns how many tokens of the attachment are sent. Of one that is too large for the
-        window only an excerpt goes with the message.
-        """
+        """How many of its tokens are sent: of one that is too large for the window only an excerpt goes along."""
         settings, tokens = self.workspace.settings, self.token_counter
         chosen = context_policy.policy_from_fact(conversation_setup.build_policy_fact(settings.preset, settings.policy))
         main = next((model.window for model in self.models.model_facts() if model.role is ModelRole.MAIN), 0)
@@ -603,7 +599,7 @@ class Workbench:
 
     async def _count_stored_tokens(self, stored: Stored, content: bytes) -> int:
         if not stored.media_type.startswith("text/"):
-            return 1_000  # what providers ask for a picture, roughly; the reported usage corrects it
+            return 1_000  # what providers ask for a picture, roughly; the usage corrects it
         return await asyncio.to_thread(estimate_entry_tokens, stored.size, content, self.token_counter.count_tokens)
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
@@ -706,9 +702,7 @@ class Workbench:
 
     @property
     def opening_notes(self) -> Sequence[str]:
-        """What was repaired when the workspace was opened, and which settings have no meaning, as
-        sentences for the user.
-        """
+        """What was repaired at opening, and which settings have no meaning, as sentences for the user."""
         return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide)
 
     def read_imported_proposals(self) -> str:
@@ -826,9 +820,7 @@ class Workbench:
             self._update_row_meter(conversation)
 
     async def _save_meter(self, conversation: str) -> None:
-        """Saves the last meter of several that came together, and removes it from the list of
-        unsaved ones only when it is written.
-        """
+        """Saves the last of several meters that came together; it counts as unsaved until it is written."""
         while meter := self._meters.get(conversation, ""):
             with suppress(HelixError):  # the list computes a meter that is not saved
                 await self.workspace.journal.store_meter(conversation, meter)

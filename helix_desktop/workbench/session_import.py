@@ -135,7 +135,7 @@ class SessionWriter:
     held: SessionToImport
     conversation: str
     new_from: int = 0  # The number of the first new message.
-    recorded: Recorded | None = None  # the fact of the import, and what it came to; None: nothing is new
+    recorded: Recorded | None = None  # the import's fact, and what it came to; None: nothing new
     brought: ImportedConversation | None = None
     _seqs: dict[int, int] = field(default_factory=dict)  # The seq of the fact made from each draft.
 
@@ -193,9 +193,7 @@ class SessionWriter:
             self._seqs[number] = at
 
     async def _append_what_is_new(self, facts: Sequence[Recorded]) -> bool:
-        """Appends what is new. A conversation that was continued here is forked. Returns False when
-        the file holds another session.
-        """
+        """Appends what is new, to a fork if it was continued here. False when the file holds another session."""
         last = max((one.seq for one in facts if isinstance(one.fact, BroughtIn)), default=0)
         undone = any(one.seq == last and isinstance(one.fact, BroughtIn) and one.fact.undone for one in facts)
         present = [one for one in build_state(facts).facts_on_path() if one.seq <= last]
@@ -243,9 +241,7 @@ class SessionWriter:
         return True
 
     def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
-        """Counts the messages and results that are the same here and in the file. If some were
-        forgotten, all count as the same.
-        """
+        """Counts messages and results that are the same here and in the file. If some were forgotten, all count so."""
         said = [(number, draft) for number, draft in enumerate(self.drafted_facts, 1) if draft.was_said_or_done]
         common = 0
         for (number, draft), one in zip(said, present, strict=False):
@@ -301,7 +297,7 @@ class SessionWriter:
         stand = [one for one in present if _is_message_fact(one.fact)]
         source, at = self.conversation, stand[common - 1].seq if common else 1
         forked = [one for one in present if one.seq <= at]
-        if len(forked) != at:  # the conversation was rewound earlier, so its fact numbers do not match
+        if len(forked) != at:  # the conversation was rewound earlier: its fact numbers differ
             self._seqs.clear()
             self.conversation = conversation_id_of_session(
                 self.recorded_session.kind, f"{self.recorded_session.session}\0{len(self.drafted_facts)}"

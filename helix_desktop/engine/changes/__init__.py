@@ -1,3 +1,1 @@
-"""Computes what files were at a moment, how two moments differ, and how part of a difference is
-reverted. It never touches the disk.
-"""
+"""What files were at a moment, how two moments differ, how part of a difference is reverted. No disk is touched."""

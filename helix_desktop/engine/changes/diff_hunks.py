@@ -30,9 +30,7 @@ class ChangedLines:
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Changed lines that lie close together, with up to three lines of context. `rows`: sign and
-    line, as in a unified diff.
-    """
+    """Changed lines close together, with up to three lines of context. `rows`: sign and line, as in a unified diff."""
 
     blocks: tuple[ChangedLines, ...]
     old: int

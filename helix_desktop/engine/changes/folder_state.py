@@ -97,9 +97,7 @@ def decode_manifest(content: bytes) -> dict[str, TreeItem]:
 
 
 def encode_difference(changes: Iterable[PathChange], behind: Digest) -> bytes:
-    """Encodes changes. `behind` is the state before them; together with it, the difference also
-    stands for the state after them.
-    """
+    """Encodes changes. `behind` is the state before them; with it, the difference also stands for that after them."""
     return (_format_header("difference") + behind.raw) + b"".join(
         _with_length(_encode_path(path)) + _with_length(pack_item(before)) + _with_length(pack_item(after))
         for path, before, after in changes
@@ -170,7 +168,7 @@ def join_changes(changes: Iterable[PathChange]) -> tuple[tuple[PathChange, ...],
 
 
 def changes_people_count(changes: Sequence[PathChange]) -> list[PathChange]:
-    """Leaves out a folder whose contents changed too, because people would count only the contents."""
+    """Leaves out a folder whose contents changed too, since people count only the contents."""
     holding = {above for change in changes for above in _parent_paths(change.path)}
     return [change for change in changes if not (_changes_folder_only(change) and change.path in holding)]
 

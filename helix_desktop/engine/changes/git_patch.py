@@ -1,6 +1,4 @@
-"""Writes changes as a patch that `git apply` accepts: texts as hunks, binary files whole, links,
-modes, names of any bytes.
-"""
+"""Writes changes as a patch that `git apply` accepts: texts as hunks, binary files whole, links, modes, any name."""
 
 from __future__ import annotations
 

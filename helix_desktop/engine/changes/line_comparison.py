@@ -41,14 +41,12 @@ class DiffRow:
 
 
 def find_matching_lines(left: Sequence[Any], right: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
-    """Yields what two lists of lines have in common, in order. Lines may be text or bytes. `exact`:
-    up to how many lines are compared exactly.
-    """
+    """What two lists of lines (text or bytes) have in common. `exact`: up to how many lines are compared exactly."""
     return _match_span(left, right, (0, len(left), 0, len(right)), exact)
 
 
 def diff_rows(left: Sequence[str], right: Sequence[str]) -> Iterator[DiffRow]:
-    """Yields the lines of both texts in order. Removed lines come before those that replaced them."""
+    """The lines of both texts in order. Removed lines come before those that replaced them."""
     a = b = 0
     for same in find_matching_lines(left, right):
         yield from (DiffRow("-", left[i], left=i) for i in range(a, same.left))
@@ -121,7 +119,7 @@ def _match_between_ends(
 
 
 def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) -> list[tuple[int, int]]:
-    """Returns the longest run of line pairs that occur once in each text and in the same order in both."""
+    """The longest run of line pairs that occur once in each text and in the same order in both."""
     a, b, c, d = span
     once_left = {line for line, times in Counter(left[a:b]).items() if times == 1}
     once_right = {line for line, times in Counter(right[c:d]).items() if times == 1}

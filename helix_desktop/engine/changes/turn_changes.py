@@ -1,6 +1,4 @@
-"""Groups what a conversation did to files by turn, for the Changes page and the command line. It
-reads facts, never files.
-"""
+"""Groups what a conversation did to files by turn, for the Changes page and the command line, from facts alone."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 
 class UndoOutlook(StrEnum):
-    """What undoing a change would do: it is possible, it is already undone, or somebody else has
-    changed the file since.
-    """
+    """What undoing a change would do: it is possible, already undone, or somebody else has changed the file since."""
 
     RESTORE = "restore"
     ALREADY = "already"

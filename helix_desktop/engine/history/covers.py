@@ -27,7 +27,7 @@ def cover_contains(outer: Cover, inner: Cover) -> bool:
 
 
 def covers_nest(one: Cover, other: Cover) -> bool:
-    """Whether two covers lie apart or one inside the other: folds of both can be in force at once."""
+    """Whether two covers lie apart or one inside the other: both can be folded at once."""
     return (
         not covers_overlap(one, other)
         or cover_contains(one, other)

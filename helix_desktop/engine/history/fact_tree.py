@@ -39,7 +39,7 @@ class FactTree:
     ledger: TokenLedger = field(default_factory=TokenLedger)
 
     def runs_leading_to(self, seq: int) -> list[Run]:
-        """The facts that lead to `seq`, oldest first; what a rewind left behind is not among them."""
+        """The facts that lead to `seq`, oldest first, without what a rewind left behind."""
         runs: list[Run] = []
         while seq > 0:
             last = bisect_right(self.rewinds, seq) - 1

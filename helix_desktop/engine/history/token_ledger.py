@@ -30,7 +30,7 @@ from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.fast_dataclass import dataclass
 
 CLAUDE_FACTOR = 1.32  # measured over 600 requests: what Claude models bill per token of o200k_base
-LEAST, MOST = 0.5, 3.0  # A reported factor outside this range is taken for a mistake of the provider.
+LEAST, MOST = 0.5, 3.0  # A factor outside this range is taken for the provider's mistake.
 PRIOR_WEIGHT = 2  # The expected factor weighs as much as this many reports.
 SAMPLES = 9  # how many reports the factor is learned from
 SUMMARY_PARTS = 10  # A usual summary takes one tenth of the window.
@@ -87,7 +87,7 @@ class SummaryBaseline:
     window: int = 0  # The window of the main model; 0 if it is not known.
     _whole: int = 0  # The tokens of the last step if nothing had been folded.
     _left_out: int = 0  # How many of these tokens the last summary replaced.
-    _in_cache: int = 0  # The counted tokens of the last step, which the provider now has in its cache.
+    _in_cache: int = 0  # The counted tokens of the last step, now in the provider's cache.
 
     def bill_step(self, shown: int, whole: int, sent: int) -> dict[str, int]:
         """The tokens of a step, and of the summary before it: in all, out of the cache, new, and written."""
@@ -198,7 +198,7 @@ class TokenLedger:
         return reports.seqs[row - 1], reports.billed[row - 1]
 
     def median_reply_tokens(self, seq: int) -> int:
-        """The median length of the last replies that were reported, in tokens; 0 before the first."""
+        """The median length of the last replies reported, in tokens; 0 before the first."""
         row = bisect_right(self.requests, seq)
         column = self.sums["output"]
         last = (column[at] - column[at - 1] for at in range(row, max(0, row - SAMPLES), -1))

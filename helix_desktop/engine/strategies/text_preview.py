@@ -17,7 +17,7 @@ from itertools import islice
 from helix_desktop.engine.conversation_details import find_error_lines
 
 READ = 400_000  # Only this many characters of the text are searched.
-STRETCH = 1 << 15  # Searched in pieces of this many characters, because a search blocks the interpreter.
+STRETCH = 1 << 15  # Searched in pieces of this length: a search blocks the interpreter.
 _LONG_NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 
 
@@ -37,7 +37,7 @@ PER_TOKEN = 3.2  # Characters for each token, a cautious estimate.
 HEAD, TAIL = 30, 20  # The percentages of the room that the first and the last lines may take.
 NAMES_SHARE = 30  # The percentage of the room for names, if the text has no useful lines.
 LINES_READ = 20_000
-MOST_SIGNATURES, SIGNATURE = 40, 90  # How many signatures are shown, and how many characters of each.
+MOST_SIGNATURES, SIGNATURE = 40, 90  # How many signatures are shown, and how long each.
 LINE = 240  # How many characters of a line are shown.
 WIDE = " " * 8  # Wider gaps inside a line are shortened to this.
 ERRORS = 12

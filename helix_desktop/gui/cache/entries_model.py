@@ -223,9 +223,7 @@ class EntriesModel(QAbstractTableModel):
                 self._load_timer.start()
 
     def _load_requested_pages(self) -> None:
-        """Loads the last few pages that were requested: while the user drags the slider, earlier
-        ones are out of sight again.
-        """
+        """Loads the last few pages requested: while the slider is dragged, earlier ones are out of sight again."""
         wanted, self._requested_pages = self._requested_pages[-3:], []
         if self._catalogue is None:
             return

@@ -1,6 +1,4 @@
-"""The table of entries: draws its cells and keeps the selection as ranges, so that a million rows
-can be selected at once.
-"""
+"""The table of entries: draws its cells and keeps the selection as ranges, so that a million rows can be selected."""
 
 from __future__ import annotations
 

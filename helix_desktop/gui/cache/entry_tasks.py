@@ -1,6 +1,4 @@
-"""Slow work of the cache page as coroutines: searching, copying hashes, saving and comparing. The
-window stays responsive.
-"""
+"""Slow work of the cache page as coroutines (search, copy, save, compare), so that the window stays responsive."""
 
 from __future__ import annotations
 

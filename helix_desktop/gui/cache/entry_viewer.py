@@ -98,7 +98,7 @@ class EntryViewer(QWidget):
         self._fit_to_width()
 
     def _fit_to_width(self) -> None:
-        """Shows the less important buttons only where there is room; they are in the menu as well."""
+        """Shows the less important buttons only where there is room; the menu has them too."""
         roomy = self._theme.zoomed_pixels(840)
         for button in (self._copy, self._save, self._show):
             button.setVisible(self.width() >= roomy)

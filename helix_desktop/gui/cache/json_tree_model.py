@@ -1,4 +1,4 @@
-"""Shows a JSON value as a tree. Children are built when a branch is opened, long arrays in parts."""
+"""Shows a JSON value as a tree. Children come when a branch is opened, long arrays in parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of changed files, grouped by turn and folder, with the paths checkpoints do not cover."""
+"""The list of changed files, grouped by turn and folder, with paths that checkpoints leave out."""
 
 from __future__ import annotations
 

@@ -113,9 +113,7 @@ class ChangesUndo(QObject):
     async def _changes_left_to_undo(
         self, changes: FileChanges, sources: Sequence[ChangeSource]
     ) -> tuple[Sequence[FileChange], bool]:
-        """What remains to be undone of these steps. If all of it is undone already, return the last
-        undo instead: undoing that is a redo.
-        """
+        """What remains to be undone of these steps. If nothing does, the last undo: undoing that is a redo."""
         left = await changes.changes_with_folders(sources)
         undone = [source for source in sources if source.fact.by == "undo"]
         return (left, False) if left or not undone else (await changes.changes_with_folders(undone[-1:]), True)

@@ -52,7 +52,7 @@ class CheckpointCoverageDialog(TransientDialog):
             words = f"{_folder_label(name)}: {format_count(files, '{n} file', '{n} files')}, {format_byte_size(held)}"
             item = QListWidgetItem(words, self.list)
             item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
-            if not name or name != name.strip() or "\n" in name:  # A rule cannot express such a name.
+            if not name or name != name.strip() or "\n" in name:  # No rule expresses such a name.
                 item.setFlags(Qt.ItemFlag.NoItemFlags)
             item.setCheckState(Qt.CheckState.Checked)
         self.cover_button.setEnabled(True)

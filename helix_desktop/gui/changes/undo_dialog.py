@@ -1,6 +1,4 @@
-"""The dialog shown before files are restored: what will happen, and a choice for each file that
-somebody else has changed since.
-"""
+"""The dialog before files are restored: what will happen, and a choice for each that somebody else has changed."""
 
 from __future__ import annotations
 

@@ -131,9 +131,7 @@ class FlowLayout(QLayout):
 
 
 class AttachmentChips(QWidget):
-    """`changed`: one was added or removed. `unknown`: its picture or token count is needed.
-    `opened`: its picture was clicked.
-    """
+    """`changed`: one was added or removed. `unknown`: its picture or tokens are needed. `opened`: it was clicked."""
 
     changed = Signal()
     unknown = Signal(object)

@@ -112,9 +112,7 @@ class ChatPage(QWidget):
         self.composer.text.setFocus()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Puts letters typed elsewhere on the page into the message, so that a user who scrolled
-        back can just go on writing.
-        """
+        """Puts letters typed elsewhere into the message, so that a user who scrolled back can just go on writing."""
         plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
         if plain and not self.composer.isHidden() and event.text().strip() and event.text().isprintable():
             self.composer.text.setFocus()

@@ -168,9 +168,7 @@ class Composer(QWidget):
         *,
         is_estimate: bool = False,
     ) -> None:
-        """`factor`: billed tokens per estimated token. Attachments are added. `is_estimate`: the
-        provider has reported nothing yet.
-        """
+        """`factor`: billed tokens per estimated one. Attachments are added. `is_estimate`: nothing was reported yet."""
         self._measured = (parts, window, cost, factor, is_estimate)
         self._known = window > 0
         self._update_meter_with_attachments()

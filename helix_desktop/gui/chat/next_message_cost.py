@@ -35,9 +35,7 @@ class NextMessageCostLabel(QLabel):
         self._aging.timeout.connect(self._update_next_message_cost)
 
     def show_next_message_cost(self, price: NextMessageCost | None, saves: Callable[[], float] = float) -> None:
-        """What the next message costs; nothing where that is not known. `saves`: what folding first would save, asked while nothing
-        runs.
-        """
+        """What the next message costs, if known. `saves`: what folding first would save, asked while nothing runs."""
         self._next, self._estimate_fold_saving = price, saves
         self._update_next_message_cost()
 

@@ -162,9 +162,7 @@ class PermissionQuestionCard(QWidget):
         return SchemaForm(self._question.form, self)
 
     def allow_for_scope(self, scope: str) -> None:
-        """Allows it for one of the scopes offered. If the end of the preview has not been shown,
-        shows the next part instead.
-        """
+        """Allows it for one of the scopes offered, or shows the preview's next part if its end was not shown."""
         if scope not in self._question.scopes:
             return
         if self._preview is not None and not self._preview.is_end_seen:

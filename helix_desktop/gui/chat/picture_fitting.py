@@ -14,7 +14,7 @@ from helix_desktop.gui.translation import tr
 TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp": "image/webp"}
 LARGEST = 3_700_000  # In bytes; this becomes five million characters of base64.
 WIDEST = 8_000  # The longest edge that is sent, in pixels.
-SMALLER = 2_000  # A picture that is too large is scaled to this longest edge. Models use no more pixels.
+SMALLER = 2_000  # A larger picture is scaled to this longest edge. Models use no more.
 MOST_PIXELS = 100_000_000
 _SMOOTH = Qt.TransformationMode.SmoothTransformation
 

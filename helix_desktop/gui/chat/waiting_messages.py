@@ -31,9 +31,7 @@ class OneLineLabel(QLabel):
 
 
 class WaitingMessageList(QWidget):
-    """Lists the messages that wait to be sent. `editing(index)`: take one back into the composer.
-    `discarding(index)`: delete it.
-    """
+    """The messages that wait to be sent. `editing(index)`: take one back; `discarding(index)`: delete it."""
 
     editing = Signal(int)
     discarding = Signal(int)

@@ -42,9 +42,7 @@ class PaletteItem:
 
 
 def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
-    """Returns the items that contain every word. Those that begin with the typed text come first,
-    then those that begin with its first word.
-    """
+    """The items that contain every word: first those that begin with the typed text, then with its first word."""
     wanted = words.casefold().split()
     if not wanted:
         return list(finds[:MAX_MATCHES])

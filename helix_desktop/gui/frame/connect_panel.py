@@ -35,9 +35,7 @@ OTHER_PROVIDER = "other"
 
 
 class ConnectPanel(QWidget):
-    """`chosen` carries the name of a model that is ready to use; `added` the title of a provider
-    whose model the user chooses next.
-    """
+    """`chosen` carries the name of a ready model; `added` the title of a provider whose model is chosen next."""
 
     chosen = Signal(str)
     added = Signal(str)
@@ -222,7 +220,7 @@ class KeyPlaceButtons(QWidget):
 
 
 def _complete_server_address(given: str) -> str:
-    """Adds the missing scheme: http for this computer and the local network, https for everything else."""
+    """Adds the missing scheme: http for this computer and the local network, https for all else."""
     if not given or "://" in given:
         return given
     near = given.startswith(("localhost", "127.", "192.168.", "10.", "[::1]"))

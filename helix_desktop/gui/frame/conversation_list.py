@@ -1,6 +1,4 @@
-"""The list of a workspace's conversations. It draws its own rows and fetches them as they are
-needed, with no widget per row.
-"""
+"""The list of a workspace's conversations. It draws its rows and fetches them when needed, with no widget per row."""
 
 from __future__ import annotations
 
@@ -64,9 +62,7 @@ def format_age(updated: float, now: float) -> str:
 def group_conversations(
     rows: Sequence[ConversationListRow], *, words: str = "", place: str = "", now: float
 ) -> list[ConversationGroupHeading | ConversationListRow]:
-    """Groups the conversations into pinned, today and earlier, newest first. `place` is "" for the
-    usual list, "archived" or "trashed".
-    """
+    """Pinned, today and earlier, newest first. `place`: "" for the usual list, "archived" or "trashed"."""
     wanted = words.casefold().split()
     shown: list[ConversationListRow] = [
         row

@@ -50,7 +50,10 @@ class EarlyTyping:
             return False
         key = event.key()
         if key in (RETURN, ENTER):
-            self._handle_return_key(shift=bool(held & SHIFT), control=bool(held & CONTROL))
+            if held & SHIFT or self.is_edit or not (self.enter_sends or held & CONTROL):
+                self.append_typed_text("\n")
+            elif self.typed_text.strip() or self._saved_draft.get("attachments"):
+                self._queue_typed_message()
         elif held & CONTROL:
             return False
         elif key == BACKSPACE:
@@ -61,12 +64,6 @@ class EarlyTyping:
 
     def append_typed_text(self, words: str) -> None:
         self._save_draft_text(self.typed_text + words)
-
-    def _handle_return_key(self, *, shift: bool, control: bool) -> None:
-        if shift or self.is_edit or not (self.enter_sends or control):
-            self.append_typed_text("\n")
-        elif self.typed_text.strip() or self._saved_draft.get("attachments"):
-            self._queue_typed_message()
 
     def _queue_typed_message(self) -> None:
         """Saves the message as waiting. A waiting message that is never sent becomes a draft again."""

@@ -44,9 +44,7 @@ class ModelRow:
 def group_models(
     models: Sequence[ModelChoice], favourites: Sequence[str], recent: Sequence[str], words: str = ""
 ) -> list[ModelRow]:
-    """Returns the rows that match the typed words: favourites, recent models, then each provider's
-    models, under headings.
-    """
+    """The rows that match the typed words: favourites, recent models, then each provider's, under headings."""
     wanted = words.casefold().split()
     found = [model for model in models if _model_matches_words(model, wanted)]
     known = {model.name: model for model in found}
@@ -256,7 +254,7 @@ class ModelChooser(SearchPopup):
             button.hide()
 
     def show_known_models(self, models: Sequence[ModelChoice], *, refreshing: bool = True) -> None:
-        """Shows the models known so far. The chosen one is included even if no provider lists it."""
+        """Shows the models known so far, and the chosen one even if no provider lists it."""
         names = {model.name for model in models}
         missing = [self._current] if self._current and self._current not in names else []
         self._models = [*(ModelChoice(name, provider=name.partition("/")[0]) for name in missing), *models]

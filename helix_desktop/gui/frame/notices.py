@@ -89,9 +89,7 @@ class Notices(QWidget):
         announce_to_screen_reader(self, text)
 
     def show_error_notice(self, error: HelixError) -> None:
-        """Shows an error: what happened and what to do. Errors that come within a moment, such as
-        for several dropped files, share one notice.
-        """
+        """Shows what happened and what to do. Errors within a moment, such as for dropped files, share one notice."""
         together = (
             self._errors
             if self.shown_text and self._timer.remainingTime() > ERROR_NOTICE_MS - ERRORS_TOGETHER_MS

@@ -15,7 +15,7 @@ from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
-CARD_WIDTHS = (340, 264)  # the narrower one is used where the wider one would cover the highlighted area
+CARD_WIDTHS = (340, 264)  # the narrower one where the wider would cover the highlighted area
 RING_TO_CARD_GAP = 14  # pixels between the ring and the card
 WINDOW_EDGE_GAP = 12  # and between the card and the window's edge
 SHADE_ALPHA = 70  # of 255
@@ -94,9 +94,7 @@ class TourStepCard(QWidget):
 
 
 class TourGuide(QObject):
-    """Shows the tour's ring and card. Its signals are the card's buttons; `target_needed` asks the
-    tour which area to highlight now.
-    """
+    """The tour's ring and card. Its signals are the card's buttons; `target_needed` asks which area to highlight."""
 
     next_wanted = Signal()
     back_wanted = Signal()
@@ -146,9 +144,7 @@ class TourGuide(QObject):
         self._place_ring_and_card()
 
     def point_at_area(self, place: QRect, *, within: QRect | None = None) -> None:
-        """The area is in window coordinates; an empty one highlights nothing. The card covers nothing
-        of what the area is `within`.
-        """
+        """The area is in window coordinates; an empty one highlights nothing. The card covers nothing of `within`."""
         place &= self._window.rect()
         clear = within or place
         if (place, clear) != (self.ring.highlighted_area, self._clear_area):

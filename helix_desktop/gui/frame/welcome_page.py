@@ -1,6 +1,4 @@
-"""The page shown when no workspace is open: open a folder, take the tour, or import. A model is
-asked for only when the first message is sent.
-"""
+"""The page without a workspace: open a folder, take the tour, or import. A model is asked for by the first message."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ class WorkspaceRail(QWidget):
     def mark_open_workspace(self, current: str) -> None:
         for button in self._buttons:
             button.setChecked(button.workspace == current)
-        QTimer.singleShot(0, self, self._scroll_to_open_workspace)  # once the squares have their places
+        QTimer.singleShot(0, self, self._scroll_to_open_workspace)  # once all squares are placed
 
     def _scroll_to_open_workspace(self) -> None:
         for button in self._buttons:

@@ -78,5 +78,5 @@ class HistoryImportPort(Protocol):
         ...
 
     async def forget_found_keys(self) -> int:
-        """Remove what looks like a key from every workspace of the last import, for good; how many."""
+        """Remove what looks like a key from each workspace of the last import for good; how many."""
         ...

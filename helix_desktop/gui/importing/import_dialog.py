@@ -1,6 +1,4 @@
-"""The dialog that imports conversations of other programs: what was found, which to import, the
-progress, the result, and undo.
-"""
+"""The dialog that imports other programs' conversations: what was found, which to import, progress, result, undo."""
 
 from __future__ import annotations
 

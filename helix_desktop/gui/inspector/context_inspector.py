@@ -115,7 +115,10 @@ class ContextInspector(QWidget):
                 if new and event.recorded.conversation == self._session.id:
                     self._add_step_from_fact(event.recorded)
             elif isinstance(event, FoldProgress):
-                self._track_running_fold(event)
+                if event.done:
+                    self._folding.pop(event.kind, None)
+                else:
+                    self._folding[event.kind] = event.why
         told = any(isinstance(event, FactAppended | FoldProgress | MeterChanged) for event in events)
         if told and self.isVisible() and not self._refresh_timer.isActive():
             self._refresh_timer.start()
@@ -124,12 +127,6 @@ class ContextInspector(QWidget):
         """Refreshes: nothing is computed while the inspector is hidden."""
         super().showEvent(event)
         self._refresh_timer.start()
-
-    def _track_running_fold(self, event: FoldProgress) -> None:
-        if event.done:
-            self._folding.pop(event.kind, None)
-        else:
-            self._folding[event.kind] = event.why
 
     def _read_facts_slice(self) -> None:
         until = time.perf_counter() + READ_SLICE_SECONDS

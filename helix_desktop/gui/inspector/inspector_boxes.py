@@ -63,9 +63,7 @@ class MeterBox(LayoutBox):
 
 
 class FigureBox(LayoutBox):
-    """A row: words at the left, a figure at the right. `dot`: the kind's colour before the words;
-    `ring`: drawn as a ring for cached content.
-    """
+    """Words at the left, a figure at the right. `dot`: the kind's colour; `ring`: as a ring, for cached content."""
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
         self,

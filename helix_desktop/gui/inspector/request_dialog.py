@@ -22,9 +22,7 @@ ProviderBody = tuple[str, Mapping[str, Any]]  # The name of a model, and the bod
 
 
 class RequestDialog(TransientDialog):
-    """Shows a request as readable text and as the provider got it, to read, search and copy. The
-    forms are built outside the painting thread.
-    """
+    """Shows a request as text and as the provider got it, to read, search and copy. Its forms are built in a thread."""
 
     def __init__(
         self, theme: Theme, title: str, said: str, forms: Mapping[str, list[str]], parent: QWidget | None = None

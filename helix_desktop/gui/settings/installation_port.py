@@ -1,6 +1,4 @@
-"""The Protocols through which the settings and the tour reach the rest of the program;
-`desktop/installation_care.py` implements them.
-"""
+"""Through these the settings and the tour reach the rest of the program; `desktop/installation_care.py` has them."""
 
 from __future__ import annotations
 
@@ -51,9 +49,7 @@ class SpaceToFree:
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
-    """A tool as its server describes it. `is_enabled`: it is offered to the agent; `is_read_only`:
-    the user says that it changes nothing.
-    """
+    """A tool as its server describes it. `is_enabled`: offered to the agent; `is_read_only`: so the user says."""
 
     name: str
     about: str = ""
@@ -116,13 +112,11 @@ class Installation(Protocol):
     async def back_up_workspace(self, bench: Workbench) -> str: ...
     def list_mcp_servers(self, bench: Workbench) -> Sequence[McpServerState]: ...
     def parse_server_configuration(self, text: str, name: str) -> Sequence[McpServerState]:
-        """Returns the servers that a pasted text would add. Raises InvalidInput if it cannot be read."""
+        """The servers that a pasted text would add. Raises InvalidInput if it cannot be read."""
         ...
 
     async def sign_in_to_mcp_server(self, bench: Workbench, name: str) -> None:
-        """Opens the server's page in the browser and waits until the user has signed in. Raises
-        ActionRefused if they did not.
-        """
+        """Opens the server's page in the browser until the user has signed in. ActionRefused if they did not."""
         ...
 
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:

@@ -79,9 +79,7 @@ class ModelsPage(SettingsPage):
         return " · ".join(filter(None, parts)).replace("&", "&&")
 
     def _open_role_chooser(self, role: str, anchor: QWidget, current: str) -> None:
-        """Opens a chooser over this window. A new one each time, so that an old one sends no
-        requests for a list nobody sees.
-        """
+        """Opens a new chooser each time, so that an old one sends no requests for a list nobody sees."""
         if self._chooser is not None:
             self._chooser.deleteLater()
         chooser = self._chooser = ModelChooser(self._window.theme, self._window.memory, self.window())

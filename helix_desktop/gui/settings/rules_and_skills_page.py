@@ -1,6 +1,4 @@
-"""The page of rules, skills, commands, hooks and agents in the workspace's and the user's folders:
-what is used and why, each with a switch.
-"""
+"""The page of rules, skills, commands, hooks and agents of the folders: what is used and why, each with a switch."""
 
 from __future__ import annotations
 

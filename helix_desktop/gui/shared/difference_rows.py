@@ -20,9 +20,7 @@ MOST = 200  # In larger blocks, changed words are not marked.
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """A line of one version. Numbers count from 1; 0 means it is not in that version.
-    `counterpart`: the line it replaces or is replaced by.
-    """
+    """A line of one version. Numbers count from 1; 0: not in that version. `counterpart`: its other version."""
 
     mark: str
     text: str

@@ -1,6 +1,4 @@
-"""Shows the state of a shared workspace in the window: the line below its name, conversations of
-other computers, and “Continue here”.
-"""
+"""Shows the state of a shared workspace: the line below its name, other computers' conversations, “Continue here”."""
 
 from __future__ import annotations
 

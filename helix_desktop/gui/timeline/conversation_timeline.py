@@ -131,9 +131,7 @@ class ConversationTimeline:
             self.read_next_fact(recorded)
 
     def read_next_fact(self, recorded: Recorded) -> bool:
-        """Reads one more fact; returns True if it added a point or an event. Also advances the
-        history if the fact is new to it.
-        """
+        """Reads one more fact; True if it added a point or an event. A fact new to the history advances it too."""
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
         match recorded.fact:

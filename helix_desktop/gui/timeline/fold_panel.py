@@ -1,6 +1,4 @@
-"""The panel of one fold: its figures, what the model reads in place of the original, what it
-replaced, and how to undo it.
-"""
+"""The panel of one fold: its figures, what the model reads instead, what it replaced, and how to undo it."""
 
 from __future__ import annotations
 
@@ -80,7 +78,7 @@ class FoldPanel(QWidget):
         super().__init__()
         self._theme = theme
         self._shown: ShownFold | None = None
-        self._drawn_state: object = None  # what was drawn last, to skip an update that changes nothing
+        self._drawn_state: object = None  # what was drawn last; the same is not drawn again
         self._drafts: dict[tuple[str, str], str] = {}  # unsaved edits, by conversation and fold
         self._title = ElidedLabel(self)
         set_widget_look(self._title, "title")

@@ -1,6 +1,4 @@
-"""Describes folds in sentences and splits their documents: titles, lines, sections, sources, and
-the timeline as Markdown. No widgets.
-"""
+"""Describes folds in sentences and splits their documents: titles, lines, sections, sources, Markdown. No widgets."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from helix_desktop.gui.translation import format_number, tr
 
 Threshold = tuple[str, ContextKind, float]
 HEIGHT = 390
-LEFT, RIGHT, LEGEND, LANE, DATES = 52, 60, 24, 15, 20  # Room around the plot, in pixels of the pictures.
+LEFT, RIGHT, LEGEND, LANE, DATES = 52, 60, 24, 15, 20  # Around the plot, in the pictures' pixels.
 SMALL = 11
 MARK_GAP = 4  # Marks of a lane are at least so far from each other.
 REACH = 6  # How far from a mark the pointer may be, in pixels.

@@ -154,9 +154,7 @@ class TimelinePage(QWidget):
             self._update_chart()
 
     def _update_chart(self) -> None:
-        """Updates the chart now and the list in the next pass of the event loop: both together take
-        longer than a frame.
-        """
+        """Updates the chart now and the list in the loop's next pass: both together take longer than a frame."""
         self._has_undrawn_growth = False
         self.chart.extend_timeline_plot()
         self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline))
@@ -177,9 +175,7 @@ class TimelinePage(QWidget):
         self._choose_event(event)
 
     def _run_read_slice(self) -> None:
-        """Reads for a few milliseconds and yields, so that the window stays responsive while a long
-        conversation is read.
-        """
+        """Reads for a few milliseconds and yields: the window stays responsive while a long conversation is read."""
         until = time.perf_counter() + READ_SLICE_SECONDS
         for _ in self._reading:
             if time.perf_counter() > until:

@@ -62,9 +62,7 @@ class DrawnFormulaPicture:
 
 
 async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[DrawnFormulaPicture | None]:
-    """Draws formulas in one process, which is restarted after a formula that crashed it. None for
-    one that is too long, too slow or invalid.
-    """
+    """Draws formulas in one process, started anew after a crash. None for one too long, too slow or invalid."""
     drawn: list[DrawnFormulaPicture | None] = []
     process: Process | None = None
     try:

@@ -61,14 +61,12 @@ from helix_desktop.gui.transcript.transcript_item import ItemChanges, ToolCallSt
 _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
 PIECE = 500
 FARTHEST = 2_000  # The most items searched between a message and the end of its answer.
-_NOT_YET = 1 << 60  # The number of an item that is still being written, greater than that of any fact.
+_NOT_YET = 1 << 60  # The number of an item still being written, above that of any fact.
 
 
 @dataclass(slots=True)
 class TranscriptItems:
-    """The items of one conversation. Read `all`, but change it only through the methods. Without a
-    history, one is built from the facts.
-    """
+    """One conversation's items. Change `all` only by the methods. Without a history, one is built from the facts."""
 
     history: ConversationState = field(default_factory=ConversationState)
     all: list[TranscriptItem] = field(default_factory=list)
@@ -98,9 +96,7 @@ class TranscriptItems:
     _changes: list[FilesChanged] = field(default_factory=list)  # The file changes of the turn.
 
     def add_many_facts(self, facts: Iterable[Recorded]) -> None:
-        """Adds many facts, as when a conversation is opened. The garbage collector is paused:
-        nothing created here is garbage.
-        """
+        """Adds many facts, as at opening. The garbage collector is paused: nothing created here is garbage."""
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -114,7 +110,7 @@ class TranscriptItems:
                 gc.enable()
 
     def clear_in_slices(self) -> Iterator[None]:
-        """Empties the object in slices: freeing a long conversation at once would block the window."""
+        """Empties the object in slices: to free a long conversation at once would block."""
         for held in (getattr(owner, each.name) for owner in (self, self.calls) for each in fields(owner)):
             while isinstance(held, list | dict) and held:
                 take = held.pop if isinstance(held, list) else held.popitem
@@ -229,7 +225,7 @@ class TranscriptItems:
             end = last
 
     def _replaced_reply_ranges(self) -> Iterator[tuple[int, int]]:
-        """The items of replies that were asked for again, unless a rewind goes back to between the two."""
+        """The items of replies asked for again, unless a rewind goes back to between the two."""
         way = self.history.record.runs_leading_to(self.newest_seq)
         for seq, other in self._replaced:
             if other > self.newest_seq or is_on_path(way, other) or not is_on_path(way, seq):

@@ -29,9 +29,9 @@ class ToolCallRecords:
     """
 
     _by_item: dict[int, ToolCallRecord] = field(default_factory=dict)
-    _open: dict[str, int] = field(default_factory=dict)  # The items of calls that have not returned.
+    _open: dict[str, int] = field(default_factory=dict)  # The items of calls that have not returned
     _returned: dict[str, int] = field(default_factory=dict)  # The items of calls of the last reply that have.
-    _by_question: dict[int, str] = field(default_factory=dict)  # Calls that the user is asked about.
+    _by_question: dict[int, str] = field(default_factory=dict)  # Calls that the user is asked about
     item_by_result: dict[int, int] = field(default_factory=dict)
 
     @property

@@ -127,7 +127,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         """Read a long history in a thread, for `show_history`."""
         if len(history.facts) > MANY:
             self._ready = await asyncio.to_thread(self._build_item_column, history)
-            gc.freeze()  # these objects live long; the garbage collector need not look at them each time
+            gc.freeze()  # these objects live long; they need not be collected
 
     def _build_item_column(self, history: ConversationState) -> ItemColumn:
         items, old = TranscriptItems(history), self.column.page
@@ -138,7 +138,10 @@ class TranscriptCanvas(QAbstractScrollArea):
         place = self.reading_position()
         for event in events:
             self._apply_event(event)
-        self._start_or_stop_clock()
+        if self.items.running_call_items() or self.items.retry_wait_item >= 0:
+            self._clock.start()
+        else:
+            self._clock.stop()
         if self.isVisible() or not self.is_following_end:
             self._lay_out_and_draw(self._scroll_value_for(place), anew=False)
         appended = (event.recorded.fact for event in events if isinstance(event, FactAppended))
@@ -353,12 +356,6 @@ class TranscriptCanvas(QAbstractScrollArea):
         if following != self.is_following_end:
             self.is_following_end = following
             self.following_changed.emit(following)
-
-    def _start_or_stop_clock(self) -> None:
-        if self.items.running_call_items() or self.items.retry_wait_item >= 0:
-            self._clock.start()
-        else:
-            self._clock.stop()
 
     def _update_elapsed_times(self) -> None:
         for index in self.items.running_call_items():

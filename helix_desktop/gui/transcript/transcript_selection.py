@@ -18,7 +18,7 @@ from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 
 MOST_COPIED = 64 << 20
-MOST_PARSED = 200_000  # In characters. Of a longer selection, the source is copied with its mark-up.
+MOST_PARSED = 200_000  # In characters. Of a longer selection, its source is copied.
 
 
 def copy_selection_text(

@@ -302,7 +302,9 @@ class TranscriptView(TranscriptCanvas):
         elif modifiers & Qt.KeyboardModifier.ShiftModifier and key in (*_MOVES, Qt.Key.Key_Home, Qt.Key.Key_End):
             self._extend_selection(Qt.Key(key), whole=bool(modifiers & Qt.KeyboardModifier.ControlModifier))
         elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and self._spot is not None:
-            self._activate_focused_hot_spot()
+            hot = self._focused_hot_spot()
+            if hot is not None:
+                self.perform_box_action(hot.act)
         elif key == Qt.Key.Key_Escape and not self.selection.is_empty_selection:
             self.selection.clear_selection()
             self.viewport().update()
@@ -416,7 +418,7 @@ class TranscriptView(TranscriptCanvas):
         spots = self._visible_hot_spots()
         here = self._spot
         if here is not None and here[1].box == BAR:
-            here = (here[0], HotSpotIndex(BAR, 0))  # the hover bar is one tab stop; arrows move along it
+            here = (here[0], HotSpotIndex(BAR, 0))  # the bar is one tab stop; arrows move along it
         now = spots.index(here) if here in spots else (-1 if forward else len(spots))
         beyond = now + (1 if forward else -1)
         if not 0 <= beyond < len(spots):
@@ -474,11 +476,6 @@ class TranscriptView(TranscriptCanvas):
             return bar.hot_spots[min(spot.hot, len(bar.hot_spots) - 1)] if bar is not None else None
         laid = self.column.existing_layout(index)
         return laid.hot_spot_and_rect(spot)[0] if laid is not None and spot in laid.list_hot_spots() else None
-
-    def _activate_focused_hot_spot(self) -> None:
-        hot = self._focused_hot_spot()
-        if hot is not None:
-            self.perform_box_action(hot.act)
 
     def perform_box_action(self, act: BoxAction) -> None:
         if isinstance(act, ToggleSection):

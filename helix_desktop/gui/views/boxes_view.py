@@ -144,7 +144,7 @@ class BoxesView(QAbstractScrollArea):
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
         painter = QPainter(self.viewport())
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # boxes place their words themselves
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # boxes place their words
         painter.fillRect(event.rect(), self._ink.token_colour(self._surface))
         y = self.verticalScrollBar().value()
         painter.translate(0, -y)

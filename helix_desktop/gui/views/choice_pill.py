@@ -40,7 +40,7 @@ class ChoicePill(QPushButton):
         return self.sizeHint().width()
 
     def fit_pill_text(self, width: int) -> None:
-        """Shortens the text in the middle to fit, because names differ at their beginning and end."""
+        """Shortens the text in the middle to fit, since names differ at both ends."""
         missing = self.full_width() - width
         if missing > 0:
             metrics = self.fontMetrics()

@@ -188,7 +188,9 @@ class TextLineView(QAbstractScrollArea):
         for number in range(first, last):
             self._draw_text_line(painter, number, top + number * self._line_height)
         painter.end()
-        self._extend_horizontal_range()
+        wanted = max(0, round(self._widest + self._gutter_width + 4 - self.viewport().width()))
+        if wanted > self.horizontalScrollBar().maximum():
+            self.horizontalScrollBar().setMaximum(wanted)
 
     def _draw_text_line(self, painter: QPainter, number: int, y: float) -> None:
         layout = self._layout_text_line(number)
@@ -250,11 +252,6 @@ class TextLineView(QAbstractScrollArea):
         if len(self._laid) > KEPT:
             self._laid.popitem(last=False)
         return laid
-
-    def _extend_horizontal_range(self) -> None:
-        wanted = max(0, round(self._widest + self._gutter_width + 4 - self.viewport().width()))
-        if wanted > self.horizontalScrollBar().maximum():
-            self.horizontalScrollBar().setMaximum(wanted)
 
     def _continue_colouring_lines(self) -> None:
         """Some milliseconds of colouring; the lines it reached are laid out again."""

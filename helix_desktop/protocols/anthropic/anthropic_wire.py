@@ -39,7 +39,7 @@ STOPS = {
     "refusal": Stop.FILTERED,
 }
 THINKING = ("thinking", "redacted_thinking")
-_CHANGING = "x-anthropic-billing-header"  # a system block that some clients write anew for every request
+_CHANGING = "x-anthropic-billing-header"  # a system block some clients write for every request
 
 
 def head(body: Mapping[str, Json]) -> RequestHead:

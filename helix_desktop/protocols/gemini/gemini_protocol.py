@@ -190,7 +190,7 @@ class GeminiReplyReader(ReplyReaderBase):
         self._blocked = ""
         self._usage = Usage()
         self._parts = 0
-        self._sealed: object = None  # The key of the reasoning part that carries the last signature.
+        self._sealed: object = None  # The key of the reasoning part that carries the last signature
 
     @property
     def is_reply_complete(self) -> bool:

@@ -61,7 +61,7 @@ def _convert_alternatives(schema: Object, alternatives: list[Json], definitions:
 
 
 def _single_type(schema: Object) -> tuple[str, bool]:
-    """One type. Of several, the first that is not null; of none, what the rest of the schema tells."""
+    """One type. Of several, the first that is not null; of none, what the rest tells."""
     kind = value_at(schema, "type")
     if isinstance(kind, list):
         real = [one for one in kind if isinstance(one, str) and one != "null"]

@@ -212,9 +212,7 @@ class ResponsesReplyReader(ReplyReaderBase):
         return [*deltas, *self._draft.set_whole_arguments(index, text_at(item, "arguments"))] if done else deltas
 
     def _read_reasoning_item(self, index: int, item: Object) -> list[Delta]:
-        """The item goes back as it came, if it can be read again: without the provider's memory only encrypted content
-        can.
-        """
+        """The item goes back as it came, if it is readable: without the provider's memory only encrypted content is."""
         shown = "" if self._draft.sort_of(index) else _summary_of_reasoning(item)
         deltas = self._draft.add_reasoning(index, shown)
         if text_at(item, "encrypted_content"):

@@ -253,7 +253,7 @@ class ConversationSync:
             await self._merge_heads_named(self._unread - self._waiting.keys())
         mark = self._mark or await self.thread.run_there(lambda: self.sync_state.looked_at_mark)
         heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, mark)
-        if reached < mark:  # The engine was restored to an earlier state, so everything is compared again.
+        if reached < mark:  # The engine was restored to an earlier state, so all is compared again.
             await self.thread.run_there(self.sync_state.clear_progress)
             self._seen.clear()
             heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, 0)
@@ -263,7 +263,7 @@ class ConversationSync:
         for head in heads:
             await self._merge_head_if_new(head)
         unread = frozenset((*self._waiting, *map(bytes.fromhex, self.complaints)))
-        if unread != self._unread:  # Saved before the mark, because nobody looks below the mark again.
+        if unread != self._unread:  # Saved before the mark: nobody looks below it again.
             self._unread = unread
             await self.thread.run_there(setattr, self.sync_state, "unread", unread)
         self._mark = reached
@@ -496,7 +496,7 @@ class ConversationSync:
         for (known, contents), (is_won, head) in zip(wanted, answers, strict=True):
             if is_won and head is not None:
                 won.append(replace(known, seq=contents.last, chain=contents.chain, version=head.version, writer=head.writer, contents=contents))  # fmt: skip
-            elif head is None or head.version < known.version:  # The engine was restored or emptied.
+            elif head is None or head.version < known.version:  # The engine was restored or emptied
                 unknown.append(SharedProgress(known.conversation))
         if won or unknown:
             await self.thread.run_there(self.sync_state.save_progress_together, [*won, *unknown])

@@ -15,7 +15,7 @@ class KnownLeases:
         self._now = now
         self._ends: dict[str, float] = {}  # by the clock `now`
         self._writers: dict[str, tuple[bytes, str]] = {}
-        self.taken_over: set[str] = set()  # conversations that were taken over while the engine was away
+        self.taken_over: set[str] = set()  # conversations taken over while the engine was away
 
     def find_machine_writing(self, conversation: str) -> str:
         """The other machine that writes there now, as far as is known; empty where this one may."""

@@ -1,5 +1,5 @@
 """What this machine has noted of the shared store: how far the cache was sent, which tombstones were obeyed, what is still to be
-forgotten there. One small file in the workspace. Without it everything is compared again from the beginning.
+forgotten there. One small file in the workspace. Without it all is compared again from its start.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, An
         given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
         raise InvalidInput(
-            "This is not the address of a PostgreSQL database.",  # libpq's words may repeat the password
+            "This is not the address of a PostgreSQL database.",  # libpq may repeat the password
             remedy="For example: postgresql://user@host/database.",
         ) from error
     if password and not given.get("password"):

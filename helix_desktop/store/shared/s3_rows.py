@@ -161,7 +161,7 @@ class S3RowStore:
             for tomb in tombs:
                 self._call_object_store("put", f"gone/{tomb.name.hex()}", tomb.sealed_digest or b"-", mode="create")
             names = frozenset(tomb.name for tomb in tombs)
-            for _ in range(5):  # Repeated until no other machine has written one of them in the meantime.
+            for _ in range(5):  # Repeated until no other machine has written one of them meanwhile.
                 self._fetch_new_packs(anew=True)
                 if not names.intersection(self._places):
                     return

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 # When a put is acknowledged: once it is stored here, or once the shared store has it.
 LOCAL, SHARED = "local", "shared"
 LOOK_EVERY_SECONDS = 5.0  # How often the store is asked for tombstones, in seconds.
-SLOWEST_RETRY_SECONDS = 30.0  # The longest wait between two attempts to reach the store, in seconds.
+SLOWEST_RETRY_SECONDS = 30.0  # The longest wait between two attempts to reach the store, in seconds
 CALL_TIMEOUT_SECONDS = 20.0  # seconds a caller waits for the store
 _DAY = 86_400.0
 _SHORT = 12  # How many bytes of each name stand in the list of entries that a machine uses.
@@ -243,7 +243,7 @@ class SharedStoreLink:
                     await self.announce_and_send_missing()
             except StoppedByUser:
                 return
-            except ActionRefused:  # Something is running here. The entries are forgotten after it ends.
+            except ActionRefused:  # Something runs here. The entries are forgotten when it ends.
                 pause = 1.0
             except HelixError as error:
                 await self._note_failure(error)

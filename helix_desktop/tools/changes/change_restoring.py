@@ -154,9 +154,7 @@ class _PathRestorer:
         self._opened: dict[str, int] = {}
 
     async def restore_all_steps(self, wanted: Sequence[RestoreStep]) -> None:
-        """Removes entries first, the deepest first. Then it creates folders, files, links and hard
-        links, and sets folder modes last.
-        """
+        """Removes entries, the deepest first; creates folders, files, links, hard links; sets folder modes last."""
         self._wanted = {step.path for step in wanted}
         self._checkpoints.restore_root_modes()
         away = [step for step in wanted if step.now is not None and not _can_swap_in_place(step)]

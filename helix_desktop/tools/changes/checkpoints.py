@@ -100,7 +100,7 @@ class Checkpoints:
         self._left: dict[str, list[UncoveredEntry]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
         self.latest_checkpoint: Digest | None = None  # the state at the last look
-        # The bytes of the last manifest, the bytes of the differences since, and how many there are.
+        # The bytes of the last manifest, the bytes of the differences since, and how many there are
         self._chain = 0, 0, 0
         self._looks = 0
         self._moments: dict[int, _UnclaimedChanges] = {}

@@ -23,7 +23,7 @@ LARGE = 4 << 20  # bytes; a larger file is stored piece by piece
 BATCH, MOST = 8 << 20, 2_000  # bytes and files that are stored at once
 _PIECE = 1 << 20
 _TRIES = 3
-_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # If a pipe has replaced the file, opening it must not wait.
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # If a pipe is there by now, opening must not wait.
 _FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 

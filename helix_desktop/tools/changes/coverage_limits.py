@@ -1,6 +1,4 @@
-"""Leaves out files beyond the limits of checkpoints: new files first, and of those the largest.
-What was covered stays covered.
-"""
+"""Leaves out files beyond the limits of checkpoints: new files first, the largest of them. What was covered stays."""
 
 from __future__ import annotations
 

@@ -114,9 +114,7 @@ class FolderWalk:
         self.found = WalkResult()
 
     def walk_all_roots(self) -> WalkResult:
-        """All folders of all roots; what was known and was not met is gone. A root that is not there is no empty one: nothing of it
-        is gone.
-        """
+        """All folders of all roots; what was known and not met is gone. Of a root that is missing nothing is gone."""
         met: set[str] = set()
         for number, root in enumerate(self._roots):
             try:
@@ -367,7 +365,7 @@ class FolderWalk:
             self._note_uncovered(path, f"{path}/{name}", "belongs to Helix Desktop")
             return True
         if folder and is_record_of_kind(self._known.get(path, {}).get(name, b""), PathKind.FOLDER):
-            return False  # It was covered before, and nothing put into it or beside it may change that.
+            return False  # It was covered before; nothing put into it or beside it may change that.
 
         def has_entry_within(wanted: str) -> bool:
             return _entry_exists(handle, f"{name}/{wanted}")

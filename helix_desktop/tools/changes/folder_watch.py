@@ -27,7 +27,7 @@ class FolderWatch:
         self.is_in_doubt = True
         self._handle = -1
         self._folders: dict[int, str] = {}
-        self._watched: set[str] = set()  # The watched folders, with the paths they had at the last walk.
+        self._watched: set[str] = set()  # The watched folders, by their paths at the last walk.
         if sys.platform.startswith("linux"):
             self._libc = ctypes.CDLL(None, use_errno=True)
             self._handle = int(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))

@@ -118,7 +118,7 @@ class ProgramFinder:
     depth: int = 0
     is_guessing: bool = False
     has_inline_code: bool = False  # True if the command just read brings code of its own.
-    here_documents: list[str] = field(default_factory=list)  # The here documents that the command reads.
+    here_documents: list[str] = field(default_factory=list)  # The here documents it reads.
     places_files: bool = False
     changes_path: bool = False
     literal: bool = False  # True if a substitution occurs in it as plain text.

@@ -81,9 +81,7 @@ class HereDocument:
 
 
 class ShellWordParser(ABC):
-    """A place in a text, and the word that begins there. Substitutions are read by the same reader; those in backquotes, by
-    one of their own.
-    """
+    """A place in a text, and the word there. Substitutions have the same reader, those in backquotes their own."""
 
     def __init__(self, text: str, found: ParsedLine, depth: int) -> None:
         self.text, self.found, self.depth = text, found, depth
@@ -427,7 +425,10 @@ class _CommandParser(ShellWordParser):
             case "for" | "select":
                 self._parse_loop_head()
             case "case":
-                self._parse_case_head()
+                self._require_word()
+                self._skip_space_and_comments()
+                self._require_match(re.compile("in" + _BREAK))
+                self._parse_case_patterns()
             case "function":
                 self._require_match(_FUNCTION)
                 self._skip_match(_BRACKETS)
@@ -455,12 +456,6 @@ class _CommandParser(ShellWordParser):
         if self._skip_match(re.compile("in" + _BREAK)):
             while self.parse_word() is not None:
                 pass
-
-    def _parse_case_head(self) -> None:
-        self._require_word()
-        self._skip_space_and_comments()
-        self._require_match(re.compile("in" + _BREAK))
-        self._parse_case_patterns()
 
     def _parse_case_patterns(self) -> None:
         """What stands in front of the commands of a case, up to the bracket behind it."""
