@@ -53,7 +53,7 @@ def compute_agent_figures(conversation: str, state: ConversationState, since: fl
         conversation,
         state.agent,
         state.title,
-        len(ledger.requests) - first,
+        ledger.count_requests(state.last_seq) - ledger.count_requests(before),
         now.sent - then.sent,
         without,
         now.cache_read - then.cache_read,

@@ -19,9 +19,11 @@ from helix_desktop.engine import content_recall
 from helix_desktop.engine.agent_following import AgentOutput
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
+    BroughtIn,
     Fact,
     Folded,
     ModelReplied,
+    Origin,
     Received,
     Recorded,
     Rewound,
@@ -217,13 +219,15 @@ class LocalAgentConversations:
         while (known := len(track.chain)) < len(messages):
             if many and (writer is follower or writer.conversation.state.last_seq != conversation.state.last_seq):
                 writer = await follower.with_draft()
-            ends = _end_of_commit(messages, known)
+            ends, first = _end_of_commit(messages, known), writer.conversation.state.last_seq + 1
             seqs = await writer.append_messages(messages[known:ends], track.last_message_seq)
-            chain = arrival.chain[known:ends]
-            await writer.conversation.append_facts(Received(chain, tuple(seqs), track.session, track.head))
+            facts: list[Fact] = [Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)]
+            if any(message.speaker is Speaker.ASSISTANT for message in messages[known:ends]):
+                facts.append(BroughtIn(Origin(), "", first))  # replies to requests that went elsewhere
+            await writer.conversation.append_facts(*facts)
             if many and not await conversation.adopt_draft(writer.conversation):
                 continue
-            for hashed, seq in zip(chain, seqs, strict=True):
+            for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
                 self._matcher.extend_line(track, hashed, seq)
 
     async def _record_forwarded_request(

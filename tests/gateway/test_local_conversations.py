@@ -123,6 +123,25 @@ async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_
         await room.aclose()
 
 
+async def test_replies_an_agent_brings_with_it_are_no_requests_of_the_gateway(tmp_path: Path) -> None:
+    """An agent that was begun without the gateway, or that wrote a reply anew: its provider saw one request."""
+    units: list[object] = [
+        {"role": "assistant" if number % 2 else "user", "content": f"word {number} " * 50} for number in range(21)
+    ]
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        answer = anthropic_wire.answer(WRITERS["anthropic"].whole([Says("fine")], USAGE, "1"))
+        replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.END, Usage(5_000, 0, 0, 10))
+        for requests in (1, 2):
+            sent = await room.receive_request(*arrival(units))
+            await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
+            (figure,) = await room.figures_since(1.0)
+            assert (figure.requests, figure.sent) == (requests, 5_000 * requests)
+            assert figure.paid == pytest.approx(requests * (5_000 * 5e-6 + 10 * 25e-6))
+            units += [{"role": "assistant", "content": "another text than the provider's"}, anthropic_wire.said("on")]
+        await room.aclose()
+
+
 async def test_what_a_fold_costs_with_the_agents_own_key_stands_on_the_bill() -> None:
     async def ask(*_: object) -> tuple[str, Usage, str]:
         return "a summary", Usage(1_000_000, 0, 0, 0), "claude-opus-4-6-20260205"

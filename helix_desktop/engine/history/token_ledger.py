@@ -177,6 +177,10 @@ class TokenLedger:
         column = self.sums["sent"]
         return column[row] - column[row - 1] if row else 0
 
+    def count_requests(self, seq: int) -> int:
+        """How many requests there had been when `seq` was the newest fact, without those of other programs."""
+        return self._own_sum_until(range(len(self.requests) + 1), seq)
+
     def count_steps(self, seq: int) -> int:
         """How many steps there had been when `seq` was the newest fact."""
         return self.sums["steps"][bisect_right(self.requests, seq)]
@@ -218,7 +222,7 @@ class TokenLedger:
             at["steps"], at["sent"], at["without"], at["read"], self._own_sum_until(self.paid, seq), paid_without
         )
 
-    def _own_sum_until(self, column: array[T], seq: int) -> T:
+    def _own_sum_until(self, column: Sequence[T], seq: int) -> T:
         """A running sum up to `seq`, without what was brought in, and what a fork was begun with."""
         total = column[bisect_right(self.requests, seq)]
         for run in self._others_runs():
