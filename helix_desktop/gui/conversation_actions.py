@@ -143,7 +143,7 @@ class ConversationActions:
     def ask_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
         """Offers the ways for the copy that a conversation works in."""
         if not row.copy:
-            self._notices.show_notice(tr("This conversation works in the workspace's own folders."))
+            self._notices.show_notice(tr("This conversation has no copy of its own."))
             return
 
         def bring_back(way: str) -> None:

@@ -75,10 +75,10 @@ def run_git(
     return done.printed
 
 
-def find_filtered_files(folder: Path, names: list[bytes]) -> list[str]:
+def find_filtered_files(folder: Path, names: list[bytes], environment: Mapping[str, str] = {}) -> list[str]:
     """Those of some files that a program of the repository's or the user's would change on their way into it."""
     listed = b"".join(name + b"\0" for name in names)
-    said = run_git(folder, "check-attr", "-z", "--stdin", "filter", given=listed).split(b"\0")
+    said = run_git(folder, "check-attr", "-z", "--stdin", "filter", given=listed, environment=environment).split(b"\0")
     return [os.fsdecode(name) for name, value in zip(said[::3], said[2::3], strict=False) if value not in _UNFILTERED]
 
 

@@ -42,10 +42,14 @@ class GitCheckout:
     is_copy: bool = False
     excludes: Path = Path(os.devnull)
 
+    @property
+    def places(self) -> dict[str, str]:
+        """Where git finds a copy, whatever the settings in it say."""
+        return {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)} if self.is_copy else {}
+
     def run(self, *arguments: str, given: bytes = b"", remedy: str = _UNCHANGED) -> bytes:
-        places = {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder)} if self.is_copy else {}
         patterns = ("-c", f"core.excludesFile={self.excludes}")
-        return run_git(self.folder, *patterns, *arguments, given=given, environment=places, remedy=remedy)
+        return run_git(self.folder, *patterns, *arguments, given=given, environment=self.places, remedy=remedy)
 
     def line(self, *arguments: str) -> str:
         return os.fsdecode(self.run(*arguments).removesuffix(b"\n"))
@@ -278,7 +282,7 @@ def join_with_head(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> s
 
 
 def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
-    if filtered := find_filtered_files(checkout.folder, names):
+    if filtered := find_filtered_files(checkout.folder, names, checkout.places):
         raise ActionRefused(
             f"A filter of git (such as Git LFS) would change {filtered[0]}, and this program runs none.",
             remedy="Your own folder was not touched. Bring it back with git itself, from the copy's folder.",

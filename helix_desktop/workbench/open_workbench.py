@@ -23,6 +23,7 @@ from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
+    ConversationChanged,
     ConversationStarted,
     ModelRole,
     Recorded,
@@ -327,13 +328,16 @@ class Workbench:
         """A copy of a conversation up to `at` (0: all of it). `agent`: who continues it, if not this program. `title`: empty keeps the
         original's.
         """
-        last = (await self.open_session(conversation)).conversation.state.last_seq
+        original = (await self.open_session(conversation)).conversation.state
+        last, copy = original.last_seq, original.own_copy
         new = new_conversation_id()
         await self.workspace.journal.fork_conversation(conversation, at or last, new)
         if agent:
             await self.workspace.journal.append_to_journal(
                 new, [ConversationStarted(forked_from=conversation, forked_at=at or last, agent=agent)]
             )
+        if copy and await asyncio.to_thread(self.copies.find_copy, copy) is None:
+            await self.workspace.journal.append_to_journal(new, [ConversationChanged(copy="")])
         await self._reread_rows([new])
         session = await self.open_session(new)
         if not agent:

@@ -22,10 +22,10 @@ from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import ConversationChanged, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import ActionRefused, HelixError, NotFound
+from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_program, run_process
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -89,8 +89,6 @@ class CopiesWorkbench(Protocol):
     kit: WorkspaceTools
     sessions: OpenSessions
 
-    async def open_session(self, conversation: str) -> Session: ...
-
     async def start_conversation(self, title: str = "") -> Session: ...
 
 
@@ -136,10 +134,10 @@ class RepositoryCopies:
 
     def check_copy_is_there(self, name: str) -> None:
         """ActionRefused where a conversation works in a copy that is not on this computer."""
-        if name and not self._kits[name].resources.roots.folders:
+        if name and (name not in self._kits or not self._kits[name].resources.roots.folders):
             raise ActionRefused(
-                "This conversation works in a copy of the folders that is not here: it was discarded, or is on another computer.",
-                remedy="Start a new conversation.",
+                "The copy in which this conversation works was discarded, or is on another computer.",
+                remedy="To go on in the workspace's own folders, fork the conversation.",
             )
 
     async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> FolderCopy:
@@ -203,12 +201,9 @@ class RepositoryCopies:
         return await asyncio.to_thread(_join_branches, copy, message, rebase=way == "rebase")
 
     def _check_at_rest(self, copy: FolderCopy) -> None:
-        for session in self._sessions_in(copy):
-            if not session.is_idle:
+        for session in self._bench.sessions:
+            if session.conversation.state.own_copy == copy.id and not session.is_idle:
                 raise ActionRefused("An agent is working in this copy.", remedy="Stop it first, or wait for it.")
-
-    def _sessions_in(self, copy: FolderCopy) -> Iterator[Session]:
-        return (session for session in self._bench.sessions if session.conversation.state.own_copy == copy.id)
 
     async def _apply_changes(self, copy: FolderCopy) -> tuple[str, ...]:
         changes = await self._find_changes(copy)
@@ -242,17 +237,10 @@ class RepositoryCopies:
         return (f"{len(done.restored):,} files were changed. The conversation {session.id} can undo it.", *left)
 
     async def _discard_copy(self, copy: FolderCopy) -> tuple[str, ...]:
-        """First content, then the fact, the name, the files: each is harmless without the next."""
+        """First content, then the name, then the files: each is harmless without the next."""
         if copy.problem:
             raise ActionRefused(copy.problem, remedy=f"Look into {copy.folder} and delete it yourself.")
         kept = await self._store_what_is_nowhere_else(copy) if copy.is_whole else []
-        for session in tuple(self._sessions_in(copy)):
-            await session.conversation.append_facts(ConversationChanged(copy=""))
-        with suppress(NotFound):
-            session = await self._bench.open_session(copy.id)
-            if session.conversation.state.own_copy == copy.id:
-                await session.conversation.append_facts(ConversationChanged(copy=""))
-        await self._bench.sessions.close_sessions([session.id for session in self._bench.sessions])
         if (kit := self._kits.pop(copy.id, None)) is not None:
             await kit.aclose()
         gone = copy.folder.with_name(copy.folder.name.removesuffix(_DISCARDED) + _DISCARDED)

@@ -16,6 +16,7 @@ from helix_desktop.errors import ActionRefused
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.repository_copies import FolderCopy
+from tests.tools.git_places import PROGRAMS
 from tests.workbench.conftest import Desks
 from tests.workbench.test_git_repository import git, project
 from tests.workbench.test_open_workbench import bench_on
@@ -174,8 +175,10 @@ async def test_what_is_discarded_is_in_the_cache(desks: Desks, project: Path) ->
     git(project, "fetch", "-q", str(project.parent / "bundle"), "HEAD")
     assert git(project, "show", "FETCH_HEAD~:a") == "committed\n"
     assert git(project, "show", "FETCH_HEAD:b") == "not committed\n"
-    session = await bench.open_session(copy.id)
-    assert session.conversation.state.own_copy == ""
+    with pytest.raises(ActionRefused, match="was discarded"):
+        bench.copies.check_copy_is_there(copy.id)
+    fork = await bench.fork_conversation(copy.id)
+    assert fork.conversation.state.own_copy == ""
 
 
 async def test_what_a_crash_left_is_listed_and_hinders_nothing(desks: Desks, project: Path) -> None:
@@ -321,3 +324,43 @@ async def test_a_name_is_given_once(desks: Desks, project: Path) -> None:
     with pytest.raises(ActionRefused, match="already a copy"):
         await bench.copies.create_copy(copy.id)
     assert bench.copies.find_copy(copy.id) == copy
+
+
+@pytest.mark.parametrize("way", ["merge", "rebase", "apply", "discard"])
+async def test_nothing_runs_whatever_both_repositories_name(
+    desks: Desks, project: Path, tmp_path: Path, way: str
+) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    work, run = copy.folder / "0", f"touch {tmp_path}/canary"
+    git(project, "commit", "-q", "--allow-empty", "-m", "mine")
+    for folder in (project, work):
+        (folder / ".git/info").mkdir(exist_ok=True)
+        (folder / ".git/info/attributes").write_text("* diff=x merge=x\n")
+        names = [name for name in PROGRAMS if not name.startswith(("filter.", "alias."))]
+        settings = "".join(_format_setting(name, run) for name in names)
+        settings += '[branch "master"]\n\tmergeoptions = --strategy=evil\n[core]\n\tworktree = /nowhere\n'
+        with (folder / ".git/config").open("a") as file:
+            file.write(settings if folder == work else settings.replace("worktree = /nowhere", "bare = false"))
+        for hook in HOOKS:
+            (folder / ".git/hooks").mkdir(exist_ok=True)
+            (folder / ".git/hooks" / hook).write_text(f"#!/bin/sh\n{run}\n")
+            (folder / ".git/hooks" / hook).chmod(0o755)
+    (work / "a").write_text("theirs\n")
+    assert (await bench.copies.read_contents(copy)).uncommitted == ("a",)
+    said = await bench.copies.bring_back(copy, way, "theirs")
+    assert said != ("There is nothing to bring back.",)
+    assert (project / "a").read_text() == ("one\n" if way == "discard" else "theirs\n")
+    assert not (tmp_path / "canary").exists()
+    subprocess.run(["git", "status"], cwd=project, check=False, capture_output=True)
+    assert (tmp_path / "canary").exists(), "what was planted runs nothing"
+
+
+HOOKS = ("pre-commit", "commit-msg", "post-commit", "pre-merge-commit", "post-merge", "post-checkout", "pre-rebase",
+         "post-rewrite", "post-index-change", "reference-transaction", "prepare-commit-msg")  # fmt: skip
+
+
+def _format_setting(name: str, value: str) -> str:
+    first, _, rest = name.partition(".")
+    below, _, key = rest.rpartition(".")
+    return f'[{first} "{below}"]\n\t{key} = {value}\n' if below else f"[{first}]\n\t{key} = {value}\n"
