@@ -15,7 +15,7 @@ from dataclasses import replace
 from helix_desktop.engine import legal_messages, token_budget
 from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.collaborators import ConversationSetup, FileRestoration, SessionCollaborators, StandingNote
-from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
@@ -496,13 +496,12 @@ class Session:
         self._notify_queue()
         try:
             heard = await self._ask_prompt_hooks(waiting)
-            await self._set_title_from(said)
             facts = (*await self.steward.admit_user_message(said), *heard)
         except BaseException:
             self._requeue_messages([waiting])
             raise
         try:
-            await self.conversation.append_facts(*facts)
+            await self.conversation.append_facts_from(lambda first: self._facts_behind_title(said, facts, first))
         except HelixError:  # A stop does not end up here: what was begun is recorded.
             self._requeue_messages([waiting])
             raise
@@ -542,12 +541,14 @@ class Session:
         self.queue[:0] = waiting
         self._notify_queue()
 
-    async def _set_title_from(self, said: UserSaid) -> None:
-        if not self.conversation.state.title:
-            text = " ".join(part.text for part in said.parts if isinstance(part, Text)).strip()
-            first = text.splitlines()[0] if text else "Untitled"
-            short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
-            await self.conversation.append_facts(ConversationChanged(title=short))
+    def _facts_behind_title(self, said: UserSaid, facts: Sequence[Fact], number: int) -> Sequence[Fact]:
+        """The facts of a message, the next of which has this number; the first message of all gives the conversation its title."""
+        if self.conversation.state.title:
+            return facts
+        text = " ".join(part.text for part in said.parts if isinstance(part, Text)).strip()
+        first = text.splitlines()[0] if text else "Untitled"
+        short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
+        return (ConversationChanged(title=short), *(resolve_relative_cover(fact, number + 1) for fact in facts))
 
     def _take_steering(self) -> Sequence[Words]:
         steering = [(waiting.parts, waiting.by) for waiting in self.queue if waiting.steer]

@@ -256,21 +256,35 @@ async def test_what_finds_no_room_waits_and_goes_out_when_there_is_some(monkeypa
     assert (at.session.queue, [text for text in asked(at, 1) if text in ("hello", "more")]) == ([], ["hello", "more"])
 
 
-async def test_a_message_that_is_stopped_before_it_is_recorded_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_message_is_recorded_with_the_title_in_one_transaction() -> None:
     at = await world(says("one"))
-    real, begun, go = at.journal.append_to_journal, asyncio.Event(), asyncio.Event()
+    together = list[int]()
+    real = at.journal.append_to_journal
 
     async def append(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
-        begun.set()
-        await go.wait()
+        together.append(len([fact for fact in facts if isinstance(fact, UserSaid | ConversationChanged)]))
         return await real(conversation, facts)
 
-    monkeypatch.setattr(at.journal, "append_to_journal", append)
-    at.session.send_message((Text("hello"),))
-    await begun.wait()
-    at.session.stop_turn()
-    go.set()
-    await at.session.wait_until_idle()
+    at.journal.append_to_journal = append  # type: ignore[method-assign]
+    await told(at, "hello")
+    assert [count for count in together if count] == [2]
+
+
+async def test_a_message_that_is_stopped_before_it_is_recorded_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = await world(says("one"))
+    begun = asyncio.Event()
+
+    async def admit_for_ever(_said: UserSaid) -> Sequence[Fact]:
+        begun.set()
+        await asyncio.Event().wait()
+        return ()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(at.session.steward, "admit_user_message", admit_for_ever)
+        at.session.send_message((Text("hello"),))
+        await begun.wait()
+        at.session.stop_turn()
+        await at.session.wait_until_idle()
     assert [waiting.parts for waiting in at.session.queue] == [(Text("hello", 1),)]
     await told(at, "more")
     assert [fact.parts[0] for fact in at.of(UserSaid)] == [Text("hello", 1), Text("more", 1)]
