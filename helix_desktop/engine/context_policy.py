@@ -98,7 +98,6 @@ class Policy:
         group="Large outputs",
         helix=4_000,
         observational=4_000,
-        keeps_most=4_000,
         none=4_000,
         within=(500, 200_000),
         unit="tokens",
@@ -113,7 +112,7 @@ class Policy:
     )  # fmt: skip
     preview_tokens: int = _declare_threshold(
         500, "Length of a preview", "Approximate length of a preview.",
-        group="Large outputs", keeps_most=1_000, within=(100, 4_000), unit="tokens",
+        group="Large outputs", within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declare_threshold(
         0.25, "Shorten messages larger than", "Messages and attachments larger than this share of the window are stored and sent as an excerpt.",
@@ -122,7 +121,7 @@ class Policy:
 
     caching: str = _declare_threshold(
         "pays", "Replace old outputs with markers", "When old outputs become markers: never, after a number of steps, or when it saves money.",
-        group="Old outputs", helix="steps", observational="off", none="off", choices=("off", "steps", "pays"),
+        group="Old outputs", helix="steps", observational="off", keeps_most="off", none="off", choices=("off", "steps", "pays"),
     )  # fmt: skip
     caching_steps: int = _declare_threshold(
         10, "Steps before an output is replaced", "The number of steps after which an output becomes a marker.",
