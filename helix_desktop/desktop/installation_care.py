@@ -17,7 +17,6 @@ from helix_desktop.gui.importing.history_import_port import HistoryImportPort
 from helix_desktop.gui.settings.installation_port import (
     CheckpointSettings,
     CommandFileAccess,
-    InstallationFinding,
     McpServerState,
     ServerTool,
     SpaceToFree,
@@ -30,6 +29,7 @@ from helix_desktop.secrets import SecretStorage
 
 if TYPE_CHECKING:
     from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
+    from helix_desktop.installation_checks import DoctorFinding
     from helix_desktop.mcp_host.hosted_server import HostedServer
     from helix_desktop.resident.connected_agents import ConnectedAgents
     from helix_desktop.workbench.all_workbenches import Workbenches
@@ -61,11 +61,10 @@ class InstallationCare:
             lines.append(f"{name} {version}: {said.splitlines()[0][:80] if said else tr('see its website')}")
         return "\n".join(lines)
 
-    async def examine_installation(self) -> Sequence[InstallationFinding]:
+    async def examine_installation(self) -> Sequence[DoctorFinding]:
         from helix_desktop import installation_checks
 
-        found = await installation_checks.check_installation(self._where, self._secrets)
-        return [InstallationFinding(each.what, each.state.value, each.says, each.remedy) for each in found]
+        return await installation_checks.check_installation(self._where, self._secrets)
 
     def histories_for_import(self, desk: Workbenches) -> HistoryImportPort:
         from helix_desktop.desktop.history_import import HistoryImporter as OfOthers

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 from helix_desktop.engine import legal_messages, token_budget
-from helix_desktop.engine.blocks import Request, View
+from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.collaborators import ConversationSetup, FileRestoration, SessionCollaborators, StandingNote
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.digest import Digest
@@ -214,10 +214,6 @@ class Session:
         self.queue.clear()  # This includes messages that were stopped before they were recorded.
         await self.steward.aclose()
         await self.conversation.wait_until_recorded()
-
-    def view_for_model(self) -> View:
-        """What the model sees now."""
-        return self.conversation.current_view()
 
     def next_request_meter(self) -> WindowMeter:
         """How many tokens the next request has, by kind."""

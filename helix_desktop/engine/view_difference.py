@@ -49,10 +49,6 @@ class ViewDifference:
     before: int
     after: int
 
-    @property
-    def net_tokens(self) -> int:
-        return self.after - self.before
-
 
 def compare_views(before: View, after: View) -> ViewDifference:
     """What has to happen to the first view for the second. Tokens are as counted; the meter's factor corrects them."""

@@ -137,7 +137,7 @@ class MainWindow(WindowFrame):
 
     def _composer_height(self) -> int:
         """The height at the lower edge that must not be covered: the composer and the questions above it."""
-        if self.shown_page_name != "chat":
+        if self.showing.page != "chat":
             return 0
         above = (self.chat.approvals, self.chat.way_on, self.chat.rewrite_cost)
         writes = self.chat.composer if self.chat.foreign.isHidden() else self.chat.foreign
@@ -561,7 +561,7 @@ class MainWindow(WindowFrame):
         self.sidebar.list.select_conversation(name)
         self.enable_possible_actions()
         self._update_window_title()
-        if self.shown_page_name == "chat" and not self.palette_box.isVisible():
+        if self.showing.page == "chat" and not self.palette_box.isVisible():
             composer.text.setFocus()
 
     def _update_window_title(self) -> None:

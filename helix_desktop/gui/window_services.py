@@ -238,7 +238,7 @@ class WindowServices(QObject):
             groups = await importer.find_history_groups()
             return groups, [await importer.describe_history(group) for group in groups[: 2 * SHOWN_HISTORIES]]
 
-        if window.shown_page_name == "welcome":
+        if window.showing.page == "welcome":
             window.background_runner.run_in_background(
                 find_and_describe_newest(),
                 then=lambda found: self._show_found_on_welcome(*found),

@@ -161,19 +161,19 @@ class WindowTour(QObject):
         )
 
     def _place_of_undo(self) -> QRect:
-        if self._window.shown_page_name == "timeline":
+        if self._window.showing.page == "timeline":
             return self._place_in_window(self._window.pages.timeline.panel.undo_button)
         view = self._window.chat.transcript.view
         folds = [
             fact for fact in self._facts_of_session() if isinstance(fact, Folded) and fact.kind is not FoldKind.EXCERPT
         ]
         wanted = next((each for each in reversed(folds) if not view.intent_rect(OpenFold(each.fold)).isEmpty()), None)
-        if wanted is not None and self._window.shown_page_name == "chat":
+        if wanted is not None and self._window.showing.page == "chat":
             return self._place_in_window(view.viewport(), view.intent_rect(OpenFold(wanted.fold)))
         return self._place_in_window(self._window.top.page_tab("timeline"))
 
     def _place_of_recall(self) -> QRect:
-        if self._window.shown_page_name != "cache":
+        if self._window.showing.page != "cache":
             return self._place_in_window(self._window.top.page_tab("cache"))
         viewer = self._window.pages.cache.viewer
         return self._place_in_window(viewer.recall_button) or self._place_in_window(self._window.pages.cache.table)
@@ -200,7 +200,7 @@ class WindowTour(QObject):
                 ),
                 tr("On the right, you see what the model saw, and how to get the original back. Nothing is ever lost."),
                 self._place_of_excerpt,
-                lambda: self._step_number == 1 and self._window.shown_page_name == "timeline",
+                lambda: self._step_number == 1 and self._window.showing.page == "timeline",
             ),
             WindowTourStep(
                 tr("Fold now"),

@@ -177,7 +177,7 @@ def _open_neighbour_conversation(window: MainWindow, steps: int) -> None:
 
 
 def _focus_back(window: MainWindow) -> None:
-    if window.shown_page_name == "chat":
+    if window.showing.page == "chat":
         window.chat.composer.text.setFocus()
 
 
@@ -363,8 +363,8 @@ def _tell_agent(showing: ShownState, notices: Notices, text: str) -> None:
 
 def _find_on_shown_page(window: MainWindow) -> None:
     """Finds on the shown page, or everywhere if that page has no search of its own."""
-    if window.shown_page_name in ("chat", "cache"):
-        window.pages.open_page_search(window.shown_page_name)
+    if window.showing.page in ("chat", "cache"):
+        window.pages.open_page_search(window.showing.page)
     else:
         window.palette_box.open_palette("")
 

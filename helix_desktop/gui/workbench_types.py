@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.engine.session import Session
+    from helix_desktop.installation_checks import DoctorFinding
     from helix_desktop.project.project_files import ProjectItems
     from helix_desktop.project.project_item import ProjectItem
     from helix_desktop.resident.connected_agents import ConnectedAgents
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.file_changes import FileChanges, FileUndoResult
     from helix_desktop.workbench.open_workbench import Workbench
 else:
-    ConnectedAgents = Conversation = Session = ProjectItems = ProjectItem = StoredWorkspace = CheckpointProgress = (
-        object
-    )
+    ConnectedAgents = DoctorFinding = Conversation = Session = ProjectItems = ProjectItem = StoredWorkspace = (
+        CheckpointProgress
+    ) = object
     ImportedWorkspace = Workbenches = WorkspaceListRow = SharingStatus = FileChanges = FileUndoResult = Workbench = (
         object
     )
@@ -32,6 +33,7 @@ __all__ = [
     "CheckpointProgress",
     "ConnectedAgents",
     "Conversation",
+    "DoctorFinding",
     "FileChanges",
     "FileUndoResult",
     "ImportedWorkspace",

@@ -214,7 +214,7 @@ class HistoryImport:
         if writing.recorded is None or writing.brought is None:
             self.result.here.add(writing.conversation)
         else:
-            self.earlier.last[writing.recorded_session.identity_of_session] = writing.recorded
+            self.earlier.last[writing.held.recording.identity_of_session] = writing.recorded
             self.result.imported.append(writing.brought)
         for at, key in held.keys:
             if at >= writing.new_from:

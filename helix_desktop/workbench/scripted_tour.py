@@ -116,13 +116,13 @@ async def _undo_and_redo(session: Session) -> bool:
         "Search ERROR",
     ):
         await _run_tour_turn(session, words)
-    before = session.view_for_model()
+    before = session.conversation.current_view()
     await session.start_fold(FoldKind.HANDOVER, wish="keep the error in run.log")
     handover = next((fold for fold in _folds_of_tour(session) if fold.kind is FoldKind.HANDOVER), None)
     if handover is None:
         raise HelixError("The tour's handover didn't complete.", remedy="Run helix-desktop doctor to find out why.")
     await session.undo_fold(handover.fold)
-    identical = session.view_for_model().blocks == before.blocks
+    identical = session.conversation.current_view().blocks == before.blocks
     await session.redo_fold(handover.fold)
     behind = next(fold for fold in _folds_of_tour(session) if fold.kind is FoldKind.EXCERPT)
     await _run_tour_turn(session, f"Recall {behind.entries[0].hex}")

@@ -139,14 +139,6 @@ class SessionWriter:
     brought: ImportedConversation | None = None
     _seqs: dict[int, int] = field(default_factory=dict)  # The seq of the fact made from each draft.
 
-    @property
-    def recorded_session(self) -> RecordedSession:
-        return self.held.recording
-
-    @property
-    def drafted_facts(self) -> list[FactDraft]:
-        return self.held.made
-
     async def write_session(self) -> None:
         async with self.hold(self.conversation):
             facts = await self.workspace.journal.read_facts(self.conversation)
@@ -156,7 +148,7 @@ class SessionWriter:
             if await self._append_what_is_new(facts):
                 return
         self.held = self.held.under_own_name()
-        self.conversation = self.earlier.conversation_of_recording(self.recorded_session)
+        self.conversation = self.earlier.conversation_of_recording(self.held.recording)
         self._seqs.clear()
         await self.write_session()
 
@@ -164,29 +156,29 @@ class SessionWriter:
 
     async def _create_imported_conversation(self) -> None:
         """All of it, in one transaction. A branch begins with what it shares, and then is a fork."""
-        recording, source = self.recorded_session, self.earlier.forked_conversation(self.recorded_session)
+        recording, source = self.held.recording, self.earlier.forked_conversation(self.held.recording)
         call = self.earlier.delegating_call(recording)
         parent = self.earlier.parent_conversation(recording)
         began = recording_facts.started_fact(replace(recording, parent_call=call), parent=parent)
-        shared = sum(draft.message < recording.forked_at for draft in self.drafted_facts) if source else 0
+        shared = sum(draft.message < recording.forked_at for draft in self.held.made) if source else 0
         first: list[FactDraft] = [
             FactDraft(self._first_message_time(), began if not source else replace(began, origin=Origin()))
         ]
-        facts = [*first, *self.drafted_facts[:shared]]
+        facts = [*first, *self.held.made[:shared]]
         if source:
             facts.append(
                 FactDraft(
                     self._first_message_time(), recording_facts.started_fact(recording, fork=(source, shared + 1))
                 )
             )
-        facts += self.drafted_facts[shared:]
+        facts += self.held.made[shared:]
         self._place_folds(1, range(1, shared + 1))
-        self._place_folds(shared + 1 + bool(source), range(shared + 1, len(self.drafted_facts) + 1))
-        await self._store_contents_of_drafts(self.drafted_facts)
+        self._place_folds(shared + 1 + bool(source), range(shared + 1, len(self.held.made) + 1))
+        await self._store_contents_of_drafts(self.held.made)
         await self._append_with_import_fact(await asyncio.to_thread(self._place_all_drafts, facts), "new")
 
     def _first_message_time(self) -> float:
-        return next((draft.time for draft in self.drafted_facts if draft.time), clock.time())
+        return next((draft.time for draft in self.held.made if draft.time), clock.time())
 
     def _place_folds(self, behind: int, numbers: range) -> None:
         for at, number in enumerate(numbers, behind + 1):
@@ -200,16 +192,16 @@ class SessionWriter:
         stand = [one for one in present if _is_message_fact(one.fact)]
         common = self._count_common_messages(stand, forgotten=_has_forgotten_text(facts))
         ours = any(one.seq > last and isinstance(one.fact, (*SAID, Rewound)) for one in facts)
-        said = [number for number, draft in enumerate(self.drafted_facts, 1) if draft.was_said_or_done]
+        said = [number for number, draft in enumerate(self.held.made, 1) if draft.was_said_or_done]
         shorter = common < len(stand) and self.earlier.is_in_another_file(self.held)
         if shorter and common < len(said):
             return False
         if common < min(len(stand), len(said)) and not ours and await self._append_behind_summary(facts, present, common):  # fmt: skip
             return True
-        fresh = said[common] if common < len(said) else len(self.drafted_facts) + 1
+        fresh = said[common] if common < len(said) else len(self.held.made) + 1
         folds = self._folds_made_since(facts, fresh)
         if common == len(said) and (shorter or (not folds and not undone)):
-            self.new_from = len(self.recorded_session.messages)
+            self.new_from = len(self.held.recording.messages)
         elif ours and common < len(said):
             await self._fork_with_new_messages(present, common, fresh)
         else:
@@ -221,11 +213,11 @@ class SessionWriter:
         summary is a fold over it, and what is new comes behind it. False: the file says something else.
         """
         stand = [one for one in present if _is_message_fact(one.fact)]
-        said = [number for number, draft in enumerate(self.drafted_facts, 1) if draft.was_said_or_done][common:]
-        first = self.drafted_facts[said[0] - 1]
+        said = [number for number, draft in enumerate(self.held.made, 1) if draft.was_said_or_done][common:]
+        first = self.held.made[said[0] - 1]
         later = said[1:] if first.is_summary else said
         here = [recording_facts.comparable_text(one.fact) for one in stand[common:]]
-        there = [recording_facts.comparable_text(self.drafted_facts[number - 1].fact) for number in later]
+        there = [recording_facts.comparable_text(self.held.made[number - 1].fact) for number in later]
         lengths = range(min(len(here), len(there)), 0, -1)
         kept = next((length for length in lengths if here[len(here) - length :] == there[:length]), 0)
         fold = _fold_of_summary(facts, stand[: len(stand) - kept], first) if first.is_summary else None
@@ -233,16 +225,16 @@ class SessionWriter:
             return False
         for number, one in zip(later[:kept], stand[len(stand) - kept :], strict=True):
             self._seqs[number] = one.seq
-        fresh = later[kept] if kept < len(later) else len(self.drafted_facts) + 1
-        if fold is not None or fresh <= len(self.drafted_facts):
+        fresh = later[kept] if kept < len(later) else len(self.held.made) + 1
+        if fold is not None or fresh <= len(self.held.made):
             await self._append_added_messages(facts, present, (len(stand), fresh), [], fold=fold)
         else:
-            self.new_from = len(self.recorded_session.messages)
+            self.new_from = len(self.held.recording.messages)
         return True
 
     def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
         """Counts messages and results that are the same here and in the file. If some were forgotten, all count so."""
-        said = [(number, draft) for number, draft in enumerate(self.drafted_facts, 1) if draft.was_said_or_done]
+        said = [(number, draft) for number, draft in enumerate(self.held.made, 1) if draft.was_said_or_done]
         common = 0
         for (number, draft), one in zip(said, present, strict=False):
             if not forgotten and recording_facts.comparable_text(draft.fact) != recording_facts.comparable_text(
@@ -256,7 +248,7 @@ class SessionWriter:
     def _folds_made_since(self, facts: Sequence[Recorded], fresh: int) -> list[FactDraft]:
         """Folds over what is here already that the other program made since."""
         there = {(one.fact.kind, one.fact.cover) for one in facts if isinstance(one.fact, Folded)}
-        folds = (draft for draft in self.drafted_facts[: fresh - 1] if isinstance(draft.fact, Folded))
+        folds = (draft for draft in self.held.made[: fresh - 1] if isinstance(draft.fact, Folded))
         covers = ((draft, self._place_cover(draft.fact.cover)) for draft in folds if isinstance(draft.fact, Folded))
         return [
             draft
@@ -275,7 +267,7 @@ class SessionWriter:
         fold: Folded | None = None,
     ) -> None:
         common, fresh = at
-        new = self.drafted_facts[fresh - 1 :] if fresh <= len(self.drafted_facts) else []
+        new = self.held.made[fresh - 1 :] if fresh <= len(self.held.made) else []
         begun: list[tuple[float, Fact]] = [] if fold is None else [(0.0, fold)]
         stand = [one for one in present if _is_message_fact(one.fact)]
         if common < len(stand):  # the file's messages differ from those imported before
@@ -283,13 +275,13 @@ class SessionWriter:
         if undone and any(isinstance(one.fact, ConversationChanged) and one.fact.trashed for one in facts):
             begun.append((0.0, ConversationChanged(trashed=False)))
         first = facts[-1].seq + 1
-        self._place_folds(facts[-1].seq + len(begun) + len(folds), range(fresh, len(self.drafted_facts) + 1))
+        self._place_folds(facts[-1].seq + len(begun) + len(folds), range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
         names = _UnusedFoldNames(facts)
         appended = [*begun]
         for place, draft in enumerate((*folds, *new), first + len(begun)):
             appended.append((draft.time, names.with_unused_fold_name(self._place_draft(draft, place))))
-        self.new_from = new[0].message if new else len(self.recorded_session.messages)
+        self.new_from = new[0].message if new else len(self.held.recording.messages)
         await self._append_with_import_fact(appended, "back" if undone and not new else "more", facts)
 
     async def _fork_with_new_messages(self, present: Sequence[Recorded], common: int, fresh: int) -> None:
@@ -300,16 +292,16 @@ class SessionWriter:
         if len(forked) != at:  # the conversation was rewound earlier: its fact numbers differ
             self._seqs.clear()
             self.conversation = conversation_id_of_session(
-                self.recorded_session.kind, f"{self.recorded_session.session}\0{len(self.drafted_facts)}"
+                self.held.recording.kind, f"{self.held.recording.session}\0{len(self.held.made)}"
             )
             await self._create_imported_conversation()
             return
         self.conversation = conversation_id_of_session(
-            self.recorded_session.kind, f"{self.recorded_session.session}\0{source}\0{at}\0{len(self.drafted_facts)}"
+            self.held.recording.kind, f"{self.held.recording.session}\0{source}\0{at}\0{len(self.held.made)}"
         )
-        begun = recording_facts.started_fact(self.recorded_session, fork=(source, at))
-        new = self.drafted_facts[fresh - 1 :]
-        self._place_folds(at + 1, range(fresh, len(self.drafted_facts) + 1))
+        begun = recording_facts.started_fact(self.held.recording, fork=(source, at))
+        new = self.held.made[fresh - 1 :]
+        self._place_folds(at + 1, range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
         names = _UnusedFoldNames(forked)
         facts: list[tuple[float, Fact]] = [(one.time, one.fact) for one in forked]
@@ -354,7 +346,7 @@ class SessionWriter:
     ) -> None:
         """Appends the facts in one transaction, together with the fact that says where they come from."""
         size, modified = self.held.stamp
-        origin, said = recording_facts.origin_of_recording(self.recorded_session), [fact for _, fact in facts]
+        origin, said = recording_facts.origin_of_recording(self.held.recording), [fact for _, fact in facts]
         paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))
         paid -= sum(fact.cost for fact in said if isinstance(fact, BroughtIn))
         brought = BroughtIn(origin, self.run, len(before) + 1, size, modified, cost=paid)
@@ -366,7 +358,7 @@ class SessionWriter:
         self.brought = ImportedConversation(
             self.conversation,
             state,
-            recording_facts.title_of_recording(self.recorded_session),
+            recording_facts.title_of_recording(self.held.recording),
             origin.kind,
             origin.session,
             origin.path,

@@ -368,10 +368,10 @@ async def test_what_changed_between_two_moments_is_told() -> None:
     then = at.session.all_facts[-1].seq
     await told(at, "two")
     before = (await at.session.conversation.moment_at(then)).take_view()
-    found = compare_views(before, at.session.view_for_model())
+    found = compare_views(before, at.session.conversation.current_view())
     assert [change.change_kind for change in found.changes] == [ViewChangeKind.CAME, ViewChangeKind.CAME]
     now = (await at.session.conversation.moment_at(at.session.all_facts[-1].seq)).take_view()
-    assert now == at.session.view_for_model()
+    assert now == at.session.conversation.current_view()
     assert compare_views(before, before).changes == ()
 
 
@@ -381,7 +381,7 @@ async def test_what_is_forgotten_leaves_the_session_and_the_next_request() -> No
     purged = await at.forget(text="hunter2")
     assert purged.conversations == (at.session.id,)
     assert isinstance(at.session.all_facts[-1].fact, Forgotten)
-    assert "hunter2" not in str(at.session.view_for_model())
+    assert "hunter2" not in str(at.session.conversation.current_view())
     assert ConversationReplaced(at.session.id) in at.events
     await told(at, "go on")
     assert asked(at, 1) == ["my password is [forgotten]", "I keep [forgotten] in mind.", "go on"]

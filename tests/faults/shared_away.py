@@ -147,7 +147,7 @@ async def _caught_up(here: Workbench, there: Workbench, done: Worked, found: Cou
     await _until(lambda: here.sharing.sharing_state.state == there.sharing.sharing_state.state == "in step")
     found["facts"], found["facts there"] = len(own), len(seen.all_facts)
     found["LOST: facts"] += len(own) - len(seen.all_facts)
-    found["LOST: views that differ"] += seen.view_for_model() != done.session.view_for_model()
+    found["LOST: views that differ"] += seen.conversation.current_view() != done.session.conversation.current_view()
     found["LOST: branches"] += len(here.sharing.branch_by_conversation) + len(there.sharing.branch_by_conversation)
     assert here.workspace.link is not None
     await here.workspace.link.send_waiting_content()

@@ -21,12 +21,12 @@ from helix_desktop.gui.model_setup_port import (
 from helix_desktop.gui.settings.installation_port import (
     CheckpointSettings,
     CommandFileAccess,
-    InstallationFinding,
     McpServerState,
     SpaceToFree,
     WorkspaceStorage,
 )
 from helix_desktop.gui.workbench_types import ConnectedAgents, Workbench, Workbenches
+from helix_desktop.installation_checks import DoctorFinding, DoctorFindingState
 from helix_desktop.mcp_host.hosted_server import McpServerResource
 from helix_desktop.tools.home_openings import OPENINGS
 
@@ -194,10 +194,10 @@ class FakeInstallation:
     def licence_texts(self) -> str:
         return "Helix Desktop: Apache-2.0"
 
-    async def examine_installation(self) -> Sequence[InstallationFinding]:
+    async def examine_installation(self) -> Sequence[DoctorFinding]:
         return [
-            InstallationFinding("Python", "good", "3.11."),
-            InstallationFinding("Keyring", "bad", "There is none.", "Install one."),
+            DoctorFinding("Python", DoctorFindingState.GOOD, "3.11."),
+            DoctorFinding("Keyring", DoctorFindingState.BAD, "There is none.", "Install one."),
         ]
 
     async def measure_workspace_storage(self, bench: Workbench) -> WorkspaceStorage:

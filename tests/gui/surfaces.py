@@ -231,7 +231,7 @@ class Tour:
     async def first(self) -> None:
         """An empty home: the first start, connecting, and the first steps of the tour."""
         window = self.window
-        await until(lambda: window.shown_page_name == "welcome" and window.welcome.tour.isEnabled())
+        await until(lambda: window.showing.page == "welcome" and window.welcome.tour.isEnabled())
         await self.full()
         await self.shot("01-welcome", 2.5)
         window.create_workspace_for_folder(self.folder)

@@ -229,7 +229,7 @@ def test_without_a_workspace_nothing_of_one_can_be_done(window: MainWindow, desk
     for name in list(desk.benches)[1:]:
         del desk.benches[name]
     window.window_actions["trash-workspace"].trigger()
-    assert (window.shown_page_name, window.windowTitle()) == ("welcome", "Helix Desktop")
+    assert (window.showing.page, window.windowTitle()) == ("welcome", "Helix Desktop")
     enabled = {
         name
         for name in ("new", "cache", "attach", "model", "trash-workspace")

@@ -466,11 +466,11 @@ def test_an_answer_that_was_cut_off_says_so_once(window: MainWindow, session: Fa
 def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
     digest = story.stored(story.TABLE).digest
     window.go_to_place(WindowPlace("entry", "storage-engine", digest=digest))
-    assert window.shown_page_name == "cache"
+    assert window.showing.page == "cache"
     window.go_to_place(WindowPlace("fold", "storage-engine", story.CONVERSATION, fold="fold-3"))
-    assert window.shown_page_name == "timeline"
+    assert window.showing.page == "timeline"
     window.go_to_place(WindowPlace("conversation", "storage-engine", "flaky", 3))
-    assert (window.shown_page_name, window.current_session.id if window.current_session else "") == ("chat", "flaky")
+    assert (window.showing.page, window.current_session.id if window.current_session else "") == ("chat", "flaky")
     window.go_to_place(WindowPlace("workspace", "infra"))
     assert window.current_workbench is desk.benches["infra"]
     window.go_to_place(WindowPlace("workspace", "nowhere"))
@@ -535,10 +535,10 @@ def test_layout_is_remembered_per_workspace(window: MainWindow) -> None:
     window.switch_to_page("timeline")
     window.go_to_workspace("parser")
     assert window.is_sidebar_shown
-    assert window.shown_page_name == "chat"
+    assert window.showing.page == "chat"
     window.go_to_workspace("storage-engine")
     assert not window.is_sidebar_shown
-    assert window.shown_page_name == "timeline"
+    assert window.showing.page == "timeline"
 
 
 def test_sidebar_and_inspector_have_their_widths(window: MainWindow) -> None:
@@ -635,7 +635,7 @@ def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
     monkeypatch.setattr(desk, "open_workspace", busy)
     window = MainWindow(theme, memory, settings, doing)
     window.begin_with_workspaces(desk)
-    assert window.shown_page_name == "welcome"
+    assert window.showing.page == "welcome"
     assert window.notices._text.text() == "storage-engine is open in another program. Close it there."
 
 

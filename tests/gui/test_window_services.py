@@ -54,12 +54,12 @@ def test_without_a_workspace_there_is_a_welcome(
     WindowServices(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
     window.show()
     window.begin_with_workspaces(FakeDesk(empty=True))
-    assert window.shown_page_name == "welcome"
+    assert window.showing.page == "welcome"
     assert window.focusWidget() is window.welcome.folder
     assert not window.is_sidebar_shown
     welcome = window.findChildren(WelcomePage)[0]
     welcome.folder_given.emit(tmp_path)
-    assert window.shown_page_name == "chat"
+    assert window.showing.page == "chat"
     assert window.current_workbench is not None
     assert window.current_workbench.main_folder == tmp_path
 

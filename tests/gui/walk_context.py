@@ -141,7 +141,7 @@ class Walk:
         chosen = lines.selected_line_range()
         assert chosen is not None
         await click(page.viewer.recall_button)
-        await until(lambda: self.window.shown_page_name == "chat")
+        await until(lambda: self.window.showing.page == "chat")
         await until(lambda: bool(chat.composer.attachments.listed_attachments))
         attached = chat.composer.attachments.listed_attachments[-1]
         assert isinstance(attached, Attachment)
@@ -183,14 +183,14 @@ class Walk:
         await key("alt+3")
         await until(lambda: bool(page.list.rows.items))
         await self._choose_handover(0)
-        before = self.session.view_for_model().blocks
+        before = self.session.conversation.current_view().blocks
         await click(page.panel.undo_button)
         await until(lambda: isinstance(self.last, Unfolded))
-        assert self.session.view_for_model().blocks != before
+        assert self.session.conversation.current_view().blocks != before
         await until(lambda: page.panel.undo_button.text() == "Redo")
         await click(page.panel.undo_button)
         await until(lambda: isinstance(self.last, Refolded))
-        assert self.session.view_for_model().blocks == before
+        assert self.session.conversation.current_view().blocks == before
         await click(page.panel._edit)
         await key("ctrl+a")
         await type_("## User Preferences")
@@ -199,7 +199,8 @@ class Walk:
         await press(page.panel, "Save")
         await until(lambda: isinstance(self.last, DocumentEdited))
         assert any(
-            "Never change" in getattr(block.content, "text", "") for block in self.session.view_for_model().blocks
+            "Never change" in getattr(block.content, "text", "")
+            for block in self.session.conversation.current_view().blocks
         )
         await self._hand_over()
         await self._choose_on_the_chart()
@@ -274,7 +275,7 @@ class Walk:
         """A block is pinned, left out and taken back; an earlier step is looked at."""
         panel = self.window.pages.inspector
         await key("alt+1")
-        await until(lambda: self.window.shown_page_name == "chat")
+        await until(lambda: self.window.showing.page == "chat")
         if not panel.isVisible():
             await key("ctrl+i")
         await until(lambda: panel.isVisible() and bool(panel._parts))
@@ -286,7 +287,7 @@ class Walk:
             await until(lambda fact=fact: isinstance(self.last, fact))  # type: ignore[misc]
             if fact is Pinned:  # and it is drawn
                 await until(lambda: any("pinned" in place and part.block_name in place for place in names(panel.view)))
-        assert part.block.source not in [block.source for block in self.session.view_for_model().blocks]
+        assert part.block.source not in [block.source for block in self.session.conversation.current_view().blocks]
         await until(lambda: any("Include" in place for place in names(panel.view)))
         await hot(panel.view, "Include")
         await until(lambda: isinstance(self.last, Included))

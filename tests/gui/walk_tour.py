@@ -54,7 +54,7 @@ class Walk:
 
     async def walk(self) -> None:
         window = self.window
-        await until(lambda: window.shown_page_name == "welcome" and window.welcome.tour.isEnabled())
+        await until(lambda: window.showing.page == "welcome" and window.welcome.tour.isEnabled())
         await until(window.isActiveWindow)
         await self.shot("welcome")
         await click(window.welcome.tour)  # the first action
@@ -67,7 +67,7 @@ class Walk:
         await self.allow()
         await self.on("See what was left out")
         await self.press_there()
-        await until(lambda: window.shown_page_name == "timeline")
+        await until(lambda: window.showing.page == "timeline")
         await self.on("Fold now")
         await self.fold()
         await self.on("Undo it")
@@ -115,13 +115,13 @@ class Walk:
     async def undo(self) -> None:
         await self.shot("undo")
         await self.press_there()
-        await until(lambda: self.window.shown_page_name == "timeline")
+        await until(lambda: self.window.showing.page == "timeline")
         await self.press_there()
         await until(lambda: bool(self.facts(Unfolded)))
 
     async def recall(self) -> None:
         await self.press_there()
-        await until(lambda: self.window.shown_page_name == "cache")
+        await until(lambda: self.window.showing.page == "cache")
         await until(lambda: self.window.pages.cache.viewer.row is not None)
         await self.shot("recall")
         await self.press_there()

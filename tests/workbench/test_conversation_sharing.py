@@ -125,7 +125,7 @@ async def test_a_conversation_is_read_live_on_the_other_machine(homes: tuple[Hom
     await told(session, "read src/pairs.py")
     await until(lambda: facts(here, session) == facts(there, session))
     assert [event.recorded.seq for event in heard if isinstance(event, FactAppended)]
-    assert seen.view_for_model() == session.view_for_model()
+    assert seen.conversation.current_view() == session.conversation.current_view()
     own = here.bench.conversation_row(session.id)
     assert own is not None
     assert own.machine == ""
@@ -149,7 +149,7 @@ async def test_one_machine_writes_until_the_user_continues_on_the_other(homes: t
     await until(lambda: here.bench.sharing.machine_writing_now(session.id) == "laptop")
     await until(lambda: facts(here, session) == facts(there, session))
     assert here.bench.sharing.branch_by_conversation == there.bench.sharing.branch_by_conversation == {}
-    assert session.view_for_model() == seen.view_for_model()
+    assert session.conversation.current_view() == seen.conversation.current_view()
 
 
 async def test_what_two_machines_wrote_apart_becomes_two_conversations(homes: tuple[Home, Home]) -> None:
@@ -176,8 +176,8 @@ async def test_what_two_machines_wrote_apart_becomes_two_conversations(homes: tu
         together = await home.bench.open_session(session.id)
         await until(partial(said, together, "what is in README.md?"))
         assert "zebra: read src/pairs.py" not in words(together)
-    assert [one.view_for_model() for one in (session, await here.bench.open_session(branch))] == [
-        one.view_for_model() for one in (seen, await there.bench.open_session(branch))
+    assert [one.conversation.current_view() for one in (session, await here.bench.open_session(branch))] == [
+        one.conversation.current_view() for one in (seen, await there.bench.open_session(branch))
     ]
     index = here.bench.workspace.index
     await until(lambda: not index._removing)  # it is made anew after the list knows the branch
@@ -207,7 +207,7 @@ async def test_work_goes_on_while_the_engine_is_away(homes: tuple[Home, Home]) -
         await here.bench.sharing.take_over_conversation(session.id)
     here.engine.is_away = False
     here.bench.sharing._poke.set()
-    assert (await arrived(there, session)).view_for_model() == session.view_for_model()
+    assert (await arrived(there, session)).conversation.current_view() == session.conversation.current_view()
     await until(lambda: here.bench.sharing.sharing_state.state == "in step")
 
 
@@ -234,7 +234,7 @@ async def test_what_is_forgotten_here_is_gone_there_and_makes_no_branch(homes: t
     here.bench.sharing._poke.set()
     await until(lambda: len(seen.all_facts) == before + 1)
     assert not any("swordfish" in str(fact) for fact in facts(there, session))
-    assert seen.view_for_model() == session.view_for_model()
+    assert seen.conversation.current_view() == session.conversation.current_view()
     assert here.bench.sharing.branch_by_conversation == there.bench.sharing.branch_by_conversation == {}
     await told(session, "read README.md")  # and goes on
     await until(lambda: len(seen.all_facts) == len(session.all_facts))
@@ -290,8 +290,8 @@ async def test_no_turn_begins_while_too_much_waits_to_be_sent(
     monkeypatch.setattr(conversation_sharing, "MOST_UNSENT_FACTS", 2)
     await told(third, "read README.md")
     await there.bench.sharing.sync_conversations_now()
-    assert (await there.bench.open_session(first.id)).view_for_model() == first.view_for_model()
-    assert (await there.bench.open_session(second.id)).view_for_model() == second.view_for_model()
+    assert (await there.bench.open_session(first.id)).conversation.current_view() == first.conversation.current_view()
+    assert (await there.bench.open_session(second.id)).conversation.current_view() == second.conversation.current_view()
 
 
 async def test_where_work_counts_once_it_is_shared_a_turn_ends_when_others_have_it(homes: tuple[Home, Home]) -> None:
@@ -307,7 +307,9 @@ async def test_where_work_counts_once_it_is_shared_a_turn_ends_when_others_have_
     await asyncio.gather(*(told(session, "read README.md") for session in sessions))
     await there.bench.sharing.sync_conversations_now()
     for session in sessions:
-        assert (await there.bench.open_session(session.id)).view_for_model() == session.view_for_model()
+        assert (
+            await there.bench.open_session(session.id)
+        ).conversation.current_view() == session.conversation.current_view()
     here.engine.is_away = True
     sessions[0].send_message((Text("more"),))
     await asyncio.wait_for(sessions[0].wait_until_idle(), 60)

@@ -360,7 +360,7 @@ async def test_what_is_forgotten_is_gone_from_open_conversations_and_from_the_di
     assert list(session.all_facts) == list(await bench.workspace.journal.read_facts(session.id))
     assert (
         "abcd-efgh-1234"
-        not in f"{session.all_facts}{session.view_for_model()}{await session.rebuild_request()}{bench.list_conversations()}"
+        not in f"{session.all_facts}{session.conversation.current_view()}{await session.rebuild_request()}{bench.list_conversations()}"
     )
     assert list(other.all_facts) == untouched
     assert (await told(session, "hello again")).reason is TurnEnd.DONE

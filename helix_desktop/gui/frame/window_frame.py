@@ -101,10 +101,6 @@ class WindowFrame(QWidget):
         """`make` returns the page, and its side panel if it has one."""
         self._page_factories[name] = make
 
-    @property
-    def shown_page_name(self) -> str:
-        return self.showing.page
-
     def switch_to_page(self, name: str) -> None:
         if name in self._page_factories:
             self.add_page(name, *self._page_factories.pop(name)())
@@ -150,12 +146,12 @@ class WindowFrame(QWidget):
 
     def _update_visible_sides(self) -> None:
         """Shows and hides the sides: what the user wants, as far as there is room."""
-        side = self._sides.get(self.shown_page_name)
-        welcome = self.shown_page_name not in PAGES
-        room = not self._is_narrow or self._inspector_wanted_when_narrow or self.shown_page_name != "chat"
+        side = self._sides.get(self.showing.page)
+        welcome = self.showing.page not in PAGES
+        room = not self._is_narrow or self._inspector_wanted_when_narrow or self.showing.page != "chat"
         if side is not None:
             self._side.setCurrentWidget(side)
-        shown = side is not None and room and (self._wants_side or self.shown_page_name != "chat")
+        shown = side is not None and room and (self._wants_side or self.showing.page != "chat")
         self._side.setVisible(shown)
         self.sidebar.setVisible(self._wants_sidebar and not welcome)
         self._distribute_widths()
@@ -172,7 +168,7 @@ class WindowFrame(QWidget):
         room, last = whole - first - 1, 0
         if self.is_side_panel_shown:
             usual = self.theme.zoomed_pixels(SIDE_WIDTH) - 1
-            wanted = kept("layout", self._workspace, "side-width", self.shown_page_name, default=usual)
+            wanted = kept("layout", self._workspace, "side-width", self.showing.page, default=usual)
             last = min(wanted, max(round(room * MAX_SIDE_SHARE), self._side.minimumWidth()))
         self._splitter.setSizes([first, room - last - 1, last])
 
@@ -206,4 +202,4 @@ class WindowFrame(QWidget):
         if self.is_sidebar_shown and first and self._is_dragging_splitter:
             put("layout", self._workspace, "sidebar-width", value=first)
         if self.is_side_panel_shown and last and self._is_dragging_splitter:
-            put("layout", self._workspace, "side-width", self.shown_page_name, value=last)
+            put("layout", self._workspace, "side-width", self.showing.page, value=last)

@@ -277,7 +277,7 @@ class WorkspaceRail(QWidget):
         """What can be done with a workspace, at a place of the screen."""
         menu = QMenu(self)
         for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):
-            menu.addAction(text).triggered.connect(partial(self._on_move_chosen, workspace, steps))
+            menu.addAction(text).triggered.connect(partial(self.move_workspace, workspace, steps))
         menu.addSeparator()
         for what, text in (
             ("rename", tr("Rename…")),
@@ -290,9 +290,6 @@ class WorkspaceRail(QWidget):
             menu.addAction(text).triggered.connect(partial(self.workspace_action_wanted.emit, what, workspace))
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(at)
-
-    def _on_move_chosen(self, workspace: str, steps: int) -> None:
-        self.move_workspace(workspace, steps)
 
     def _show_add_menu(self) -> None:
         """What else brings a workspace here: actions by their names."""

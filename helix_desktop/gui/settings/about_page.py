@@ -11,10 +11,11 @@ from helix_desktop import __version__
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import join_sentences, translate_sentences
 from helix_desktop.gui.question_dialogs import show_text_box
-from helix_desktop.gui.settings.installation_port import Installation, InstallationFinding
+from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.translation import tr
+from helix_desktop.gui.workbench_types import DoctorFinding
 
 FINDING_SIGNS = {"good": "✓", "note": "•", "bad": "✕"}
 
@@ -34,7 +35,7 @@ class AboutPage(SettingsPage):
         self._text = ""
         doing.run_in_background(program.examine_installation(), then=self._show_findings, owner=self)
 
-    def _show_findings(self, findings: Sequence[InstallationFinding]) -> None:
+    def _show_findings(self, findings: Sequence[DoctorFinding]) -> None:
         lines = []
         for finding in findings:
             sign = FINDING_SIGNS.get(finding.state, "")

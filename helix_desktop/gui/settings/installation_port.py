@@ -9,17 +9,7 @@ from typing import Any, Protocol
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.importing.history_import_port import HistoryImportPort
 from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
-from helix_desktop.gui.workbench_types import ConnectedAgents, Workbench, Workbenches
-
-
-@dataclass(frozen=True, slots=True)
-class InstallationFinding:
-    """`state`: good, note or bad."""
-
-    what: str
-    state: str
-    says: str
-    remedy: str = ""
+from helix_desktop.gui.workbench_types import ConnectedAgents, DoctorFinding, Workbench, Workbenches
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +94,7 @@ class Installation(Protocol):
 
     def library_versions(self) -> Sequence[tuple[str, str]]: ...
     def licence_texts(self) -> str: ...
-    async def examine_installation(self) -> Sequence[InstallationFinding]: ...
+    async def examine_installation(self) -> Sequence[DoctorFinding]: ...
     async def measure_workspace_storage(self, bench: Workbench) -> WorkspaceStorage: ...
     async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str: ...
     async def estimate_space_to_free(self, bench: Workbench) -> SpaceToFree: ...

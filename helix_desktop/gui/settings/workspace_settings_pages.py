@@ -102,11 +102,11 @@ class PolicyPage(SettingsPage):
             "preset", tr("Preset"), tr(context_policy.PRESETS[self._preset]), self._preset, names, words
         )
         self.add_page_widget(
-            build_field_row(preset, lambda value: self._choose_preset(str(value), {}), self.page_content)
+            build_field_row(preset, lambda value: self._save_policy(str(value), {}, again=True), self.page_content)
         )
         if self._values:
             again = self.add_page_button(tr("Reset to the preset"))
-            again.clicked.connect(lambda: self._choose_preset(self._preset, {}))
+            again.clicked.connect(lambda: self._save_policy(self._preset, {}, again=True))
         declared = context_policy.declared_thresholds()
         for name in BASIC_THRESHOLDS:
             self.add_page_widget(self._build_threshold_row(declared[name]))
@@ -151,9 +151,6 @@ class PolicyPage(SettingsPage):
             del values[threshold.name]
         self._values = values
         self._save_policy(self._preset, values)
-
-    def _choose_preset(self, preset: str, values: Mapping[str, Any]) -> None:
-        self._save_policy(preset, values, again=True)
 
     def _save_policy(self, preset: str, values: Mapping[str, Any], *, again: bool = False) -> None:
         work = self._bench.choose_context_policy(preset, values)

@@ -238,7 +238,7 @@ class Checkpoints:
                 return None
             if not self.is_ready or self.latest_checkpoint is None:
                 return None
-            changes = self._claim_unclaimed_changes(
+            changes = self.claim_changes_at(
                 window.since_look, None if only is None else {self.checkpoint_path(place) for place in only}
             )
             left = () if only is not None else sorted(self._paths_uncovered_by_limits() - window.left_out)
@@ -263,10 +263,6 @@ class Checkpoints:
     def open_steps_of_conversation(self, conversation: str) -> tuple[OpenStep, ...]:
         """Steps whose end nobody has told."""
         return tuple(window for window in self._windows if window.conversation == conversation)
-
-    def claim_changes_at(self, since: int, paths: set[str]) -> tuple[PathChange, ...]:
-        """Claims the changes found at these paths since a look, so that no other step is credited with them."""
-        return self._claim_unclaimed_changes(since, paths)
 
     async def build_change_fact(
         self,
@@ -511,7 +507,7 @@ class Checkpoints:
                 added, removed = added + came, removed + went
         return added, removed
 
-    def _claim_unclaimed_changes(self, since: int, paths: set[str] | None) -> tuple[PathChange, ...]:
+    def claim_changes_at(self, since: int, paths: set[str] | None) -> tuple[PathChange, ...]:
         """What was found since a look and belongs to nobody yet; it belongs to this step from now on."""
         found: list[PathChange] = []
         for number in sorted(self._moments):

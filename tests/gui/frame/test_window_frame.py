@@ -53,7 +53,7 @@ def test_the_welcome_has_neither_sidebar_nor_tabs(frame: WindowFrame) -> None:
 
 def test_a_page_nobody_added_is_not_shown(frame: WindowFrame) -> None:
     frame.switch_to_page("nowhere")
-    assert frame.shown_page_name == "chat"
+    assert frame.showing.page == "chat"
 
 
 @pytest.mark.parametrize("width", [880, 1024, NARROW_WINDOW_WIDTH - 1])

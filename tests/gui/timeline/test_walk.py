@@ -61,7 +61,7 @@ async def test_a_walk(theme: Theme, tmp_path: Path) -> None:
     await bench.workspace.index.wait_until_indexed()
     session = await bench.open_session(report.conversation)
     await read_the_timeline(theme, tasks, bench, session)
-    blocks = session.view_for_model().blocks
+    blocks = session.conversation.current_view().blocks
     await look_into_the_inspector(theme, tasks, session)
     await find_in_the_cache(theme, tasks, bench)
     await tasks.aclose()
@@ -69,10 +69,10 @@ async def test_a_walk(theme: Theme, tmp_path: Path) -> None:
     again = desk_at(tmp_path / "home")
     opened = await again.open_workspace(bench.id)
     restarted = await opened.open_session(report.conversation)
-    assert [(block.source, block.fold) for block in restarted.view_for_model().blocks] == [
+    assert [(block.source, block.fold) for block in restarted.conversation.current_view().blocks] == [
         (b.source, b.fold) for b in blocks
     ]
-    assert restarted.view_for_model().blocks[-1].pinned
+    assert restarted.conversation.current_view().blocks[-1].pinned
     await again.aclose()
 
 
@@ -90,19 +90,22 @@ async def read_the_timeline(theme: Theme, tasks: OwnedTasks, bench: Workbench, s
     assert sum(len(event.current_folds) for event in page.timeline.events) == len(folds)
     handover = next(fold for fold in folds if fold.kind is FoldKind.HANDOVER)
     page.choose_fold(handover.fold)
-    with_it = session.view_for_model().blocks
+    with_it = session.conversation.current_view().blocks
     QTest.mouseClick(page.panel.undo_button, LEFT)
     await until(lambda: last(session) == Unfolded(handover.fold))
-    assert session.view_for_model().blocks != with_it
+    assert session.conversation.current_view().blocks != with_it
     await until(lambda: page.panel.undo_button.text() == "Redo")
     QTest.mouseClick(page.panel.undo_button, LEFT)
     await until(lambda: last(session) == Refolded(handover.fold))
-    assert session.view_for_model().blocks == with_it
+    assert session.conversation.current_view().blocks == with_it
     QTest.mouseClick(page.panel._edit, LEFT)
     page.panel._editor.setPlainText("## User Preferences\nNever change a file outside of src/.")
     page.panel._save_document_edit()
     await until(lambda: isinstance(last(session), DocumentEdited))
-    assert any("Never change a file" in getattr(block.content, "text", "") for block in session.view_for_model().blocks)
+    assert any(
+        "Never change a file" in getattr(block.content, "text", "")
+        for block in session.conversation.current_view().blocks
+    )
     leave()
     page.close()
     page.panel.close()
@@ -116,9 +119,11 @@ async def look_into_the_inspector(theme: Theme, tasks: OwnedTasks, session: Sess
     leave = session.subscribe_to_events(lambda event: panel.update_inspector_from_events([event]))
     panel.inspect_conversation(session)
     await until(lambda: panel._parts)
-    assert [part.block for part in panel._parts] == list(session.view_for_model().blocks)
+    assert [part.block for part in panel._parts] == list(session.conversation.current_view().blocks)
     number = next(
-        part.number for part in panel._parts if part.block.source == session.view_for_model().blocks[-1].source
+        part.number
+        for part in panel._parts
+        if part.block.source == session.conversation.current_view().blocks[-1].source
     )
     next(action for action in panel.build_block_menu(number).actions() if "Pin" in action.text()).trigger()
     await until(lambda: isinstance(last(session), Pinned))
