@@ -240,9 +240,7 @@ def _known_commits(source: GitCheckout | None, made: CopiedRepository) -> list[s
 def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> bytes:
     """Those commits and what is not committed, for `git fetch`; empty for nothing."""
     copy.check_sound()
-    if copy.uncommitted_paths():
-        copy.run("add", "--all")
-        copy.run("commit", "--quiet", "--no-gpg-sign", "--message", "What was not committed in the copy")
+    _commit_everything(copy, copy.uncommitted_paths(), "What was not committed in the copy", "--no-gpg-sign")
     if not list_own_commits(source, copy, made):
         return b""
     return copy.run("bundle", "create", "-", "--all", "HEAD", "--not", *_known_commits(source, made))
@@ -257,9 +255,18 @@ def commit_in_copy(copy: GitCheckout, message: str) -> None:
             f"In the copy, {len(names):,} files are not committed.",
             remedy="Commit them there, give a message for a commit of them, or bring them back as changes.",
         )
+    _commit_everything(copy, names, message)
+
+
+def _commit_everything(copy: GitCheckout, names: list[bytes], message: str, *options: str) -> None:
+    if nested := [name for name in names if name.endswith(b"/")]:
+        raise ActionRefused(
+            f"{printable_path(os.fsdecode(nested[0]))} in the copy is a repository of its own, which git does not commit.",
+            remedy="Move it out of the copy, or delete it there, and try again.",
+        )
     if names:
         copy.run("add", "--all")
-        copy.run("commit", "--quiet", "--message", message)
+        copy.run("commit", "--quiet", *options, "--message", message)
 
 
 def join_with_head(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> str:

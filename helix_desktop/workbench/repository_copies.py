@@ -336,10 +336,12 @@ def _delete_tree(folder: Path) -> None:
 def _checkouts_of(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitCheckout, CopiedRepository]]:
     """The user's repository (None where it is gone), ours, and what ours was made of."""
     for number, made in enumerate(copy.repositories):
+        source = None
+        with suppress(ActionRefused):
+            source = copying.find_source_repository(Path(made.source))
         if made.base:
-            with suppress(ActionRefused):
-                source = copying.find_source_repository(Path(made.source))
-                yield source, GitCheckout(copy.folder / str(number), is_copy=True), made
+            there = source if source is not None and source.folder == Path(made.source) else None
+            yield there, GitCheckout(copy.folder / str(number), is_copy=True), made
 
 
 def _read_contents(copy: FolderCopy) -> CopyContents:
@@ -357,15 +359,17 @@ def _read_contents(copy: FolderCopy) -> CopyContents:
 
 
 def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:
-    """Of each root, the files that git tracks or would track; None where there is no git."""
+    """Of each root, the files that git sees as changed or new; None where there is no git."""
     found: dict[int, frozenset[str] | None] = {}
     for number, (_, inside) in enumerate(copy.roots):
         repository, _, below = inside.rstrip(".").partition("/")
         found[number] = None
-        if copy.repositories[int(repository)].base:
+        if base := copy.repositories[int(repository)].base:
             checkout = GitCheckout(copy.folder / repository, is_copy=True)
             checkout.check_sound()
-            names = map(os.fsdecode, checkout.names("ls-files", "-z", "--cached", "--others", "--exclude-standard"))
+            raw = checkout.names("diff", "-z", "--name-only", "--no-renames", base)
+            raw += checkout.names("ls-files", "-z", "--others", "--exclude-standard")
+            names = list(map(os.fsdecode, raw))
             start = f"{below}/" if below else ""
             found[number] = frozenset(name.removeprefix(start) for name in names if name.startswith(start))
     return found
@@ -423,7 +427,8 @@ async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -
         now = checkpoints.known_item(change.path)
         if _is_same_version(now, change.after):
             continue
-        if _is_same_version(now, change.before):
+        is_file = change.after is not None and change.after.kind is PathKind.FILE
+        if _is_same_version(now, change.before, with_mode=is_file):
             steps.append(RestoreStep(change.path, now, _with_mode_of(change.after, now)))
         elif (merged := await _merge_versions(checkpoints, change, now)) is not None:
             steps.append(RestoreStep(change.path, now, merged))
@@ -432,11 +437,12 @@ async def _plan_steps(checkpoints: Checkpoints, changes: Sequence[PathChange]) -
     return steps, conflicts
 
 
-def _is_same_version(one: TreeItem | None, other: TreeItem | None) -> bool:
+def _is_same_version(one: TreeItem | None, other: TreeItem | None, *, with_mode: bool = True) -> bool:
     """As git sees it: of a mode, only whether a file can be run."""
     if one is None or other is None or one.kind is not other.kind:
         return one is other
-    return one.kind is PathKind.FOLDER or (one.content == other.content and not (one.mode ^ other.mode) & 0o100)
+    same_mode = not with_mode or not (one.mode ^ other.mode) & 0o100
+    return one.kind is PathKind.FOLDER or (one.content == other.content and same_mode)
 
 
 def _with_mode_of(wanted: TreeItem | None, now: TreeItem | None) -> TreeItem | None:

@@ -13,17 +13,19 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
+from helix_desktop import tasks
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
-from helix_desktop.tasks import OwnedTasks
 from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 from helix_desktop.workbench import repository_copies
 from helix_desktop.workbench.repository_copies import FolderCopy
 
+EIGHT = 8
 LONGEST = 0.6  # Seconds until the kill: a copy takes a fifth of that.
 
 
@@ -35,7 +37,7 @@ async def open_kit(project: Path) -> WorkspaceTools:
     cache = MemoryCache()
     stores = (cache, MemoryIndex(MemoryJournal(), cache), TiktokenCounter())
     return await WorkspaceTools.open_workspace_tools(
-        [project], stores, permissions=WorkspacePermissions(), spawn=OwnedTasks("copies").spawn_task
+        [project], stores, permissions=WorkspacePermissions(), spawn=tasks.OwnedTasks("copies").spawn_task
     )
 
 
@@ -111,6 +113,37 @@ def trials(kills: int, seed: int, found: Counter[str]) -> None:
     found += Counter()  # Without those that are 0.
 
 
+def rewrite_side_by_side(rounds: int, seed: int, found: Counter[str]) -> None:
+    """Eight at once rewrite the same files in copies of their own, and commit; each must have its own bytes alone."""
+    with tempfile.TemporaryDirectory(prefix="helix-copies-") as base:
+        project, folder = Path(base).resolve() / "project", Path(base).resolve() / "copies"
+        create_project(project)
+        before, commit = state_of(project), git(project, "rev-parse", "HEAD")
+        kit = asyncio.run(open_kit(project))
+        for turn in range(rounds):
+            with tasks.create_thread_pool("copies", threads=EIGHT) as pool:
+                found += sum(
+                    pool.map(partial(_rewrite_copy, folder, kit, commit, f"{seed} {turn}"), range(EIGHT)), Counter()
+                )
+        found["LOST: the user's repository is another"] += state_of(project) != before
+        asyncio.run(kit.aclose())
+
+
+def _rewrite_copy(folder: Path, kit: WorkspaceTools, commit: bytes, turn: str, number: int) -> Counter[str]:
+    copy = make_copy(folder / f"{turn} {number}", kit)
+    work, found = copy.folder / "0", Counter({"copies": 1})
+    found["LOST: the base is another"] += copy.repositories[0].base.encode() + b"\n" != commit
+    for name in range(50):
+        (work / f"file{name}").write_text(f"{copy.id} {name}\n" * 50)
+    git(work, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", copy.id)
+    for name in range(50):
+        own = f"{copy.id} {name}\n" * 50
+        there = (work / f"file{name}").read_text(), git(work, "show", f"HEAD:file{name}").decode()
+        found["LOST: foreign bytes"] += there != (own, own)
+    repository_copies._delete_tree(copy.folder)
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--kills", type=int, default=200)
@@ -118,6 +151,7 @@ def main() -> int:
     arguments = parser.parse_args()
     found: Counter[str] = Counter()
     trials(arguments.kills, arguments.seed, found)
+    rewrite_side_by_side(max(1, arguments.kills // EIGHT), arguments.seed, found)
     for key, number in sorted(found.items()):
         print(f"{number:>8} {key}")
     return int(any(number for key, number in found.items() if key.startswith("LOST")))

@@ -364,3 +364,38 @@ def _format_setting(name: str, value: str) -> str:
     first, _, rest = name.partition(".")
     below, _, key = rest.rpartition(".")
     return f'[{first} "{below}"]\n\t{key} = {value}\n' if below else f"[{first}]\n\t{key} = {value}\n"
+
+
+async def test_a_discard_keeps_all_or_is_refused(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "new").write_text("new\n")
+    (copy.folder / "0" / "nested").mkdir()
+    git(copy.folder / "0" / "nested", "init", "-q", ".")
+    (copy.folder / "0" / "nested" / "file").write_text("nowhere else\n")
+    for way in ("merge", "discard"):
+        with pytest.raises(ActionRefused, match="nested/ in the copy is a repository of its own"):
+            await bench.copies.bring_back(copy, way, "theirs")
+    subprocess.run(["rm", "-rf", copy.folder / "0" / "nested"], check=True)
+    moved = project.rename(project.parent / "moved")
+    with pytest.raises(ActionRefused):
+        await bench.copies.bring_back(copy, "discard")
+    assert (copy.folder / "0" / "new").read_text() == "new\n"
+    moved.rename(project)
+    said = await bench.copies.bring_back(copy, "discard")
+    assert len(said) == 2
+
+
+async def test_changes_that_checkpoints_leave_out_are_not_lost_in_silence(desks: Desks, project: Path) -> None:
+    (project / "node_modules").mkdir()
+    (project / "node_modules" / "kept").write_text("tracked, and the same in both\n")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "y")
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    (copy.folder / "0" / "a").write_text("theirs\n")
+    await bench.copies.bring_back(copy, "apply")
+    assert (project / "a").read_text() == "theirs\n"
+    (copy.folder / "0" / "node_modules" / "kept").write_text("theirs\n")
+    with pytest.raises(ActionRefused, match="not covered by checkpoints"):
+        await bench.copies.bring_back(copy, "apply")
