@@ -39,7 +39,6 @@ from helix_desktop.workbench.file_changes import COPIES
 from helix_desktop.workbench.open_sessions import OpenSessions
 
 NAME, _DISCARDED = "copy.json", ".discarded"
-WAYS = ("merge", "rebase", "apply", "discard")
 _NOT_TOUCHED = "Your own folder was not touched."
 
 
@@ -208,10 +207,8 @@ class RepositoryCopies:
     async def _apply_changes(self, copy: FolderCopy) -> tuple[str, ...]:
         changes = await self._find_changes(copy)
         kit = await self.open_tools(copy.parent)
-        checkpoints = kit.resources.checkpoints
-        if checkpoints is None or [str(root) for root in kit.resources.roots.folders] != [
-            root for root, _ in copy.roots
-        ]:
+        checkpoints, places = kit.resources.checkpoints, list(map(str, kit.resources.roots.folders))
+        if checkpoints is None or places != [root for root, _ in copy.roots]:
             raise ActionRefused("The workspace's folders are others than when the copy was made.", remedy=_NOT_TOUCHED)
         await checkpoints.ensure_first_look()
         await checkpoints.look_for_changes(thorough=True)
@@ -292,16 +289,9 @@ def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, pa
 
 def _copy_without_git(root: Path, target: Path) -> CopiedRepository:
     """A copy that takes no space of its own until something is changed in it."""
-    words = [
-        find_program("cp") or "/bin/cp",
-        "--archive",
-        "--reflink=always",
-        "--no-target-directory",
-        str(root),
-        str(target),
-    ]
-    done = run_process(ProcessLaunch(CommandAuthor.PROGRAM, words))
-    if done.code:
+    cp = find_program("cp")
+    words = [cp, "-aT", "--reflink=always", str(root), str(target)]
+    if not cp or run_process(ProcessLaunch(CommandAuthor.PROGRAM, words)).code:
         raise ActionRefused(
             f"{root} is in no git repository, and its file system can't copy it without taking the space again.",
             remedy="Nothing was copied. Make it a git repository first, or work in the folder itself.",
@@ -321,7 +311,7 @@ def _read_copy(folder: Path) -> FolderCopy:
         said["is_whole"] = said["is_whole"] is True and not folder.name.endswith(_DISCARDED)
         return FolderCopy(folder.name, folder, **said)
     except (OSError, HelixError, ValueError, KeyError, TypeError):
-        problem = "What describes this copy can't be read." if any(folder.iterdir()) else ""
+        problem = "What describes this copy can't be read." if any(folder.glob("[0-9]*")) else ""
         return FolderCopy(folder.name, folder, folder.stat().st_mtime, problem=problem)
 
 

@@ -189,8 +189,8 @@ async def test_what_a_crash_left_is_listed_and_hinders_nothing(desks: Desks, pro
     (half / "copy.json").write_text(
         (copy.folder / "copy.json").read_text().replace('"is_whole": true', '"is_whole": false')
     )
-    (bench.workspace.folder / "copies" / "strange").mkdir()
-    (bench.workspace.folder / "copies" / "strange" / "file").write_text("somebody's")
+    (bench.workspace.folder / "copies" / "strange" / "0").mkdir(parents=True)
+    (bench.workspace.folder / "copies" / "strange" / "0" / "file").write_text("somebody's")
     found = {each.id: (each.is_whole, bool(each.problem)) for each in bench.copies.list_copies()}
     assert found == {copy.id: (True, False), "half": (False, False), "strange": (False, True)}
     left = {each.id: each for each in bench.copies.list_copies()}
