@@ -252,7 +252,7 @@ def commit_in_copy(copy: GitCheckout, message: str) -> None:
     _check_unfiltered(copy, names)
     if names and not message.strip():
         raise ActionRefused(
-            f"In the copy, {len(names):,} files are not committed.",
+            f"Files in the copy are not committed: {len(names):,}.",
             remedy="Commit them there, give a message for a commit of them, or bring them back as changes.",
         )
     _commit_everything(copy, names, message)
