@@ -32,9 +32,7 @@ def add_fleet_command(nouns: Subparsers) -> None:
     _add_fleet_verb(verbs, "status", "show what waits, runs, failed and costs, and where it runs", _change_nothing)
     stop = _add_fleet_verb(verbs, "stop", "cancel tasks, or let nothing run until `fleet start`", _stop_tasks)
     stop.add_argument("tasks", nargs="*", metavar="T", help="the task's ID, or its beginning")
-    stop.add_argument(
-        "--all", action="store_true", help="stop all tasks; they wait, and none begins until `fleet start`"
-    )
+    stop.add_argument("--all", action="store_true", help="stop all tasks; they wait until `fleet start`")
     _add_fleet_verb(verbs, "start", "let tasks run again after `fleet stop --all`", _start_tasks)
     drain = _add_fleet_verb(verbs, "drain", "tell workers to take no more tasks and to end", _drain_workers)
     drain.add_argument("workers", nargs="*", metavar="WORKER", help="as `fleet status` names it (default: all)")

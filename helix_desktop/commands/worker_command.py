@@ -120,8 +120,7 @@ async def _do_tasks(arguments: argparse.Namespace, bench: Workbench, console: Co
         try:
             await bench.models.check_main_model()
         except HelixError as error:
-            machine = bench.sharing.machine_name
-            await task_list.notes.note_unable_worker(machine, error.what, 2.0 * UNABLE_SECONDS)
+            await task_list.notes.note_unable_worker(bench.sharing.machine_name, error.what, 2.0 * UNABLE_SECONDS)
             if bench.id not in getattr(arguments, "unable", ()):
                 await console.print_error(f"The tasks of {bench.name} wait for another worker. {error}")
             return UNABLE

@@ -159,9 +159,7 @@ class Session:
         self._start_turn_if_due(even_without_words=True)
 
     def stop_turn(self, why: str = "") -> None:
-        """Stop the turn, its tools and its open questions. What happened so far is kept, and the queue waits. `why`: empty where the
-        user wants it.
-        """
+        """Stop the turn, its tools and its questions. What happened is kept, the queue waits. `why`: empty for the user."""
         self._why_stopped = self._why_stopped and why  # what the user wanted first still holds
         for future in list(self._answers.values()):
             future.cancel()
@@ -465,13 +463,8 @@ class Session:
         try:
             async with self._crew.turn_lease(self.id):
                 await self._record_next_message()
-                talk = TurnCallbacks(
-                    self._ask_user,
-                    self._take_steering,
-                    self._requeue_steering,
-                    self._set_activity,
-                    self._end_when_stopped,
-                )
+                steering = self._take_steering, self._requeue_steering
+                talk = TurnCallbacks(self._ask_user, *steering, self._set_activity, self._end_when_stopped)
                 self._talking = TurnLoop(self.conversation, self._crew, self.steward, self._contents, talk)
                 return await self._talking.run_turn()
         except HelixError as error:

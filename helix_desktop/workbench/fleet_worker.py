@@ -285,9 +285,8 @@ class FleetWorker:
                 else:
                     session.resume_turn()
             else:
-                session.send_message(
-                    await self._bench.expand_command_message(session, (Text(claimed.task.order.text),))
-                )
+                text = (Text(claimed.task.order.text),)
+                session.send_message(await self._bench.expand_command_message(session, text))
             await session.wait_until_idle()
         finally:
             unsubscribe()
