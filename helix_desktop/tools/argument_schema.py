@@ -169,8 +169,12 @@ def spec_with_keep(name: str, description: str, schema: Mapping[str, Any]) -> To
     """The tool as the model sees it, with the additional argument."""
     own = schema.get("properties", {})
     properties = {**(own if isinstance(own, dict) else {}), keep_argument_name(schema): KEEP_SCHEMA}
-    shown = {**schema, "type": "object", "properties": properties}
-    return ToolSpec(name, description, json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
+    return build_spec(name, description, {**schema, "type": "object", "properties": properties})
+
+
+def build_spec(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
+    """The tool as the model sees it."""
+    return ToolSpec(name, description, json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
 
 
 def split_off_keep(values: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], str]:

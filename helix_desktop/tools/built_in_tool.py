@@ -144,7 +144,7 @@ RunTool = Callable[[ToolArguments, ToolResources], Awaitable[ToolOutput]]
 class BuiltInTool:
     """`schema` is the JSON schema of the arguments, without the `keep` the runner adds. `runs_alone`: it changes what other
     calls of the same reply look at, and takes its place in their order. `is_rare`: its definition is not sent; the model finds
-    it when it searches for such a tool.
+    it when it searches for such a tool. `is_brief`: its output is never long, so it takes no `keep`.
     """
 
     name: str
@@ -153,6 +153,7 @@ class BuiltInTool:
     run_tool: RunTool
     runs_alone: bool = False
     is_rare: bool = False
+    is_brief: bool = False
 
 
 def object_schema(*required: str, **properties: Schema) -> Schema:

@@ -429,6 +429,7 @@ TOOLS = (
         object_schema("path", "content", path=text_schema(), content=text_schema()),
         write_file,
         runs_alone=True,
+        is_brief=True,
     ),
     BuiltInTool(
         ToolName.EDIT_FILE,

@@ -49,5 +49,6 @@ TOOLS = (
             },
         ),
         set_todo,
+        is_brief=True,
     ),
 )

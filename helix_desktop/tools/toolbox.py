@@ -364,7 +364,8 @@ class Toolbox:
 
 
 def _spec_of_built_in(tool: BuiltInTool) -> ToolSpec:
-    return argument_schema.spec_with_keep(tool.name, tool.description, tool.schema)
+    build = argument_schema.build_spec if tool.is_brief else argument_schema.spec_with_keep
+    return build(tool.name, tool.description, tool.schema)
 
 
 def _spec_of_foreign(spec: ToolSpec) -> ToolSpec:
