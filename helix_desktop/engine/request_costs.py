@@ -100,7 +100,7 @@ class RequestCostReader:
     _lives: dict[str, float] = field(default_factory=dict)  # the longest pause after which a cache was still read
     _seen: int = 0  # the newest fact that any request had in its view
     _last_model: str = ""
-    _brought_until: int | None = None
+    _brought_runs: list[tuple[int, int]] | None = None
     _marks_prefixes: bool = False  # whether the provider reported tokens written, as those that need marks do
 
     def read_reply(self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View) -> RequestCost:
@@ -212,10 +212,10 @@ class RequestCostReader:
         return (Cause(CauseKind.NOT_KEPT),)
 
     def _is_brought_in(self, seq: int) -> bool:
-        if self._brought_until is None:
-            found = (one.seq for one in self.facts if isinstance(one.fact, BroughtIn) and not one.fact.undone)
-            self._brought_until = max(found, default=0)
-        return seq <= self._brought_until
+        if self._brought_runs is None:
+            told = ((one.fact, one.seq) for one in self.facts)
+            self._brought_runs = [(f.first, seq) for f, seq in told if isinstance(f, BroughtIn) and not f.undone]
+        return any(first <= seq < last for first, last in self._brought_runs)
 
     def _price_request(
         self, recorded: Recorded, model: str, usage: Usage, segments: Iterable[Segment], chosen: ModelSet | None
