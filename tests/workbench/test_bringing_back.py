@@ -67,7 +67,11 @@ def commit(folder: Path, message: str) -> None:
 def clone_and_join(base: Path, theirs: Path, way: str, folder: Path) -> bool:
     """What git itself does with the two: `base` has the user's state, `theirs` the copy's. Whether it went without a conflict."""
     if way == "apply":
-        patch = subprocess.run(["git", "diff", "--binary", "HEAD"], cwd=theirs, check=True, capture_output=True).stdout
+        gone = git(theirs, "diff", "--name-only", "--diff-filter=D", "HEAD").split()
+        # `git apply` refuses what both have deleted, where nothing is left to do.
+        words = [".", *(f":(exclude){name}" for name in gone if not os.path.lexists(base / name))]
+        diff = ["git", "diff", "--binary", "HEAD", "--", *words]
+        patch = subprocess.run(diff, cwd=theirs, check=True, capture_output=True).stdout
         subprocess.run(["cp", "-a", f"{base}/.", folder], check=True)
         git(folder, "add", "-A")
         done = subprocess.run(
