@@ -221,7 +221,7 @@ class RepositoryCopies:
         if not steps:
             return ("There is nothing to bring back.",)
         done = await change_restoring.restore_paths(checkpoints, steps)
-        said = f"Changes from a copy: {len(done.restored):,} files."
+        said = "Changes from a copy"
         session = await self._bench.start_conversation(said)
         facts = [replace(done.fact, by="command")] if done.fact is not None else []
         await session.conversation.append_facts(UserSaid((Text(said),)), *facts, TurnEnded(TurnEnd.DONE))
@@ -231,7 +231,7 @@ class RepositoryCopies:
             for path, why in done.paths_left_alone
             if path not in folders
         ]
-        return (f"{len(done.restored):,} files were changed. The conversation {session.id} can undo it.", *left)
+        return (f"Files changed: {len(done.restored):,}. The conversation {session.id} can undo it.", *left)
 
     async def _discard_copy(self, copy: FolderCopy) -> tuple[str, ...]:
         """First content, then the name, then the files: each is harmless without the next."""

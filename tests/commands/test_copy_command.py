@@ -36,7 +36,7 @@ def test_a_copy_from_its_beginning_to_its_end(helix: Helix, project: Path) -> No
         "copy of main: 2 files not committed, 0 commits of its own" in helix("copy", "show", "-w", "Work", name[:8])[1]
     )
     code, out, _ = helix("copy", "bring-back", "-w", "Work", name[:8], "--by", "apply")
-    assert (code, out.startswith("1 files were changed.")) == (0, True)
+    assert (code, out.startswith("Files changed: 1.")) == (0, True)
     assert (project / "new").read_text() == "by the agent\n"
     assert (project / "a").read_text() == "two\n"
     code, out, said = helix("copy", "bring-back", "-w", "Work", name, "--by", "discard")

@@ -83,7 +83,7 @@ async def test_changes_are_applied_and_can_be_undone(desks: Desks, project: Path
     assert (project / "new" / "run").stat().st_mode & 0o111
     assert not (project / "junk").exists()
     assert (git(project, "for-each-ref"), (project / ".git/index").read_bytes()) == git_before
-    conversation = said[0].split()[6]
+    conversation = said[0].split()[5]
     (turn,) = await bench.file_changes.turns_with_changes(conversation)
     files = await bench.file_changes.changes_with_folders(turn.sources)
     await bench.file_changes.undo_file_changes(files, conversation=conversation)
