@@ -1,7 +1,5 @@
 """python -m helix_desktop"""
 
-from __future__ import annotations
-
 import sys
 
 from helix_desktop.cli import main

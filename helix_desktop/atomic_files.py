@@ -1,7 +1,5 @@
 """Writes files atomically: after a crash or on a full disk a file has its old or its new content, never half of it."""
 
-from __future__ import annotations
-
 import os
 import stat
 import time

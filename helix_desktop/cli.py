@@ -1,7 +1,5 @@
 """The command line: the same engine without a window. Without a command the window opens."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import io

@@ -1,7 +1,5 @@
 """What a command reads from and writes to: this terminal and its files, or a socket's end."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Whether there is a screen to open a window on. Qt, asked without one, ends the process with an abort."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

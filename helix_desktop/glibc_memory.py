@@ -5,8 +5,6 @@ only what is free at a heap's end. Outputs of commands, tables of the stores and
 day's work the program would grow by a tenth every hour.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

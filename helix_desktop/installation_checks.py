@@ -5,8 +5,6 @@ diagnostics file holds the findings, versions, settings and the end of the log, 
 stored, so that a user can read it in a minute and then send it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import importlib.metadata

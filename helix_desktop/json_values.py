@@ -4,8 +4,6 @@ It must not know any protocol. Nothing here raises for a value of another shape,
 is `Json`; of what is read, the parts of a list or an object may be anything, and are asked for with these functions again.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ It says what happened and never what was said: no contents, no keys. As a second
 handled, and whatever looks like one, is blotted out of each line before it is written.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -3,8 +3,6 @@
 `HELIX_HOME` or `--home` moves all of it; that folder can be put on a stick, or thrown away, as a whole.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Where the files that ship with the program are: `resources/` beside the package, or inside an installed one."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

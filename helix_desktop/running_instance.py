@@ -11,8 +11,6 @@ line for standard output, E for standard error · X exit code. Windows has no su
 on loopback, whose number and a token (frame T, sent first) stand in a file of the private directory.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hmac

@@ -8,8 +8,6 @@ environment variable, or, with consent, in a file that only they can read. Every
 its own with a limit, because a secret service that waits for somebody to unlock it answers when it likes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hashlib

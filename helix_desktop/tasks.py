@@ -5,8 +5,6 @@ given to `report`; nothing vanishes because nobody awaited it. `aclose` cancels 
 `limit` seconds to end: what one part started late often leans on what started early.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -5,8 +5,6 @@ What is guarded against (all of it measured): tiktoken downloads its vocabularie
 blanks ends in a panic that is no `Exception`, so the text is cut into pieces at line ends and a panic makes an estimate.
 """
 
-from __future__ import annotations
-
 import base64
 import functools
 import hashlib

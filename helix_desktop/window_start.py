@@ -4,8 +4,6 @@ Nothing heavy is imported here: what this module needs decides how soon the wind
 user: a second start brings the first one's window to the front.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import importlib

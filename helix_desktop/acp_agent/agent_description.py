@@ -1,7 +1,5 @@
 """What this agent can do, as an editor is told before it names a folder. Plain values, so that the answer waits for no library."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from helix_desktop import __version__

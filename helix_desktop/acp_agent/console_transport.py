@@ -1,7 +1,5 @@
 """Carries the SDK's messages over a command's console, and turns this program's errors into the protocol's."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

@@ -4,8 +4,6 @@ A workspace is open in this process or in another one, such as the window, and m
 notices nothing: what was asked of a process that has gone is answered with an error, and the next message is asked again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -34,7 +32,7 @@ class WorkspaceLine:
     """The console of the agent of one workspace: what the editor sent it, and its answers."""
 
     def __init__(
-        self, number: int, workspace: str, pass_on: Callable[[WorkspaceLine, Message], Awaitable[None]]
+        self, number: int, workspace: str, pass_on: "Callable[[WorkspaceLine, Message], Awaitable[None]]"
     ) -> None:
         self.number = number
         self.workspace = workspace

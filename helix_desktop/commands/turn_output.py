@@ -1,7 +1,5 @@
 """Prints a running turn to a console: the text as written, or every fact as a line of JSON."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import field

@@ -1,7 +1,5 @@
 """builtin_context_cache as an MCP server. Importing `mcp` costs half a second: this module is imported when one is asked for."""
 
-from __future__ import annotations
-
 import base64
 import json
 import logging

@@ -1,7 +1,5 @@
 """The configuration other programs need to use builtin_context_cache: shown, or written into theirs with consent."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

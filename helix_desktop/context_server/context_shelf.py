@@ -4,8 +4,6 @@ The tools of the agent inside do the same through `engine/content_recall.py`. Ev
 workspace alone, so a hash of another one is not there.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 

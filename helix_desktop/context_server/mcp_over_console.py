@@ -1,7 +1,5 @@
 """MCP over a console: one JSON message a line. Standard input may be this process's own, or that of a caller far away."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable

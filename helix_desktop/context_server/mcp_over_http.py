@@ -1,7 +1,5 @@
 """MCP over HTTP on this machine alone: a token in every request, and no request a web page could make."""
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import logging

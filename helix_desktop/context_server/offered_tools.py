@@ -1,7 +1,5 @@
 """The tools of builtin_context_cache as MCP describes them: names, sentences, schemas in and out, annotations."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ limit of minutes for each of its pieces: thousands of them would stand there at 
 timer for the first, and cancelled ones are swept out, as asyncio's own loops do.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools

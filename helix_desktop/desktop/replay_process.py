@@ -3,8 +3,6 @@
 A conversation is written out as messages of the common form, and `helix-desktop replay` does the rest: nothing is sent anywhere.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import tempfile

@@ -3,8 +3,6 @@
 The address answers as GitHub's releases do: JSON with `tag_name`, and `html_url` where it can be had.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

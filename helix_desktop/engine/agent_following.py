@@ -4,8 +4,6 @@ A replay follows a recording and the gateway follows a live client. Both call th
 module must not know where the messages come from.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -87,7 +85,7 @@ class AgentFollower:
         self._reads: set[tuple[str, str, bytes]] = set()
         self.repeats = 0  # outputs with the same content as an earlier one
 
-    def follow_draft(self, draft: ConversationDraft) -> AgentFollower:
+    def follow_draft(self, draft: ConversationDraft) -> "AgentFollower":
         """Returns a follower that works on a copy of the conversation."""
         other = AgentFollower(
             draft, self.steward.steward_for_draft(draft), self._cache, self._tokens, stored=self._stored

@@ -6,8 +6,6 @@ keeping. A final answer is mostly a report. Measured on sessions marked by hand
 (tests/benchmarks/marked_details.py): single words such as "because" are weak evidence.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

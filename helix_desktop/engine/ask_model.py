@@ -1,7 +1,5 @@
 """Asks a model for one text outside the conversation's own steps, with a time limit, and records what it cost."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable

@@ -4,8 +4,6 @@
 from the cache and arranged into legal messages (legal_messages.py). All a provider has to do is translate it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import field
 from enum import StrEnum

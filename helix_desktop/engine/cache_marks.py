@@ -8,8 +8,6 @@ everything before it can be read from the cache. Together with the mark after th
 client of the gateway sets its own marks on the head; the marks that are left go where they save most.
 """
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +38,7 @@ class MarkedRequest:
         """The numbers of the blocks, from 0, after which a mark is set; the mark after the head is not included."""
         return tuple(place - 1 for place in self.marks)
 
-    def mark_next(self, now: Sequence[object]) -> MarkedRequest:
+    def mark_next(self, now: Sequence[object]) -> "MarkedRequest":
         same = count_equal_start(self.blocks, now)
         known = sorted(place for place in {*self.known, *self.marks} if place <= same)
         stable = known[-1] if known else 0
@@ -50,7 +48,7 @@ class MarkedRequest:
         marks = sorted({stable, settled, len(now)} - {0})
         return MarkedRequest(now, tuple(known[-REMEMBERED:]), tuple(marks), stable, settled, base)
 
-    def limit_marks(self, count: int, *, near: bool) -> MarkedRequest:
+    def limit_marks(self, count: int, *, near: bool) -> "MarkedRequest":
         """The request with at most `count` marks. `near`: cached content is found only shortly before its end."""
         known = self.stable or self.base
         order = (self.settled, self.base, known) if near else (known, self.settled, self.base)

@@ -5,8 +5,6 @@ merely mentions an error, in a file or a log, is not a failure. The patterns are
 end.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What a session and its turns are given to work with, and the limits they keep. It contains no behaviour."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

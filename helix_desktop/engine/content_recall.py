@@ -5,8 +5,6 @@ policies. Everything comes in pages, and a page is shorter than what admission h
 a recall would itself be folded, and the agent would recall in circles.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import re

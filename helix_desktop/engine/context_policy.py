@@ -5,8 +5,6 @@ The settings page, the command line's `--set`, the checks and the help are all m
 declarations. What the thresholds do is not known here; see `strategies/`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import functools
@@ -250,7 +248,7 @@ class Policy:
         names = [name for name in declared_thresholds() if getattr(self, name) != getattr(usual, name)]
         return PolicySet(self.preset, tuple((name, getattr(self, name)) for name in names))
 
-    def with_thresholds(self, values: Mapping[str, object]) -> Policy:
+    def with_thresholds(self, values: Mapping[str, object]) -> "Policy":
         """The policy with some values changed. InvalidInput for an unknown name or a value that is not allowed."""
         changes: dict[str, Any] = {name: check_threshold(name, value) for name, value in values.items()}
         return dataclasses.replace(self, **changes)

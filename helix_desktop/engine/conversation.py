@@ -4,8 +4,6 @@ Facts are written to the journal first. They enter the state once they are on th
 listeners are called. One lock keeps that order, even if the caller is cancelled while the disk is writing.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -46,7 +44,7 @@ class Conversation:
         self._expected: tuple[RequestSettings, RequestSettings] | None = None
 
     @classmethod
-    async def open(cls, journal: JournalPort, conversation: str) -> Conversation:
+    async def open(cls, journal: JournalPort, conversation: str) -> "Conversation":
         return cls(journal, conversation, await _read_state(journal, conversation))
 
     async def append_facts(self, *facts: Fact) -> tuple[Recorded, ...]:
@@ -179,11 +177,11 @@ class Conversation:
             return self.state
         return self.state.with_settings(self._expected[1])
 
-    async def copy_as_draft(self) -> ConversationDraft:
+    async def copy_as_draft(self) -> "ConversationDraft":
         """Returns a copy to which facts can be added before they are final."""
         return ConversationDraft(self.journal, self.id, await asyncio.to_thread(build_state, tuple(self.state.facts)))
 
-    async def adopt_draft(self, draft: Conversation) -> bool:
+    async def adopt_draft(self, draft: "Conversation") -> bool:
         """Appends at once what a draft has in addition. Returns False and appends nothing if the two have diverged."""
         known = self.state.last_seq
         fresh = [recorded.fact for recorded in draft.state.facts[known:]]

@@ -8,8 +8,6 @@ an index of the names, paths and addresses in what is covered, each once (`detai
 them over without reading the facts again.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

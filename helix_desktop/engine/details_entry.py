@@ -1,7 +1,5 @@
 """Writes all details of a fold into one cache entry and back, as plain lines so that an agent can search it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Defines the address of content: the SHA-256 of its bytes. It becomes text only for display."""
 
-from __future__ import annotations
-
 import hashlib
 
 from helix_desktop.fast_dataclass import dataclass
@@ -20,11 +18,11 @@ class Digest:
             raise ValueError(f"a SHA-256 digest has 32 bytes, not {len(self.raw)}")
 
     @classmethod
-    def of_content(cls, content: bytes) -> Digest:
+    def of_content(cls, content: bytes) -> "Digest":
         return cls(hashlib.sha256(content).digest())
 
     @classmethod
-    def from_hex(cls, text: str) -> Digest:
+    def from_hex(cls, text: str) -> "Digest":
         """From 64 hexadecimal digits; ValueError for anything else."""
         if len(text) != 64 or not text.isascii() or not text.isalnum():
             raise ValueError(f"a SHA-256 is 64 hexadecimal digits, not {text[:80]!r}")

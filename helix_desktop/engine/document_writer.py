@@ -6,8 +6,6 @@ hangs, or returns nothing or too little is followed by the next. Apart from that
 it is shortened, completed, and given the details it left out.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

@@ -1,7 +1,5 @@
 """Describes the workspace's entries as a list shows them: the content of a row, and how rows are filtered and sorted."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from helix_desktop.engine.facts import Stored

@@ -7,8 +7,6 @@ an arrow, trailing spaces end in a mark, and a line too long to lay out continue
 `unmark_text` restores the value from what is shown; tests check this for 100,000 values.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

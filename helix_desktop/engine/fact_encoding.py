@@ -4,8 +4,6 @@ Defaults are left out, so a field added later with a default reads from old jour
 A shape that changes otherwise raises its entry in VERSIONS and adds a step to UPGRADES.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

@@ -9,8 +9,6 @@ How a fact becomes JSON, and back from any version, is in `fact_encoding.py`. To
 default (old journals lack it), or raise its version there and add the step.
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 from enum import StrEnum
 
@@ -345,7 +343,7 @@ class Purpose(StrEnum):
     OTHER = "other"
 
     @classmethod
-    def _missing_(cls, value: object) -> Purpose:  # noqa: ARG003 -- the enum calls it so
+    def _missing_(cls, value: object) -> "Purpose":  # noqa: ARG003 -- the enum calls it so
         return cls.OTHER
 
 

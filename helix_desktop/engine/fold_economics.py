@@ -16,8 +16,6 @@ parts away costs more than it saves: what the agent wrote itself stays until a h
 systems' policies and under four price tables.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -5,8 +5,6 @@ facts are unchanged. One fold is in progress at a time, and three failures of a 
 here ever fails a turn: errors are recorded as `FoldFailed`, and in panic the next step of the ladder is taken.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -105,7 +103,7 @@ class FoldSteward:
         self._ready: WrittenDocument | None = None
         self._planner = FoldPlanner(conversation, clock)
 
-    def steward_for_draft(self, draft: ConversationDraft) -> DraftSteward:
+    def steward_for_draft(self, draft: ConversationDraft) -> "DraftSteward":
         """The same for a copy of the conversation."""
         cache, tokens = self._admission.cache, self._admission.tokens
         return DraftSteward(

@@ -5,8 +5,6 @@ reads each character in all the ways it can be escaped, at any depth: JSON, `\x`
 The same pattern is made for UTF-16 and UTF-32. Base64 and hexadecimal numbers are found where they stand on one line.
 """
 
-from __future__ import annotations
-
 import base64
 import re
 import unicodedata
@@ -43,7 +41,7 @@ class TextForms:
         self.overlap = max(map(len, self._spelled)) * _WIDE * 4
 
     @cached_property
-    def _byte_patterns(self) -> list[_FormPattern[bytes]]:
+    def _byte_patterns(self) -> "list[_FormPattern[bytes]]":
         return [form for each in self._spelled for codec in self._codecs if (form := _pattern_in_encoding(each, codec))]
 
     def occurs_in_text(self, text: str) -> bool:

@@ -4,8 +4,6 @@ Here the models are asked; what is asked, and what is done with the answer, is i
 goes wrong, and after `admission_wait` in any case, the preview is kept: a batch never waits longer.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

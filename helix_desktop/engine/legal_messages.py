@@ -5,8 +5,6 @@ call has its one result in the message that follows, results before anything els
 the user's; reasoning never stands alone. `build_legal_messages` makes it so, `find_violations` says where it is not so.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

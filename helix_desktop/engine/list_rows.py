@@ -1,7 +1,5 @@
 """What lists show of a workspace: its conversations, and the agents below one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import field
 

@@ -4,8 +4,6 @@ Here the small laws that concern a single part are kept: the arguments of a call
 that every provider takes, whatever the model wrote. The fact itself stays as it was.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

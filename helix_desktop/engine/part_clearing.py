@@ -1,7 +1,5 @@
 """Clearing carried out: parts become markers, all of a batch in one transaction, their content stored before."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from helix_desktop.engine import message_blocks

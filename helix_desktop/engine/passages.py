@@ -4,8 +4,6 @@ What comes back from a recall is carried on every step that follows, so a passag
 by the words that are rare in the text, and a word that is not there does no harm.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 All calls are coroutines: the real ones run on threads of their own. Errors are those of `helix_desktop.errors`.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Runs and records the calls of one reply, and makes sure that none stays without a result."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections import Counter, deque

@@ -1,7 +1,5 @@
 """Names what changed between two requests in what had been sent before, and from where on: tools, system prompt, folds, edits."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from enum import StrEnum

@@ -6,8 +6,6 @@ could read it; what was sent before and comes behind the first difference had to
 is believed: sizes are fitted to it, and the tokens of a request's causes add up to its input exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from itertools import accumulate

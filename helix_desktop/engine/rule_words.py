@@ -5,8 +5,6 @@ demand nothing, so what they find comes after the demands where there is little 
 tokens, one too few loses a rule: so both are generous.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Reads what people and agents search for: words by their stems, phrases in quotes, and filters such as `tool:` and `before:`."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 

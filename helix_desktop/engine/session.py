@@ -4,8 +4,6 @@
 A command that changes the past is refused while a turn runs, with a sentence that says so.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

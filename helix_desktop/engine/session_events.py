@@ -4,8 +4,6 @@ A window, the command line and an MCP progress report are all listeners. Events 
 must last is a fact and arrives as `FactAppended`.
 """
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from helix_desktop.engine.blocks import Delta

@@ -3,8 +3,6 @@
 Writers read what the view shows, so a summary costs no more than the context did; the collector reads originals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import UTC, datetime
 

@@ -5,8 +5,6 @@ factor per model, learned from what the provider reports. Every threshold is com
 the meter shows the same one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from helix_desktop.engine import fold_economics

@@ -1,7 +1,5 @@
 """Identifies the calls in progress and the turn they belong to."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

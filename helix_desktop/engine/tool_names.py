@@ -1,7 +1,5 @@
 """The names of the program's own tools: what a model calls, and what code asks for when a certain tool matters."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

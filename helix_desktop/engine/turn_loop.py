@@ -1,7 +1,5 @@
 """The loop of a turn: ask the model, run what it calls, show it the results, until it has nothing more to do."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

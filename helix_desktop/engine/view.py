@@ -5,8 +5,6 @@ what it covers. Settings (system prompt, rules, tools, policy, models) are those
 and exclusions follow the branch, so a rewind to `k` shows them as they stood at `k`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from copy import copy
 
@@ -103,7 +101,7 @@ class ConversationState(Moment):
             self._shown = self._view_of_blocks(tuple(self._blocks))
         return self._shown
 
-    def with_settings(self, settings: RequestSettings) -> ConversationState:
+    def with_settings(self, settings: RequestSettings) -> "ConversationState":
         """The same moment with other settings: to look at, never to advance."""
         other = copy(self)
         other.settings, other._shown, other._of = settings, None, self  # noqa: SLF001 -- a copy of this one

@@ -1,7 +1,5 @@
 """Stored content as a model is shown it: read from the cache once, kept while a view needs it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 
 from helix_desktop.engine.blocks import Image, View

@@ -4,8 +4,6 @@ Views are those of two moments of one conversation, in either order. A fold and 
 the way back, when a fold is undone.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Panic: the next request would not fit. Reductions are tried in turn until it does; the last ones need no model."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterator

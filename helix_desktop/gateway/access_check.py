@@ -3,8 +3,6 @@
 The user is not checked by the socket's owner: for a connection that is already closed, the kernel answers root.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """Keeps one conversation of a connected agent open: turns its messages into facts and its view into what is sent on."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii
@@ -81,7 +79,7 @@ class OpenAgentConversation:
     applied_settings: tuple[object, ...] = ()  # System prompt, tools, model and policy of its last request.
 
     @classmethod
-    async def open_by_name(cls, bench: Workbench, name: str, ask: AskAgentModel) -> OpenAgentConversation:
+    async def open_by_name(cls, bench: Workbench, name: str, ask: AskAgentModel) -> "OpenAgentConversation":
         """The conversation of that name; what its folds need written, the agent's own model is asked for."""
         session = await bench.open_session(name, writer=lambda model: ConnectedAgentModel(name, model, ask))
         cache = bench.workspace.cache
@@ -93,7 +91,7 @@ class OpenAgentConversation:
         """Its facts."""
         return self.follower.conversation
 
-    async def with_draft(self) -> OpenAgentConversation:
+    async def with_draft(self) -> "OpenAgentConversation":
         """The same on a copy of the conversation."""
         return replace(self, follower=self.follower.follow_draft(await self.conversation.copy_as_draft()))
 

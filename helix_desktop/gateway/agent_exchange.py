@@ -3,8 +3,6 @@
 Whatever fails in here, the agent gets what it would have got without: its own request goes on as it came.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import logging

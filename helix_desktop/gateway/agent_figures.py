@@ -1,7 +1,5 @@
 """Computes what a connected agent's conversation sent and saved, compared with running without the gateway."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 
 from helix_desktop.engine.facts import ModelReplied, ModelRole, ToolCall

@@ -1,7 +1,5 @@
 """Finds out from a request which agent sent it, in which session, and how it pays."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

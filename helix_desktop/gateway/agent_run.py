@@ -1,7 +1,5 @@
 """Runs an agent through the gateway once and prints what the run cost and saved."""
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile

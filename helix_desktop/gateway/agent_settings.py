@@ -2,8 +2,6 @@
 restores the file byte for byte.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import difflib

@@ -4,8 +4,6 @@ An address of the user's own becomes the upstream of the agent's registration. W
 with a sentence, before the agent starts.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ again, and what no fold touches goes on as the bytes it came as. Values are pars
 so that other threads go on between: the parser holds the interpreter.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import secrets

@@ -1,7 +1,5 @@
 """Settings as agents write them: JSON with comments, and with commas behind the last value. What is changed in them leaves the rest."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

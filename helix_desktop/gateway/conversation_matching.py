@@ -1,7 +1,5 @@
 """Finds the conversation a request belongs to: the one that shares the longest beginning, among those of its session."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Sequence

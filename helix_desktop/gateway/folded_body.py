@@ -1,7 +1,5 @@
 """Builds the body sent to the provider: the client's own, with its messages replaced by the entries of the view."""
 
-from __future__ import annotations
-
 import operator
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence

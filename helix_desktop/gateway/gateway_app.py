@@ -1,7 +1,5 @@
 """The gateway as an ASGI application: checks access, chooses the workspace and forwards each request to its provider."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

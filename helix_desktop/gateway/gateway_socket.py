@@ -1,7 +1,5 @@
 """Where the gateway listens: on this machine alone."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """Workspaces as the gateway opens them: each when it is first asked for, here, or where it is open already."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable

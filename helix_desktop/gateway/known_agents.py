@@ -1,7 +1,5 @@
 """Lists the agents the gateway knows and how each is pointed at it: for one run, or in its own settings file."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ It runs where the workspace is open, on the same sessions that the window shows.
 keys, headers or addresses.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -3,8 +3,6 @@
 A history is told once. Of what is told again with every request only what differs goes over.
 """
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import functools

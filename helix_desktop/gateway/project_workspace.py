@@ -1,7 +1,5 @@
 """The workspace of the folder an agent is started in: one for each project, so that no agent finds what another one saw."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Connections to providers: registrations that reach them in the same way share theirs."""
 
-from __future__ import annotations
-
 import httpx
 
 from helix_desktop.gateway.registration import GatewayRegistration

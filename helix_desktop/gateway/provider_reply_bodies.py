@@ -3,8 +3,6 @@
 What cannot be read within them is not lost: the agent gets the bytes as they came.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any

@@ -4,8 +4,6 @@ Each address has a token in its path, and a request without one is refused. Two 
 once have two registrations, so that neither reaches the other's workspace or provider.
 """
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 from collections.abc import Iterable, Mapping

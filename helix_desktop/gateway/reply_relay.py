@@ -1,7 +1,5 @@
 """Passes a reply on to the agent without hidden calls, and continues the request while the model only recalls."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

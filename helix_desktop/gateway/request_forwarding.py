@@ -1,7 +1,5 @@
 """Sends an agent's request to the provider and the reply back, unchanged or with another body."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A request as it came, and as it is understood: its messages, who asks, and whether recall can be offered."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Recognises requests by path and chooses the provider address they go to."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

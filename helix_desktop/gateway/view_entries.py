@@ -3,8 +3,6 @@
 Plain values, so that the process that holds the client's bytes can be another one than the one that holds the journal.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import operator

@@ -1,7 +1,5 @@
 """The desktop window. It listens to the journal and calls the session's commands; the layers below must not know it."""
 
-from __future__ import annotations
-
 import sys
 
 

@@ -1,7 +1,5 @@
 """Finds the name shown above an answer: the connected agent, the program it was imported from, or Helix."""
 
-from __future__ import annotations
-
 from helix_desktop.engine.facts import ConversationStarted, Fact, ModelReplied
 from helix_desktop.gui.translation import tr
 from helix_desktop.histories.program_names import NAMES

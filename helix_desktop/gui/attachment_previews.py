@@ -1,7 +1,5 @@
 """Reads attachments from the cache for previews: a picture, full or small, or the number of tokens to be sent."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 

@@ -4,8 +4,6 @@ The widget gives the coroutine and what to do with its result; the program runs 
 becomes a notice, so no page needs an error path of its own; a bug is reported by the task's owner.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 

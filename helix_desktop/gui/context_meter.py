@@ -3,8 +3,6 @@
 The composer and the inspector share one widget; rows of lists share one function.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QRectF, QSize, Qt

@@ -1,7 +1,5 @@
 """Actions on a conversation of the list: rename, pin, archive, trash, fork, export. Most can be undone."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence

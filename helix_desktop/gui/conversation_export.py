@@ -4,8 +4,6 @@
 HTML: it is escaped, and nothing in the page is loaded or run.
 """
 
-from __future__ import annotations
-
 import html
 import json
 from collections.abc import Callable, Iterator, Sequence

@@ -8,8 +8,6 @@ helix://workspace/<id>/fold/<conversation>/<fold>   a fold in the timeline
 helix://settings                                    the settings
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -7,8 +7,6 @@ only our own phrases (`TRANSLATED_NAMES`) are translated, and a sentence that is
 tests/gui/test_engine_sentences.py collects the sentences from the source and checks that the table is complete.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import re

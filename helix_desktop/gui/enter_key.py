@@ -1,7 +1,5 @@
 """Lets Enter press the focused button, which Qt does only in dialogs."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QApplication, QPushButton, QToolButton

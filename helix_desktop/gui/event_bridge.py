@@ -5,8 +5,6 @@ in order, joins what belongs together and hands them on in batches. What a runni
 between two batches is left out here: the whole of it is an entry of the cache when the command is done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The dialog that removes a text, such as a leaked key, from everywhere in a workspace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import shiboken6

@@ -4,8 +4,6 @@ Python collects wherever an object is made. In a worker's thread that would end 
 look through all objects of the program while every other thread waits: 70 ms in the midst of typing.
 """
 
-from __future__ import annotations
-
 import gc
 import time
 

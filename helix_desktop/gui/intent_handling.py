@@ -1,7 +1,5 @@
 """Carries out what the user asked for in the chat, the timeline or the inspector."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

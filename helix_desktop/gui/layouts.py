@@ -1,7 +1,5 @@
 """Builds rows and columns of widgets, and empties layouts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

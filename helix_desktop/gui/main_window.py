@@ -1,7 +1,5 @@
 """The content of the main window: which workspace and conversation it shows. Actions are in `window_wiring.py`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Sends what the user wrote, and answers what the message box and the palette ask for: recall, `@`, `/`, search."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

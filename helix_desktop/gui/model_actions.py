@@ -1,7 +1,5 @@
 """Choosing, correcting and connecting models: what the model button at the top right opens."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from PySide6.QtCore import QObject

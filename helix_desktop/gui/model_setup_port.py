@@ -3,8 +3,6 @@
 Nothing here is asked before it is needed, and a key goes straight to where keys are kept: the window forgets it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol

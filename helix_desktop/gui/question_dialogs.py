@@ -1,7 +1,5 @@
 """Opens small dialogs that never block and answer through a callback."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Builds suggestions for the command palette and for `@` and `/` in the message box."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from PySide6.QtGui import QAction

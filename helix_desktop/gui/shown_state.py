@@ -4,8 +4,6 @@ The signals carry nothing: whoever hears one asks. `about_to_change` comes befor
 changes, for what has to be kept of the one that is shown.
 """
 
-from __future__ import annotations
-
 from PySide6.QtCore import QObject, Signal
 
 from helix_desktop.gui.workbench_types import Session, Workbench

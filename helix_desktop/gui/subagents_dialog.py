@@ -1,7 +1,5 @@
 """Shows a conversation's sub-agents as a tree with state, context, cost and time, and lets the user stop one or all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, QTimer

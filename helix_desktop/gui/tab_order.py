@@ -1,7 +1,5 @@
 """Makes Tab move through the window in reading order. Qt's own order is the order in which widgets were created."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QPoint, QRect, Qt

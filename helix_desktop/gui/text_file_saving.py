@@ -1,7 +1,5 @@
 """Writes text to a file of the user's choice in a thread."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Icons in the colours of the scheme: `resources/icons/<name>.svg`, drawn with `currentColor`."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from PySide6.QtCore import QByteArray, QSize, Qt

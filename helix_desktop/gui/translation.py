@@ -5,8 +5,6 @@ file in `resources/translations` from the English to the other text; tests/gui/t
 the package and holds each catalogue to be complete and to keep the names in braces.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The dialog that asks two models the same question and shows their answers side by side, each in a fork."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Keeps streamed replies and printed output that are not facts yet, so that a reopened conversation shows them."""
 
-from __future__ import annotations
-
 from helix_desktop.engine.facts import ModelReplied, Rewound, ToolReturned, TurnEnded
 from helix_desktop.engine.session_events import (
     ActivityChanged,

@@ -4,8 +4,6 @@ the help are built from it.
 A handler is given by whoever can do it (`ActionRegistry.set_action_handler`). An action without a handler at the moment is shown disabled.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 
 from PySide6.QtCore import QObject, Qt, Signal

@@ -4,8 +4,6 @@ It holds nothing that would be missed like a conversation: a file that cannot be
 are paths ("draft", workspace, conversation), so that what belongs to a workspace can be dropped with it.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

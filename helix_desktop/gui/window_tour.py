@@ -2,8 +2,6 @@
 points at them and says what they do. The built-in scripted model answers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from PySide6.QtCore import QObject, QPoint, QRect

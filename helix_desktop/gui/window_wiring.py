@@ -1,7 +1,5 @@
 """Connects every action of the window with its handler and every signal with its slot."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any

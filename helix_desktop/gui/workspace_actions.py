@@ -1,7 +1,5 @@
 """Actions on whole workspaces: rename, colour, folders, export, import, trash."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path

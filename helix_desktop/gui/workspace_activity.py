@@ -1,7 +1,5 @@
 """Follows every open workspace, shown or not, for the rail's dots, the conversation list and notifications."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QObject, QTimer, Signal
 
 from helix_desktop.engine.facts import (

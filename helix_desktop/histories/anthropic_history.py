@@ -1,7 +1,5 @@
 """Messages as Anthropic's API takes them: `{"role", "content": [blocks]}`, by themselves or as Cline keeps them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

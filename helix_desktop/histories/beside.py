@@ -1,7 +1,5 @@
 """Reads the files that lie beside a history, without ever leaving its folder: a link that leads out of it is not followed."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

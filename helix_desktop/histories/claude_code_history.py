@@ -7,8 +7,6 @@ stands in `attachment` lines. Sub-agents stand in the same file (`isSidechain`, 
 result stands in `<session>/tool-results/`, and the line has what the model saw of it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -177,7 +175,7 @@ class _ClaudeCodeMessages:
     boundary: Mapping[str, object] | None = None
     of: dict[str, str] = field(default_factory=dict)  # For each line of a reply, the message id of the reply.
 
-    def read_claude_rows(self, rows: Iterator[HistoryRow]) -> _ClaudeCodeMessages:
+    def read_claude_rows(self, rows: Iterator[HistoryRow]) -> "_ClaudeCodeMessages":
         for row in rows:
             try:
                 self._read_claude_event(row.value)

@@ -4,8 +4,6 @@ Where the original lines are still there they are given back byte for byte, with
 message is one line, in one chain. A compaction is a `compact_boundary` and the summary behind it.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import uuid

@@ -5,8 +5,6 @@ user's text; both are read as what they are. What Cline cut out of the middle of
 messages; it becomes a fold (untried).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

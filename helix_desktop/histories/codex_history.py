@@ -6,8 +6,6 @@ its calls) is one reply. Events tell the model (`turn_context`), what a request 
 where the history was compacted.
 """
 
-from __future__ import annotations
-
 import glob
 import itertools
 import json
@@ -86,7 +84,7 @@ def read_codex_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, p
     ]
 
 
-def _read_rollout(rows: Iterable[HistoryRow], told: ReadingComplaints) -> _CodexMessages:
+def _read_rollout(rows: Iterable[HistoryRow], told: ReadingComplaints) -> "_CodexMessages":
     writing = _CodexMessages(told)
     for row in rows:
         try:

@@ -4,8 +4,6 @@ Where the original lines are still there they are given back byte for byte, with
 message and call is an item of the Responses API. A compaction is a `compacted` line with what takes the place of all before it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime

@@ -3,8 +3,6 @@
 Nothing that is there is changed: the file has a new name, and comes into its place whole. Logins of the agents are not read.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -4,8 +4,6 @@ A database can hold programs: views that never end, triggers, virtual tables, co
 statement that works too long is ended.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import sqlite3

@@ -4,8 +4,6 @@ Tried with what 0.61 writes here; the older documents are untried. A record with
 goes on from before a message; `$set` with messages puts a new history in the place of the old, which is how it compresses.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
@@ -142,7 +140,7 @@ class _GeminiMessages:
 
     def read_gemini_records(
         self, rows: Sequence[tuple[int, HistoryRow]], compacted: Mapping[int, list[HistoryRow]]
-    ) -> _GeminiMessages:
+    ) -> "_GeminiMessages":
         for at, row in rows:
             try:
                 self._read_gemini_record(row.value)

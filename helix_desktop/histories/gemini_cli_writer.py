@@ -4,8 +4,6 @@ A reply's record has its calls with their results. Gemini CLI 0.61 writes each r
 it resumes that; so a session is always written anew. A compaction is a new history in the place of the old.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -4,8 +4,6 @@ Untried: written after goose's public sources. A message that the agent no longe
 summary is a message that only the agent sees.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field

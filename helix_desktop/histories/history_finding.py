@@ -4,8 +4,6 @@ Each file is one session, except for databases, which hold many. What is shown o
 from the first lines of its file.
 """
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import sys
@@ -55,7 +53,7 @@ class HistoryPlaces:
     variables: Mapping[str, str]
 
     @classmethod
-    def of_this_user(cls) -> HistoryPlaces:
+    def of_this_user(cls) -> "HistoryPlaces":
         return cls(Path.home(), os.environ)
 
     def folder_from_variable(self, variable: str, *otherwise: str) -> Path:

@@ -4,8 +4,6 @@ A line that cannot be read is left out and gets a sentence naming file and line;
 a `InvalidInput`. What a file says is data: nothing in it is carried out, looked up or opened.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """One row of a recorded history, the careful reading of what may be anything, and what is told of it."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -4,8 +4,6 @@ The first line keeps its rows for ever, so that reading a file again after it ha
 parent another row has followed already begins a line of its own, where it is a new beginning and no late part of the same step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Finds text in a history that looks like a key, so that its owner can have it forgotten."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import field

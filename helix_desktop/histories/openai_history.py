@@ -1,7 +1,5 @@
 """OpenAI's chat completions, the form of the traces: `{"role", "content", "tool_calls"?, "tool_call_id"?, "name"?}`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

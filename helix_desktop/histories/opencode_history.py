@@ -5,8 +5,6 @@ parts; a tool's part has the call and the result. A result that opencode cleared
 a message, and the reply to it, marked `summary`, is the summary.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -134,7 +132,9 @@ def _first_reverted_message(session: Mapping[str, object]) -> str:
         return ""
 
 
-def _build_opencode_recording(session: Mapping[str, object], writing: _OpencodeMessages, path: Path) -> RecordedSession:
+def _build_opencode_recording(
+    session: Mapping[str, object], writing: "_OpencodeMessages", path: Path
+) -> RecordedSession:
     return RecordedSession(
         f"{path}#{text_at(session, 'id')}",
         tuple(writing.made),

@@ -4,8 +4,6 @@ A session is the document that `opencode export` writes and `opencode import` re
 are added to it in one transaction; what is in it is not touched.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

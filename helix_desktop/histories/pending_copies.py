@@ -5,8 +5,6 @@ it, and it is deleted when all of it is imported. In each, a copy has the path o
 added to, seals what was copied of it before.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading

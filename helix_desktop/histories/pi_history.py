@@ -3,8 +3,6 @@
 Tried with what 0.73 writes here; the format is documented by pi itself (session-format, versions 1 to 3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
@@ -87,7 +85,7 @@ class _PiMessages:
     compactions: list[RecordedCompaction] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)  # For each entry, the message it became, or the next one.
 
-    def read_pi_rows(self, rows: Sequence[HistoryRow]) -> _PiMessages:
+    def read_pi_rows(self, rows: Sequence[HistoryRow]) -> "_PiMessages":
         for row in rows:
             self.places[text_at(row.value, "id")] = len(self.made)
             try:

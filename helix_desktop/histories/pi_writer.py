@@ -3,8 +3,6 @@
 Each message is an entry, in one chain. A compaction keeps nothing of what stood before it: it names itself as the first that is kept.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

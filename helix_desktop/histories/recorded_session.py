@@ -1,7 +1,5 @@
 """A recorded session of an agent, whoever recorded it: the messages in their order, and where it branched and compacted."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from typing import Literal

@@ -4,8 +4,6 @@ The content of outputs and pictures comes beside the facts, to be stored before 
 call stands as an attachment, a failed request ends a turn, what the other program showed in the place of an output is a fold.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace

@@ -4,8 +4,6 @@ Pure: facts in, values out. All that was said and done stands in it, whatever fo
 result that says so, so that what reads it may go on.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import uuid

@@ -4,8 +4,6 @@ The opposite of `recording_facts`. All that was said and done is in it. A handov
 result that the other program had shortened is the text it had shown.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What the writers of the agents' formats share."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Iterator

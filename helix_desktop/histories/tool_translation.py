@@ -3,8 +3,6 @@
 A call is translated only if every argument of it has a counterpart, so that nothing it did is told differently.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Callable, Mapping

@@ -3,8 +3,6 @@
 SWE-agent: tried with its demonstrations' shape. ATIF and managed agents: written after their documentation and untried.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 

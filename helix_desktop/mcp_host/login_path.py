@@ -1,7 +1,5 @@
 """The PATH of the user's login shell: programs started from a menu do not have it, and `npx` and `uvx` are found by it."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -3,8 +3,6 @@
 Until then a server that wants a token is asked for nothing more: no page is opened and nobody is registered anywhere.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

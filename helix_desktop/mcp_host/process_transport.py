@@ -3,8 +3,6 @@
 The SDK's own transport copies a long line again for every piece of it, parses without a limit and waits two seconds at the end.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Limits what a remote MCP server's replies stand for: the SDK reads them whole, and decompresses without a limit."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import httpx2

@@ -5,8 +5,6 @@ Accepted: `{"mcpServers": {…}}` (Claude, Cursor), `{"servers": {…}, "inputs"
 What looks like a secret is taken out and goes to the keyring; a server can name its own secrets and no others. `autoApprove` and its like are kept to be shown, and never obeyed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Starts and stops all MCP servers of a workspace, each in a task of its own, and lists their tools."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence

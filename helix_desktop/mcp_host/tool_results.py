@@ -1,7 +1,5 @@
 """What a server's tool came to, as text and pictures: everything it says is data, and what we add is marked as ours."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

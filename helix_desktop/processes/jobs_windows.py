@@ -1,7 +1,5 @@
 """A Windows job object: what a command starts is in it from the beginning, and ends with it, also when we end first."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 

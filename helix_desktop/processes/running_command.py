@@ -1,7 +1,5 @@
 """One command as a process whose whole tree can be ended, and its output as a stream."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import os
@@ -40,7 +38,7 @@ class RunningCommand:
         *,
         stdin: int = starter.DEVNULL,
         stderr: int = starter.STDOUT,
-    ) -> RunningCommand:
+    ) -> "RunningCommand":
         """Start it by the command line that locks it in. What it prints and what it complains of are one stream, unless
         `stderr` is a pipe of its own. If this is cancelled meanwhile, it is ended: asyncio would kill its keeper alone.
         """
@@ -51,7 +49,7 @@ class RunningCommand:
     @classmethod
     async def _start_with_lifeline(
         cls, launch: ProcessLaunch, command_line: CommandLine, stdin: int, stderr: int
-    ) -> RunningCommand:
+    ) -> "RunningCommand":
         launch = replace(launch, has_own_session=True)
         if sys.platform == "win32":
             process = await start_unguarded(replace(launch, argv=command_line(0)), stdin=stdin, stderr=stderr)

@@ -10,8 +10,6 @@
 `tests/test_one_door.py` forbids every other way to start a process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

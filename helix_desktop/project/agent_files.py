@@ -1,7 +1,5 @@
 """Reads agents described in files: first name, purpose, tools, model and policy, then the instructions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

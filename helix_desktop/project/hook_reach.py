@@ -4,8 +4,6 @@ What a command runs cannot be known in general (imports, `make`, `npm`). So what
 known to be the user's own counts as the folder's.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

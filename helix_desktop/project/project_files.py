@@ -1,7 +1,5 @@
 """Lists all that the workspace's folders and the user provide, and whether the user trusts it in its present form."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -4,8 +4,6 @@ A hook is trusted with its command and with the files it names (hook_reach.py), 
 never allow what a rule or the user has not allowed.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import json
 import re

@@ -3,8 +3,6 @@
 Nothing here is believed: an item is text to be shown to the user, who trusts exactly this content, by its SHA-256.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import hashlib
 import os

@@ -4,8 +4,6 @@ Those of a root hold always; those of a folder below it from the moment a file b
 `globs` from the moment a file that fits is touched.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Skills as agentskills.io describes them: a folder with SKILL.md, a name and a description in front, instructions behind."""
 
-from __future__ import annotations
-
 import os
 import unicodedata
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Slash commands as files: a prompt with arguments, references to files and shell lines."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

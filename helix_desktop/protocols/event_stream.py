@@ -3,8 +3,6 @@
 What stands in an unfinished event when the connection ends is not an event (the standard says so).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import field

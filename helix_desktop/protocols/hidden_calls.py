@@ -4,8 +4,6 @@ A veil is fed one event after the other of one or several replies that follow ea
 gets: one uninterrupted message. Where nothing is hidden these are the bytes that came.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar

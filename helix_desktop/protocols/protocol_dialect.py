@@ -3,8 +3,6 @@
 A dialect only translates. Connections, timeouts, retries and prices are the client's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import field
 from typing import ClassVar, Protocol

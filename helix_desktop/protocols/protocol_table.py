@@ -1,7 +1,5 @@
 """The protocols by their names. A new one has its line in each of these tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import ModuleType
 

@@ -4,8 +4,6 @@ Providers differ in where they put the sentence and agree on little else, so the
 below are what the providers and the local servers are known to say.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Every provider names the part a piece belongs to in its own way (an index, an it
 parts by a `key` of the provider's choice, in the order in which they began.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

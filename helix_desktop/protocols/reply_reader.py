@@ -1,7 +1,5 @@
 """The part of reading a reply that is the same for every protocol."""
 
-from __future__ import annotations
-
 from helix_desktop.errors import ModelFailed
 from helix_desktop.json_values import Json
 from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal

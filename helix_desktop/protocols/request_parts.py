@@ -1,7 +1,5 @@
 """Parts of a request as the protocols of providers need them: arguments, ids, images, reasoning. It must not know any single protocol."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

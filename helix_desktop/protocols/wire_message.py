@@ -1,7 +1,5 @@
 """The common form of a message of every protocol: a role, and pieces that know their position in the JSON."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
@@ -99,7 +97,7 @@ class RequestHead:
 
     model: str
     system: str
-    tools: tuple[Tool, ...]
+    tools: "tuple[Tool, ...]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,6 @@ Comments and order survive changes. No key is ever in it: those are in the keyri
     input = 1.5                              # dollars per million tokens
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The language the demonstration speaks: the one it is written to, as agents do."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping

@@ -5,8 +5,6 @@ searching, running, a large output, recall, the list of what is to do; and it wr
 what really stands in the request. All it knows comes from the request, so folds, recalls and interruptions show.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets

@@ -4,8 +4,6 @@ No judgement goes into it. Paths, calls, failures, items and rules are looked fo
 the transcript that stands in their place, so every line of a summary can be found in what was summarised.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping

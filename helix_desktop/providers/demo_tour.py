@@ -1,7 +1,5 @@
 """The demonstration's tour: eight stations, each with a real call. Where it is, the calls in the request tell."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +44,7 @@ class DemoScene:
     def offers_tool(self, name: str) -> bool:
         return any(tool.name == name for tool in self.tools)
 
-    def results_of_station(self, station: TourStation) -> list[str]:
+    def results_of_station(self, station: "TourStation") -> list[str]:
         return [result.text for call, result in self.done if result is not None and station_of_call(call) is station]
 
 

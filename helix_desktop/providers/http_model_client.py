@@ -4,8 +4,6 @@ Another try is made only while nothing of the reply has been shown. A stream tha
 what came; a stream that ends without a reason is one too, never a complete answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable

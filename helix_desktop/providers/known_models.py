@@ -3,8 +3,6 @@
 An unknown model gets a window of 128,000 tokens and says that this is a guess.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import field, replace
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Finds model servers on this machine by asking the usual ports of loopback, all at once and briefly."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The models a provider says it has, merged with what the catalogue knows and the user corrected."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

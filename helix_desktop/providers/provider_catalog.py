@@ -1,7 +1,5 @@
 """Which providers there are, how each is spoken to, and how a configured one becomes a ModelClient."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Mapping

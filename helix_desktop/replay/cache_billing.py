@@ -7,8 +7,6 @@ is written. A beginning shorter than 1,024 tokens is not cached at all.
 The unit is one fresh input token. Tokens are those of o200k_base, four more for each message.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from enum import Enum

@@ -3,8 +3,6 @@
 No script, no font and no picture from elsewhere; it reads the same in ten years. Names from files are escaped.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from html import escape
 

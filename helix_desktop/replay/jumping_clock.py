@@ -4,8 +4,6 @@ Whatever sleeps or has a time limit on this loop does so in the loop's time, whi
 of a session pass in milliseconds, always in the same order. While a thread works the time stands still.
 """
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine

@@ -4,8 +4,6 @@ Its collector is another one than `engine/conversation_details.py`, on purpose: 
 of its own. Lost is a detail of a covered message that stands neither in the view nor in an entry the view names.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

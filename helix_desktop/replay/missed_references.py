@@ -6,8 +6,6 @@ has a joint in it. A name that any reader of public code knows (`resources/known
 how the agent gets it back. Nothing here asks what the engine thinks it kept.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -1,7 +1,5 @@
 """Computes the figures of a replay, for one session under one policy and for several together."""
 
-from __future__ import annotations
-
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -70,7 +68,7 @@ class ReplayFigures:
     longest_admission: float = 0.0
     marks: Sequence[FoldMark] = ()
     sessions: int = 1
-    of: Sequence[ReplayFigures] = ()  # The sessions that a total is made of.
+    of: "Sequence[ReplayFigures]" = ()  # The sessions that a total is made of.
 
     @property
     def retained_share(self) -> float:

@@ -1,7 +1,5 @@
 """Watches a conversation while it is replayed: what stood in the views, what was folded, what came back, what was lost."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 

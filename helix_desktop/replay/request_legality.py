@@ -4,8 +4,6 @@ The request is written out as the flat list of messages of OpenAI's chat complet
 way a provider does; what Anthropic asks for besides (roles in turns, the user first and last) is looked at as well.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator

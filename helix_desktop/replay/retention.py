@@ -5,8 +5,6 @@ view the reply was made from. Handovers, observations and truncations count as n
 retention counts markers and lists of names as nothing too: only text that says what it is about.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -5,8 +5,6 @@ stand-in. One request is made before every recorded reply, when it was made, or 
 the reply uses what the view no longer shows, the pages that hold it are recalled first, and that is billed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json

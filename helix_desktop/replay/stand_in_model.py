@@ -4,8 +4,6 @@ What it writes has the right form and carries no identifiers of its own, so that
 `KINDS` are the ways in which real models let one down; replaying with one shows what then becomes of a session.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping

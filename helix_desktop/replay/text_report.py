@@ -1,7 +1,5 @@
 """Formats the results of a replay as lines for a terminal and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from helix_desktop.fast_dataclass import dataclass

@@ -4,8 +4,6 @@ An agent cannot ask who listens at an address: it sends its key. So the resident
 is written, and again at every login; where that cannot be promised nothing is written.
 """
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The gateway's listening socket, held by a process that outlives the gateway, and the gateway process behind it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

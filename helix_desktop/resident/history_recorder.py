@@ -5,8 +5,6 @@ A thread waits for changes below the agents' history folders and copies them (`p
 memory. What was copied and not imported is imported after the next start. Nothing else of the agents is read: no settings, no logins.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil
@@ -75,7 +73,7 @@ class HistoryRecorder:
         where: ProgramFolders,
         command: Sequence[str],
         places: HistoryPlaces,
-        importing: ImportingProcess | None = None,
+        importing: "ImportingProcess | None" = None,
     ) -> None:
         self._where, self._places = where, places
         self._importing = importing or ImportingProcess([*command, "recorder", "--run"])

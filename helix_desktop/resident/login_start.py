@@ -1,7 +1,5 @@
 """Starts the resident when its user logs in, by a file that the system's session reads. Nothing here needs more rights than theirs."""
 
-from __future__ import annotations
-
 import os
 import plistlib
 import shlex

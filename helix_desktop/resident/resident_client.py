@@ -1,7 +1,5 @@
 """Connects to the resident process and starts it if it does not run."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

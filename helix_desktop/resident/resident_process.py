@@ -4,8 +4,6 @@ Callers reach it as every command reaches a running program (`running_instance.p
 see whose the other is. A registration lasts as long as the connection that asked for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

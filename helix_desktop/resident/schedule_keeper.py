@@ -1,7 +1,5 @@
 """Adds the tasks of schedules when they are due, and has them done: through commands in processes of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

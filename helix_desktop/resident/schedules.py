@@ -1,7 +1,5 @@
 """Schedules: when a task is added by itself, by the clock on the wall of a time zone."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -50,7 +48,7 @@ class WorkSchedule:
                 return due
         raise InvalidInput(f"The schedule {self.id} has no days.")
 
-    def take_due(self, now: float) -> tuple[WorkSchedule, float]:
+    def take_due(self, now: float) -> "tuple[WorkSchedule, float]":
         """The schedule with what is due by now handled, and the due time that a task is to be added for; 0.0: none."""
         due, newest = self.next_due(self.handled), 0.0
         while due <= now:

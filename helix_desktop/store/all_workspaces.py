@@ -1,7 +1,5 @@
 """All workspaces below one folder: made, found, renamed, put into the trash, imported, opened; nothing crosses between them."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

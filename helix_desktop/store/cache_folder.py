@@ -5,8 +5,6 @@ crash leaves at most chunks nobody knows; the numbers being written are marked, 
 is checked against SHA-256; what does not match is quarantined and never handed out.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import time as clock

@@ -1,7 +1,5 @@
 """Looking after the cache: checking every byte, and making room. In slices, so that nobody waits long."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from helix_desktop.engine.digest import Digest

@@ -14,8 +14,6 @@
 Numbers are eight bytes, big-endian, so that they sort; they only grow, so LevelDB writes in order.
 """
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from enum import IntEnum

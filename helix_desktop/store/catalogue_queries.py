@@ -1,7 +1,5 @@
 """Questions to the catalogue of entries: a page of it in any order, through any filter, however many there are."""
 
-from __future__ import annotations
-
 import sqlite3
 
 from helix_desktop.engine.digest import Digest

@@ -1,7 +1,5 @@
 """Searching a workspace that nobody has open: through its own index, without opening it. Nothing is written and no lock is taken."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack, closing
 from pathlib import Path
 

@@ -2,8 +2,6 @@
 the files; the index is made anew, and copies of damaged files are thrown away. A tombstone says that it happened.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The list of conversations: a row each, derived from the facts one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import fields, replace
 
@@ -69,7 +67,7 @@ class StoredConversation:
         return tuple(_storable_value(getattr(self, name)) for name, _ in COLUMNS)
 
     @classmethod
-    def from_columns(cls, row: tuple[str | int | float, ...]) -> StoredConversation:
+    def from_columns(cls, row: tuple[str | int | float, ...]) -> "StoredConversation":
         named = dict(zip((field.name for field in fields(cls)), row, strict=True))
         for flag in ("pinned", "archived", "trashed"):
             named[flag] = bool(named[flag])

@@ -5,8 +5,6 @@ The content goes first and the conversations last, so after a crash in between t
 again ends what was begun. What was spent in them is no longer counted.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Generator, Iterator

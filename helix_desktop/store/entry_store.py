@@ -4,8 +4,6 @@
 the store's own thread. Nothing but the store itself knows how and where its entries are kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 

@@ -5,8 +5,6 @@ a step has cost is added before the task's next one, in the transaction that not
 two leaves nothing that is counted twice or never.
 """
 
-from __future__ import annotations
-
 from dataclasses import field
 from typing import Any
 

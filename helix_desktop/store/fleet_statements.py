@@ -1,7 +1,5 @@
 """The statements of a fleet's tables, written once for both databases: SQLite on one computer, PostgreSQL on many."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Full-text search: the index says where, and the snippet comes from the stores themselves, checked."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Content on its way into the cache, piece by piece, so that it never stands in memory as a whole."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from typing import Protocol

@@ -4,8 +4,6 @@ It catches up behind watermarks, in slices: first the rows of entries, then the 
 loses nothing but work; the file can be deleted and comes back. Plain calls, from one thread; reading has a thread of its own.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections import Counter

@@ -1,7 +1,5 @@
 """Dated copies of the journal, made by themselves: one a day while it changes, the last seven, and four older weeks."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 import time as clock

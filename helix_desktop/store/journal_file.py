@@ -4,8 +4,6 @@ WAL with synchronous=FULL: what `append_in_transaction` returned is on the disk.
 damage is found and named. The table of conversations is derived, and kept in the same transaction.
 """
 
-from __future__ import annotations
-
 import hashlib
 import time as clock
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ Every fact carries a digest, so a fact is taken from wherever it is intact, and 
 nowhere is replaced by a `Forgotten` that says so, so that the numbers behind it stay true; what was lost is named.
 """
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import struct

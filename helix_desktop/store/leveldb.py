@@ -6,8 +6,6 @@ nothing. The next write opens the database anew first, which reads the log back 
 LevelDB's checksums; what proves content is our own SHA-256, one floor up.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

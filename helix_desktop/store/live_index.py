@@ -1,7 +1,5 @@
 """The index as the program sees it: it follows the stores by itself, a little behind, and answers on a thread of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -122,7 +120,7 @@ class WorkspaceIndex:
         self.progress = IndexProgress(0, 0, 0, 0, 0)
 
     @classmethod
-    async def open(cls, folder: Path, feed: StoreFeed, count: Callable[[str], int]) -> WorkspaceIndex:
+    async def open(cls, folder: Path, feed: StoreFeed, count: Callable[[str], int]) -> "WorkspaceIndex":
         made = cls(folder, feed, count)
         try:
             await made._open_index_file()

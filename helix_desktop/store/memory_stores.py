@@ -1,7 +1,5 @@
 """The stores in memory: the same ports, for tests and for what need not last. They pass the same conformance suite."""
 
-from __future__ import annotations
-
 import functools
 import time as clock
 from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ that stands in for the workspace: small files are copied, and LevelDB's tables, 
 the workspace itself is touched, and what is written to the copy is gone with it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

@@ -5,8 +5,6 @@ The index has two columns. `text` is the text itself, cut at everything that is 
 and the single characters of scripts without blanks.
 """
 
-from __future__ import annotations
-
 import codecs
 import re
 import string

@@ -1,7 +1,5 @@
 """SQLite as both of our databases use it: one way to open, one way to write, one way to say what failed."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 recovered and what was not. Nothing is ever overwritten that could still be needed.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The engine's ports on the stores: coroutines whose work is done on the workspace's threads."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping, Sequence

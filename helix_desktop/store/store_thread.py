@@ -4,8 +4,6 @@ LevelDB and the journal are only ever touched from `store_wanted_files`. The ind
 a question to the index waits neither for a commit nor for the index being made.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future

@@ -1,7 +1,5 @@
 """Room: contents that only checkpoints had go when no fact leads to them any more and they have been there for long enough."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from helix_desktop.engine import fact_encoding

@@ -5,8 +5,6 @@ line of JSON and then its bytes. What is imported is checked, fact by fact and e
 folders, permissions and MCP servers become proposals the user has to agree to.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

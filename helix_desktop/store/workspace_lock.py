@@ -5,8 +5,6 @@ so a second try is refused inside this process as well, and a process that dies 
 holds its open files for a moment longer: that is waited for.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -5,8 +5,6 @@ a key that is not known but looks like one that is, is a warning. The policy's v
 taken as they are: who uses them checks them.
 """
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

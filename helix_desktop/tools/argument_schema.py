@@ -3,8 +3,6 @@
 What a model gets wrong is answered with a sentence it can act on, never with a trace.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

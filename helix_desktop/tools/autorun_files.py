@@ -5,8 +5,6 @@ managers, other agents.
 counts. Git's own files are handled by `autorun_guard.py`.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import hashlib
 import json

@@ -7,8 +7,6 @@ whether it is to be there after all. Nothing here depends on the sandbox or on u
 
 # ruff: noqa: PTH111, PTH112, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120 -- every folder of a workspace is looked at: paths as texts are faster
 
-from __future__ import annotations
-
 import os
 import shlex
 import stat
@@ -134,7 +132,7 @@ class AutorunGuard:
         for one in planted:
             self._put_autorun_file(one.path, one.after.link, one.after)
 
-    def remember_scan(self, look: _AutorunScan) -> None:
+    def remember_scan(self, look: "_AutorunScan") -> None:
         self._folders, self._of_git, self._items, self._whole = look.folders, look.of_git, look.items, look.whole
 
     def scanned_folder(self, path: str) -> _ScannedFolder | None:

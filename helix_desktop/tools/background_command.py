@@ -1,7 +1,5 @@
 """A command that runs in the background: the last part of its output, and its state."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import time

@@ -1,7 +1,5 @@
 """What a built-in tool is: a name, a schema, and a coroutine that is given its arguments and what it may use."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path

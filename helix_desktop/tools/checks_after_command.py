@@ -1,7 +1,5 @@
 """Reverts files that other programs run later if a command changed them, then asks the user whether to keep them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +31,7 @@ class CommandCheck:
     is_settled: bool = False
 
     @classmethod
-    async def begin_check(cls, guard: AutorunGuard, *, lasting: bool = False) -> CommandCheck:
+    async def begin_check(cls, guard: AutorunGuard, *, lasting: bool = False) -> "CommandCheck":
         return cls(guard, await asyncio.to_thread(guard.read_autorun_state), lasting)
 
     async def revert_and_ask(self, use: ToolResources, *, ask: bool) -> str:

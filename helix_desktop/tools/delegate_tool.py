@@ -1,7 +1,5 @@
 """The tool delegate: a part of the work for a conversation of its own; only its result comes back."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field

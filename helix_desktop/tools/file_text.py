@@ -3,8 +3,6 @@
 Encoding, byte order mark and line ends stay the file's own; what is not certain is refused, with what stands there instead.
 """
 
-from __future__ import annotations
-
 import codecs
 import itertools
 import re

@@ -4,8 +4,6 @@ A file is read as it is, so that its entry in the cache has the hash of the file
 before and after in the cache, and is written only over the content that was shown in the question.
 """
 
-from __future__ import annotations
-
 import asyncio
 import difflib
 import hashlib

@@ -5,8 +5,6 @@ The twin of `folder_handles_windows.py`; `workspace_roots.py` uses the one that 
 
 # ruff: noqa: PTH115, PTH116 -- this is about handles, not about paths
 
-from __future__ import annotations
-
 import os
 import stat
 import sys

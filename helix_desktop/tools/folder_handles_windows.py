@@ -5,8 +5,6 @@ the system says (GetFinalPathNameByHandle), links and junctions resolved; what l
 EXDEV. Names that mean a device or a stream (`CON`, `a:b`), and those Windows would shorten, are no names.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -3,8 +3,6 @@
 Made from the user's own settings, which commands do not see: those may name helpers, keys and addresses with passwords.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import os
 from collections.abc import Iterator, Sequence

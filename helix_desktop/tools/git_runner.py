@@ -5,8 +5,6 @@ the commands used here read objects or write them, each setting that would make 
 Of the user's own settings only their identity, their way of signing and which folders they trust are taken over.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

@@ -1,7 +1,5 @@
 """Which of git's settings can make git run a program or touch files elsewhere: all that are not known to be harmless."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Finding files by pattern: `*` and `?` inside a name, `**` over folders, `{a,b}` for either."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Sequence

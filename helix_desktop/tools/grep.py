@@ -1,7 +1,5 @@
 """Regular expressions over content of any size, with a time limit that holds: the matching is done in a process."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import AsyncIterable, AsyncIterator

@@ -3,8 +3,6 @@
 They are absent for tools and commands, and covered by undo all the same.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Sequence

@@ -2,8 +2,6 @@
 
 # ruff: noqa: PTH110 -- paths as texts
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ where it leads to.
 
 # ruff: noqa: PTH110, PTH112, PTH116, PTH119 -- for each command: paths as texts are faster
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a user can open of their home to the commands of a workspace: by name, or folder by folder."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 

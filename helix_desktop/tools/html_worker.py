@@ -1,7 +1,5 @@
 """Turns a page of HTML (standard input) into readable text (standard output), in a process that can be killed. A script."""
 
-from __future__ import annotations
-
 import re
 import sys
 from html.parser import HTMLParser

@@ -7,8 +7,6 @@ one directory handle to the next and never follow a link the kernel would follow
 Both ways follow relative links that stay inside, and raise OSError with EXDEV for whatever leads out.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools

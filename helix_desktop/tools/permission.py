@@ -4,8 +4,6 @@ Order: a rule that denies, a rule that asks, what always asks, a rule that allow
 alone, never from a model, a summary or an imported file; the record of a decision in the journal authorises nothing.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import re
 import shlex
@@ -79,7 +77,7 @@ class PermissionRule:
     network: bool = False
 
     @classmethod
-    def parse_permission_rule(cls, values: Mapping[str, object]) -> PermissionRule:
+    def parse_permission_rule(cls, values: Mapping[str, object]) -> "PermissionRule":
         """From the workspace's settings; a mistake in there must never read as permission."""
         known = {item.name for item in fields(cls)}
         strange = [name for name in values if name not in known]

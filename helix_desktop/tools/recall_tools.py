@@ -1,7 +1,5 @@
 """The tools of builtin_context_cache for the agent inside; what they do is in engine/content_recall.py."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from helix_desktop.engine import content_recall

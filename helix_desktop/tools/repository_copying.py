@@ -5,8 +5,6 @@ the user's branches nor their hooks. Both may come from anywhere, and an agent h
 where a file of git's leads elsewhere, nothing is done.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

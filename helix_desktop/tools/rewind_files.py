@@ -1,7 +1,5 @@
 """A rewind puts files back: by checkpoints where there are any, else each change of a file tool by itself."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

@@ -7,8 +7,6 @@ What other programs run later stays as it is where it is there already (`autorun
 no mounts, no new namespaces, and a limit for processes and memory.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

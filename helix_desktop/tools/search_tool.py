@@ -1,7 +1,5 @@
 """The tool search_files: ripgrep where it is and can be kept inside the roots, else our own reading and matching."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """The tool set_todo: the plan the user sees beside the conversation, and that no summary may lose."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from helix_desktop.engine.tool_names import ToolName

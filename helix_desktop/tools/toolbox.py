@@ -4,8 +4,6 @@ For each call: read and check the arguments, take `keep_answer_as_rule` off them
 says into the cache. Nothing a model writes and nothing a user refuses raises: it becomes an outcome that says so.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace

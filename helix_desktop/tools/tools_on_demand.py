@@ -4,8 +4,6 @@ So thousands of tools cost a request the two definitions and a line for each ser
 line, stays as it is for the conversation: the provider's cache holds the array of tools in front of everything else.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import json

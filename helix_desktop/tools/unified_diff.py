@@ -4,8 +4,6 @@ difflib holds the interpreter for seconds on large inputs, so it only ever sees 
 last changed line, and where even that is long, the old lines are shown as gone and the new ones as come.
 """
 
-from __future__ import annotations
-
 import difflib
 
 CONTEXT = 3

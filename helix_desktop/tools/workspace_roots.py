@@ -5,8 +5,6 @@ Refused, each with a sentence: paths outside the roots, `..`, links that lead ou
 Writing never truncates: the new content is written beside the old, synced and renamed over it, with its mode kept.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
@@ -68,7 +66,7 @@ class WorkspaceRoots:
     is_hidden_inside: Callable[[str], bool] = lambda _inside: False
 
     @property
-    def with_nothing_hidden(self) -> WorkspaceRoots:
+    def with_nothing_hidden(self) -> "WorkspaceRoots":
         """The same folders with nothing hidden: for what the program itself does, such as an undo."""
         return replace_field(self, is_hidden_inside=lambda _inside: False)
 
@@ -82,7 +80,7 @@ class WorkspaceRoots:
     @classmethod
     def from_folders(
         cls, folders: Sequence[Path], closed: Sequence[Path] = (), sample: Path | None = None
-    ) -> WorkspaceRoots:
+    ) -> "WorkspaceRoots":
         """`sample`: a folder in which `folders` are open, though it lies in a closed one."""
         real = tuple(folder.resolve() for folder in folders)
         spared = sample.resolve() if sample is not None else None

@@ -1,7 +1,5 @@
 """One workspace's tools put together: its folders, its sandbox, its running commands; a Toolbox for each conversation."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil
@@ -76,7 +74,7 @@ class WorkspaceTools:
         spawn: Callable[..., asyncio.Task[Any]],
         options: WorkspaceToolOptions = WorkspaceToolOptions(),  # noqa: B008 -- frozen
         checkpoints: Checkpoints | None = None,
-    ) -> WorkspaceTools:
+    ) -> "WorkspaceTools":
         """Find out what this system can do to keep commands inside `folders`, and get the tools ready."""
         all_of = WorkspaceRoots.from_folders(folders, options.closed_paths, options.sample_folder)
         roots = replace(

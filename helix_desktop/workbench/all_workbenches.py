@@ -1,7 +1,5 @@
 """All workspaces of this program: which there are, and a workbench for each that is open."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

@@ -3,8 +3,6 @@
 Nothing is removed: only the user does that.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

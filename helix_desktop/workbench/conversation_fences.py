@@ -1,7 +1,5 @@
 """Fences around conversations that a worker has for a while: each step and each call asks first whether it still has them."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager

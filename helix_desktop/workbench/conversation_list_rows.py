@@ -1,7 +1,5 @@
 """The conversations as a list shows them: what the journal knows of each, and how full its window is."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence

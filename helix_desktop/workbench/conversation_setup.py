@@ -1,7 +1,5 @@
 """What a conversation depends on besides what is said: system prompt, trusted rules files, policy, models, limits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace

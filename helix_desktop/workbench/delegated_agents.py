@@ -1,7 +1,5 @@
 """The agents of a workspace at work: who was delegated what by whom, how far it is, what it costs, and how it is stopped."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence

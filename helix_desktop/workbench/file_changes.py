@@ -1,7 +1,5 @@
 """What happened to the files of an open workspace, and taking it back: for the window and the command line."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Lets the tasks of a worker begin their steps: none at a provider that asked to be left alone, none beyond what may be spent."""
 
-from __future__ import annotations
-
 import asyncio
 
 from helix_desktop.errors import StoreFailed

@@ -6,8 +6,6 @@ the head that all machines share; the list of tasks follows. Before each step an
 lease still holds, and before each call that the others know of the call: so nobody repeats an effect without knowing.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

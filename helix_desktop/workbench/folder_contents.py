@@ -1,7 +1,5 @@
 """What is found in a workspace's folders. Blocks: called in threads."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

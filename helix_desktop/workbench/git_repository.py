@@ -4,8 +4,6 @@ No program of the repository's runs (tools/git_runner.py). Reading reads objects
 file that a filter would change on its way is refused.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import os

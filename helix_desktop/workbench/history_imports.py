@@ -6,8 +6,6 @@ were is not read again; one that has grown adds what is new. Where the conversat
 fork of it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import secrets as random

@@ -1,7 +1,5 @@
 """The hooks of a workspace, run: each a process with a time limit, in the sandbox as a command of the model is."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """The models of one workspace, by role: named in its settings, described by the catalogue, connected when first used."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing

@@ -4,8 +4,6 @@ What goes on, or has something that waits, is kept. Of the others the newest few
 shows it, a coroutine that works on it) is the one that is found; the rest is let go, and opened again in milliseconds.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager

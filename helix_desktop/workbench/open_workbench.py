@@ -1,7 +1,5 @@
 """An open workspace: its stores, models and tools, and a session for every open conversation."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import secrets as random
@@ -92,10 +90,10 @@ from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopi
 Listener = Callable[[Event], None]
 Writer = Callable[[str], ModelClient]
 MANY = 10_000
-_open: weakref.WeakKeyDictionary[StoredWorkspace, Workbench] = weakref.WeakKeyDictionary()
+_open: "weakref.WeakKeyDictionary[StoredWorkspace, Workbench]" = weakref.WeakKeyDictionary()
 
 
-def workbench_of(workspace: StoredWorkspace) -> Workbench | None:
+def workbench_of(workspace: StoredWorkspace) -> "Workbench | None":
     """The program's workbench on the workspace, if any, so that a command from outside uses the same sessions."""
     return _open.get(workspace)
 
@@ -166,7 +164,7 @@ class Workbench:
         workspace.watch_settings(self.size_limit.count_cache_size_soon)
 
     @classmethod
-    async def open_workbench(cls, workspace: StoredWorkspace, shared: ProgramDependencies) -> Workbench:
+    async def open_workbench(cls, workspace: StoredWorkspace, shared: ProgramDependencies) -> "Workbench":
         """Get the tools ready and the conversations listed."""
         permissions = conversation_setup.parse_permissions(workspace.settings)
         roots = [Path(root) for root in workspace.settings.roots]

@@ -4,8 +4,6 @@ One small file for each reply that streams. It is removed when the reply is a fa
 is opened is the beginning of an answer whose program was killed, and becomes a fact then.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

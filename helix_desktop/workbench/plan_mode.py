@@ -1,7 +1,5 @@
 """Plan mode: nothing is changed until the user approves a plan, which then holds word for word."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from helix_desktop.engine.collaborators import StandingNote

@@ -1,7 +1,5 @@
 """What the workspace's folders bring, in use: rules that come into force, skills that are read, commands that are said."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -46,7 +44,7 @@ class ProjectUse:
     skills: dict[str, None] = field(default_factory=dict)
     read: int = 0
 
-    def read_new_facts(self, state: ConversationState, roots: Sequence[Path]) -> ProjectUse:
+    def read_new_facts(self, state: ConversationState, roots: Sequence[Path]) -> "ProjectUse":
         for recorded in state.facts[self.read :]:
             fact = recorded.fact
             if isinstance(fact, ModelReplied):

@@ -4,8 +4,6 @@ They lie beside the program's data, in `copies/<conversation>/<number>`. A descr
 whole. Nothing is deleted unless the user says so, and then what is nowhere else is in the cache first.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

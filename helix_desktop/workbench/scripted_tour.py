@@ -3,8 +3,6 @@
 Every figure of the report is computed from the journal and the cache after the session, so it adds up with them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -3,8 +3,6 @@
 Contents are stored first; the facts then come in one transaction, with a `BroughtIn` that tells where they come from.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import time as clock
@@ -82,7 +80,7 @@ class SessionToImport:
     meter: WindowMeter | None  # the size of its context, for the list; None: not known before it is opened
     keys: list[tuple[int, str]]  # Texts that look like keys, with the number of their message.
 
-    def under_own_name(self) -> SessionToImport:
+    def under_own_name(self) -> "SessionToImport":
         """Returns the session under a name of its own, for two different files that name the same session."""
         name = hashlib.sha256(str(self.file).encode("utf-8", "replace")).hexdigest()[:8]
         return replace(self, recording=replace(self.recording, session=f"{self.recording.session}#{name}"))

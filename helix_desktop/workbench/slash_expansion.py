@@ -1,7 +1,5 @@
 """A slash command as the message it becomes: its shell lines run after permission, its files are read like any other."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """From what steps did to paths to the changes of files that are shown: joined, without lines of others, with counted lines."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress

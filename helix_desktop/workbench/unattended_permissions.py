@@ -1,7 +1,5 @@
 """Questions of a turn that nobody watches: what was allowed from the start answers them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from helix_desktop.engine.ports import PermissionQuestion

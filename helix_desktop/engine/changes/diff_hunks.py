@@ -1,7 +1,5 @@
 """Splits the difference of two versions of a file into hunks and reverts some of them. The result is exact to the byte."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator, Sequence

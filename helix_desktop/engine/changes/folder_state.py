@@ -5,8 +5,6 @@ Paths are relative, separated by "/" and preceded by the number of their root: `
 held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence

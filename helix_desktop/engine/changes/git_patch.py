@@ -1,7 +1,5 @@
 """Writes changes as a patch that `git apply` accepts: texts as hunks, binary files whole, links, modes, any name."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import zlib

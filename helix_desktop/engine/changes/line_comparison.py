@@ -4,8 +4,6 @@ Lines that occur once in both texts serve as anchors (the longest run of them in
 pieces are compared exactly and large ones count as replaced. This bounds the work whatever the texts are.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence

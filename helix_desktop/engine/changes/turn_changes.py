@@ -1,7 +1,5 @@
 """Groups what a conversation did to files by turn, for the Changes page and the command line, from facts alone."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

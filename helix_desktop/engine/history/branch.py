@@ -4,8 +4,6 @@ A rewind leaves a branch and goes on from an earlier point of it, so a branch ne
 keeps the tree. Everything here is incremental: a message costs its own blocks, a fold the facts it covers.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Iterator

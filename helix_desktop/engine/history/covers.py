@@ -1,7 +1,5 @@
 """Compares covers: spans of facts and single parts of them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from helix_desktop.engine.facts import Cover, PartRef, Span

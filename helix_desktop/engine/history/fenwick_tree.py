@@ -1,7 +1,5 @@
 """Running sums over a list that grows at its end and changes anywhere: every operation takes a logarithm of its length."""
 
-from __future__ import annotations
-
 
 class FenwickTree:
     __slots__ = ("_tree",)

@@ -4,8 +4,6 @@ Two folds over the same: the younger shows. A span inside another live span is h
 beats a pin, and a pin beats a fold; what a longer fold leaves word for word stands behind its document.
 """
 
-from __future__ import annotations
-
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace

@@ -4,8 +4,6 @@ The newest state (`view.ConversationState`) and every earlier one (`PastMoment`)
 is not replayed: which facts changed anything was written down when they came, so only those of its path are applied.
 """
 
-from __future__ import annotations
-
 from helix_desktop.engine.blocks import Block, View
 from helix_desktop.engine.facts import Folded, ModelReplied, ModelRole, Recorded, ToolCall, ToolReturned
 from helix_desktop.engine.fold_economics import RelativePrices
@@ -66,7 +64,7 @@ class Moment:
         blocks = [*self.settings.settings_blocks, *(block for item in self.branch.items for block in item.blocks)]
         return self._view_of_blocks(tuple(blocks))
 
-    def past_moment(self, seq: int) -> Moment:
+    def past_moment(self, seq: int) -> "Moment":
         return PastMoment(self.record, seq)
 
     def _view_of_blocks(self, blocks: tuple[Block, ...]) -> View:

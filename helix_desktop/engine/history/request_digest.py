@@ -4,8 +4,6 @@ It covers what a model reads (system text, messages, tools, how long to think), 
 which model was asked, nor where a cache breakpoint stood. `store/FORMATS.md` gives the bytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 

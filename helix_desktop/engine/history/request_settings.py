@@ -1,7 +1,5 @@
 """What a request depends on besides the messages: always what was set last, on any branch."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property
 
@@ -34,7 +32,7 @@ class RequestSettings:
     policy: PolicySet | None = None
     models: tuple[tuple[str, ModelSet], ...] = ()
 
-    def settings_after(self, recorded: Recorded) -> RequestSettings:
+    def settings_after(self, recorded: Recorded) -> "RequestSettings":
         """These settings with one more fact."""
         match recorded.fact:
             case SystemSet() as system:

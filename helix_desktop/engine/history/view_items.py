@@ -1,7 +1,5 @@
 """The items of the view: each is a message, or the document of a fold over several messages."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable

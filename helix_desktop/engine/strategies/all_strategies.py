@@ -1,7 +1,5 @@
 """All strategies, in the order in which they are asked before a step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from helix_desktop.engine.facts import FoldKind

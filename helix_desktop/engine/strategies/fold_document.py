@@ -1,7 +1,5 @@
 """The text of a fold over a span: what was written, what must not be lost, and where the rest stands."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import conversation_details

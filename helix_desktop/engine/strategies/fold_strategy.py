@@ -4,8 +4,6 @@ A strategy is a module that ends in a `FoldStrategy`, and a line in `all_strateg
 checked by the steward, the same way for all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from helix_desktop.engine import fold_economics, legal_messages

@@ -1,7 +1,5 @@
 """Handover: a document with six sections takes the place of what it covers; a later one updates the earlier one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine import fold_economics, token_budget

@@ -4,8 +4,6 @@ A marker's first line is `[CACHED] recall_cached_content("<sha256>")`, the secon
 needs the original. The text is kept in the fold's fact, so it never changes.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from bisect import bisect_left

@@ -1,7 +1,5 @@
 """Observation: raw history becomes a dense list of dated, prioritised facts, each with the seq it came from."""
 
-from __future__ import annotations
-
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span

@@ -1,7 +1,5 @@
 """Admission: what is shown of a large output on arrival. Plain functions; the steward asks the models."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reflection: observations are merged; repetition and what is out of date go, priorities are reconsidered."""
 
-from __future__ import annotations
-
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.history.branch import OBSERVED

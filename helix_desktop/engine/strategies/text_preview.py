@@ -5,8 +5,6 @@ About as many tokens as asked for, whatever the text is: one line of 5 MB, a mil
 Names are listed only of a text without lines to show them in.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

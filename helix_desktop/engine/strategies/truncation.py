@@ -1,7 +1,5 @@
 """Truncation: the last rung. No model: the details, the plan, and hashes that make every dropped part recallable."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The cache page: the entries of a workspace, what one of them holds, and everything that can be done with it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Finds out in which shapes an entry's bytes can be shown. Knows nothing of Qt."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """The table of entries as a Qt model that loads rows in pages when they become visible."""
 
-from __future__ import annotations
-
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence

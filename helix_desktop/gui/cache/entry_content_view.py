@@ -1,7 +1,5 @@
 """Shows the content of one entry as text, JSON, table, picture or hex, one megabyte at a time."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 

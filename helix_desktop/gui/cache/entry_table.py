@@ -1,7 +1,5 @@
 """The table of entries: draws its cells and keeps the selection as ranges, so that a million rows can be selected."""
 
-from __future__ import annotations
-
 import time
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, Qt, Signal
@@ -69,7 +67,7 @@ _MUTED = frozenset({EntryColumn.STORED, EntryColumn.RECALLED})
 class EntryCellDelegate(QStyledItemDelegate):
     """Draws a cell without asking the model role by role."""
 
-    def __init__(self, theme: Theme, table: EntryTable) -> None:
+    def __init__(self, theme: Theme, table: "EntryTable") -> None:
         super().__init__(table)
         self._theme = theme
         self._table = table

@@ -1,7 +1,5 @@
 """Slow work of the cache page as coroutines (search, copy, save, compare), so that the window stays responsive."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Sequence

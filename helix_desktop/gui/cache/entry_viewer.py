@@ -1,7 +1,5 @@
 """One entry: its whole hash, whether it was checked, where it is used, what can be done with it, and its content."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The bar above the table: search or paste a hash, and choose what is shown."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace

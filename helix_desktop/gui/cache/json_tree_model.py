@@ -1,7 +1,5 @@
 """Shows a JSON value as a tree. Children come when a branch is opened, long arrays in parts."""
 
-from __future__ import annotations
-
 from dataclasses import field
 
 from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, Qt
@@ -21,14 +19,14 @@ class JsonNode:
     key: str
     value: object
     row: int
-    parent: JsonNode | None
-    children: list[JsonNode] = field(default_factory=list)
+    parent: "JsonNode | None"
+    children: "list[JsonNode]" = field(default_factory=list)
 
     @property
     def child_count(self) -> int:
         return len(self.value) if isinstance(self.value, dict | list) else 0
 
-    def build_next_children(self) -> list[JsonNode]:
+    def build_next_children(self) -> "list[JsonNode]":
         start = len(self.children)
         if isinstance(self.value, dict):
             keys = list(self.value)[start : start + CHILDREN_AT_ONCE]

@@ -1,7 +1,5 @@
 """Shows one changed file: its name, its buttons, and its difference, pictures or properties."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal

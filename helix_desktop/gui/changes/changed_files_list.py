@@ -1,7 +1,5 @@
 """The list of changed files, grouped by turn and folder, with paths that checkpoints leave out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, Signal

@@ -1,7 +1,5 @@
 """The Changes page: what each turn did to files; keep it, undo it, comment on it, commit it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Undoes what turns, steps and hunks did to files, and redoes it; asked first."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The button that commits changed files; in a folder without git it sets git up first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import Signal

@@ -1,7 +1,5 @@
 """The dialog that commits changed files, with a message the fast model can propose."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal

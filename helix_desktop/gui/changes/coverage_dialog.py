@@ -1,7 +1,5 @@
 """The dialog in which the user chooses which folders checkpoints cover when a folder exceeds the limits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from glob import escape
 

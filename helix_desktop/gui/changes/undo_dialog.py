@@ -1,7 +1,5 @@
 """The dialog before files are restored: what will happen, and a choice for each that somebody else has changed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Shows the attachments of the next message as chips, each with a button that removes it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reads files, pictures and long texts in a thread, stores them in the cache and attaches them to the message."""
 
-from __future__ import annotations
-
 import asyncio
 import mimetypes
 from collections.abc import Callable, Coroutine

@@ -1,7 +1,5 @@
 """The centred column below the transcript, shared by the composer and the lines above it."""
 
-from __future__ import annotations
-
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui.layouts import build_row

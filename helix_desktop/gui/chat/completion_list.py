@@ -3,8 +3,6 @@
 It never takes the focus: the keys stay with the text, which moves the choice, takes it or closes the list.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

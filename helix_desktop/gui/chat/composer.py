@@ -1,7 +1,5 @@
 """The composer: text and attachments, what waits, the permission mode, the meter, Send and Stop."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QPoint, Qt, Signal

@@ -1,7 +1,5 @@
 """Offers what can be completed behind `@` and `/` in the message box."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, QPoint, Signal

@@ -1,7 +1,5 @@
 """The text of the composer: grows to ten lines, sends with Enter, walks its history, takes files, completes."""
 
-from __future__ import annotations
-
 import sys
 
 from PySide6.QtCore import QMimeData, QSize, Qt, Signal

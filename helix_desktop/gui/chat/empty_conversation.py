@@ -1,7 +1,5 @@
 """Shown in place of a conversation without messages: what this page is for, and first things to try."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 

@@ -1,7 +1,5 @@
 """Shows a change the user must agree to: every line exactly, and whether its end has been shown."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget

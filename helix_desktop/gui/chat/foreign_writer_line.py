@@ -1,7 +1,5 @@
 """Shown in place of the composer while a connected agent or another computer writes, with a button to continue here."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QWidget
 

@@ -1,7 +1,5 @@
 """Keeps the words of message boxes in the window's memory: drafts, edits of earlier messages, messages that are not sent yet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from helix_desktop.engine.facts import UserPart

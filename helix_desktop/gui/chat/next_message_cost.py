@@ -1,7 +1,5 @@
 """What the next message would cost, below the message, and the way to make it cheaper."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

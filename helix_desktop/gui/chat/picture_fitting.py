@@ -3,8 +3,6 @@
 A picture that cannot be read must not go into a message: the provider would refuse every request of that conversation.
 """
 
-from __future__ import annotations
-
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, Qt
 from PySide6.QtGui import QImage, QImageReader, QImageWriter
 

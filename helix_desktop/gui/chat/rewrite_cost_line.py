@@ -1,7 +1,5 @@
 """Says in one line, below the transcript, what the last turn cost because context had to be written to the provider's cache again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtWidgets import QWidget

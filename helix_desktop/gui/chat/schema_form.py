@@ -3,8 +3,6 @@
 Flat objects of texts, numbers, yes-or-no and choices, as the protocol allows. Anything else is asked for as JSON text.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

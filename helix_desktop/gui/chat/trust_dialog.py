@@ -1,7 +1,5 @@
 """Shows the exact text of rules, skills, commands, hooks and agents in a folder before they are first used."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from PySide6.QtWidgets import QDialogButtonBox, QLabel, QListWidget, QPushButton, QSizePolicy, QVBoxLayout, QWidget

@@ -1,7 +1,5 @@
 """Offers what helps after a turn ended by itself; shown above the composer until the next message."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QLabel, QWidget
 

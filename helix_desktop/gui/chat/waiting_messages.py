@@ -1,7 +1,5 @@
 """The messages that wait while the agent works, above the composer: each can be changed or taken away."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal

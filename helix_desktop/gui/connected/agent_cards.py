@@ -1,7 +1,5 @@
 """Widgets of the dialog that connects agents: a figure, an agent with its button, and a command to copy."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget

@@ -1,7 +1,5 @@
 """The dialog that connects agents: today's figures, a card for each agent, commands to copy, and the gateway's switch."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Coroutine
 from typing import Any

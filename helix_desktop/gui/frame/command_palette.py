@@ -3,8 +3,6 @@
 Actions and conversations are in memory and shown at once; the results of the workspace's search follow.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import (

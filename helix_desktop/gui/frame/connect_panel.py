@@ -4,8 +4,6 @@ This is the only place that asks for a key. The key stays in the field until it 
 are kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import urlsplit

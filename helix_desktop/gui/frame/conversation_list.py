@@ -1,7 +1,5 @@
 """The list of a workspace's conversations. It draws its rows and fetches them when needed, with no widget per row."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from datetime import datetime

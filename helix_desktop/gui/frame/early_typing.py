@@ -6,8 +6,6 @@ while it loads. The first paint imports this module, so it must not import the e
 shape of a draft and nothing about messages.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from PySide6.QtGui import QKeyEvent

@@ -1,7 +1,5 @@
 """Choosing a model: a search field over favourites, recent models and everything the providers offer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import (

@@ -1,7 +1,5 @@
 """Short notices at the lower edge of the window, with a button that undoes or helps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

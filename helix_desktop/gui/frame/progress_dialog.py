@@ -1,7 +1,5 @@
 """A small window for work that takes a while: it shows the progress and can stop the work. The user can go on working."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 

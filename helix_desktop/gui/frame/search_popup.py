@@ -3,8 +3,6 @@
 A subclass says what the list holds, which rows can be chosen and what choosing one does.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 
 import shiboken6

@@ -1,7 +1,5 @@
 """The sidebar: the workspace's name and folder, one box to search, its conversations."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The bar over the pages: Chat, Changes, Cache, Timeline at the left; the model at the right."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QPushButton, QToolButton, QWidget

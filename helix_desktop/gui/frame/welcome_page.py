@@ -1,7 +1,5 @@
 """The page without a workspace: open a folder, take the tour, or import. A model is asked for by the first message."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

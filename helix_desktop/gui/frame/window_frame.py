@@ -4,8 +4,6 @@ they are and how wide, and nothing about their content.
 Widths and hidden parts are saved for each workspace in `WindowMemory`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from PySide6.QtCore import QEvent, QObject, Qt

@@ -3,8 +3,6 @@
 It saves its position and leaves closing to the program. The first paint imports it, so it must not import the engine.
 """
 
-from __future__ import annotations
-
 from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import (
     QCloseEvent,

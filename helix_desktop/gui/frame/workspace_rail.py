@@ -1,7 +1,5 @@
 """The rail of workspaces at the left: an initial on a coloured square, and a dot for what goes on in it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The dialog of trashed workspaces: restore one, or delete it permanently after a question."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The tree of conversations that were found: by project, each with its date, its length and what it cost."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

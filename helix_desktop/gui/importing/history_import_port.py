@@ -1,7 +1,5 @@
 """What the window needs to bring in conversations of other programs; `desktop/history_import.py` is the real one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """The dialog that imports other programs' conversations: what was found, which to import, progress, result, undo."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt

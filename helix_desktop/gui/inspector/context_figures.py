@@ -1,7 +1,5 @@
 """The figures and names the inspector shows, computed from a view. No widgets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property

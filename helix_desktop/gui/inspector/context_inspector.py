@@ -1,7 +1,5 @@
 """The context inspector: how full the window is, with what, and every block of it, at this step or any earlier one."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The panel that the meter opens: what is in the context, what it has cost, and how context is saved here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal, SignalInstance

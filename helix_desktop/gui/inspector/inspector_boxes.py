@@ -1,7 +1,5 @@
 """The boxes the inspector and the meter's panel are made of: the meter, a line with a dot and a figure, a heading."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from PySide6.QtCore import QRectF, Qt

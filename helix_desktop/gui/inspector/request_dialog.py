@@ -1,7 +1,5 @@
 """A dialog that shows a request: as readable text and as the JSON its provider got."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

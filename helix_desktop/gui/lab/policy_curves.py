@@ -1,7 +1,5 @@
 """Tokens over the steps of a conversation, a line for each policy, and its folds as marks on it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QPointF, QSize, Qt

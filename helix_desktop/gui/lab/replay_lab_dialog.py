@@ -3,8 +3,6 @@
 More conversations, other windows, recorded sessions and a web page are what `helix-desktop replay` is for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

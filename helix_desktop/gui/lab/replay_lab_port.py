@@ -1,7 +1,5 @@
 """Defines what the replay lab asks for and what comes back; `desktop/replay_process.py` implements it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """About: versions, licences, and what the doctor says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtGui import QGuiApplication

@@ -1,7 +1,5 @@
 """The dialog to correct what is known about a model: its window, its prices and what it can do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Changing a provider that is set up: its address, and its key."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QFormLayout, QLineEdit, QWidget
 

@@ -1,7 +1,5 @@
 """Through these the settings and the tour reach the rest of the program; `desktop/installation_care.py` has them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol

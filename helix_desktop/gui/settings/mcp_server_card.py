@@ -1,7 +1,5 @@
 """The card of one MCP server: its state, and when opened its tools, time limits and error output."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The page of a workspace's MCP servers: add one from pasted text, start, test, turn off and remove them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """The models of a workspace by role, how long the main one thinks, and its temperature."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtWidgets import QPushButton, QWidget

@@ -1,7 +1,5 @@
 """Permissions of a workspace: the mode, the folders, the rules, and what commands and agents can see."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Pages built from the declarations in program_settings.py: one row for each setting, grouped by section."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

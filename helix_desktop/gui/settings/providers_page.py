@@ -1,7 +1,5 @@
 """Providers: those that are set up, and connecting another one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

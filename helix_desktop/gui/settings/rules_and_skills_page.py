@@ -1,7 +1,5 @@
 """The page of rules, skills, commands, hooks and agents of the folders: what is used and why, each with a switch."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 

@@ -1,7 +1,5 @@
 """Builds the widget for one declared value from its type, choices and range. All settings pages use it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Signal

@@ -1,7 +1,5 @@
 """The settings window: page names at the left, one page at the right. A page is built when it is first shown."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QSize, Signal

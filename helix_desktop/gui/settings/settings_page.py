@@ -1,7 +1,5 @@
 """What all pages of the settings share: a heading, sentences, rows, and a column that scrolls."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 from PySide6.QtCore import Qt

@@ -1,7 +1,5 @@
 """All shortcuts, and how to change them."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from PySide6.QtGui import QKeySequence

@@ -1,7 +1,5 @@
 """What a workspace takes on the disk, and its maintenance: limit, backup, verification, freeing up space."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a workspace is set to: instructions, its policy with every threshold, its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """A changed file as rows of the difference: heads of hunks, lines with their marks, pairs for two columns. Plain Python."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest

@@ -1,7 +1,5 @@
 """A label that is shortened with … when it does not fit; its tooltip holds the whole text."""
 
-from __future__ import annotations
-
 from html import escape
 
 from PySide6.QtCore import QSize, Qt

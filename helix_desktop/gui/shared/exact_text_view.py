@@ -4,8 +4,6 @@ All of it can be read, whatever its length: its lines are taken in as the reader
 the end has been shown, so that nobody agrees to what they cannot have seen.
 """
 
-from __future__ import annotations
-
 from itertools import islice
 
 from PySide6.QtCore import QSize, Signal

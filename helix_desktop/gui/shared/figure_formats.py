@@ -1,7 +1,5 @@
 """Formats sizes, times and money for people. Token counts are formatted in `context_meter`."""
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 

@@ -1,7 +1,5 @@
 """Describes a fold in the same words in the chat, the timeline and the inspector."""
 
-from __future__ import annotations
-
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import DetailsKept, Folded, FoldKind, Span
 from helix_desktop.gui.context_meter import format_token_count

@@ -1,7 +1,5 @@
 """Rows of a list that is replaced as a whole, for Qt's views."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 

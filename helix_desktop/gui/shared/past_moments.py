@@ -1,7 +1,5 @@
 """Computes a conversation's state as of any of its facts, and formats it as text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QObject

@@ -1,7 +1,5 @@
 """Policies in words."""
 
-from __future__ import annotations
-
 from helix_desktop.engine.context_policy import PRESETS
 from helix_desktop.gui.translation import tr
 

@@ -1,7 +1,5 @@
 """A set of rows as ranges: choosing a million of them costs as much as choosing one."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator
 

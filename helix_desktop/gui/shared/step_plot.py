@@ -4,8 +4,6 @@ However many steps there are, a paint looks at some points for each pixel and no
 lowest and the highest of every 8^k points.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What is selected in a text of many lines, or in a chat of many items."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Join a shared workspace: the address, the key that another computer shows, and the folder to work in here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The dialog to share a workspace: address, test and upload size; once it is shared, its state and the key to copy."""
 
-from __future__ import annotations
-
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QWidget
 

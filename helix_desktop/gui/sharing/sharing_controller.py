@@ -1,7 +1,5 @@
 """Shows the state of a shared workspace: the line below its name, other computers' conversations, “Continue here”."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The base of the sharing dialogs: rows, buttons, a status line, and work that may fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Coroutine
 from typing import Any
 

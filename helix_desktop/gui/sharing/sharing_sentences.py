@@ -1,7 +1,5 @@
 """Describes the state of a shared workspace in words."""
 
-from __future__ import annotations
-
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_time_of_day
 from helix_desktop.gui.translation import format_count, format_number, tr

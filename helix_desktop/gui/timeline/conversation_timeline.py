@@ -8,8 +8,6 @@ What was saved from one event to the next belongs to the folds in force then, by
 the sum over all folds is what the context panel says was saved. A handover takes the place of the folds before it.
 """
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace

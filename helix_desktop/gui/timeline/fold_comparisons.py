@@ -1,7 +1,5 @@
 """Compares a fold with what was before it: two handovers by section, or what the model saw before and after."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtWidgets import QWidget

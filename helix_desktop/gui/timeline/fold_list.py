@@ -1,7 +1,5 @@
 """The list of folds, the newest first: a ring of its kind's colour on a line, a title, and the figures."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The dialog to fold now: what to create, and what to keep in particular."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QDialog, QLineEdit, QVBoxLayout, QWidget
 

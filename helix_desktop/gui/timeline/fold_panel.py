@@ -1,7 +1,5 @@
 """The panel of one fold: its figures, what the model reads instead, what it replaced, and how to undo it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from PySide6.QtCore import Qt, Signal

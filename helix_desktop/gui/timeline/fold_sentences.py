@@ -1,7 +1,5 @@
 """Describes folds in sentences and splits their documents: titles, lines, sections, sources, Markdown. No widgets."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

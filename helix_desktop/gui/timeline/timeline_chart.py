@@ -3,8 +3,6 @@
 Steps stand at equal distances, so that a night without work takes no room; the dates stand below.
 """
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The timeline page: the picture of a conversation, its folds or those of the workspace, and what each of them did."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence

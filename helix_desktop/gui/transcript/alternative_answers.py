@@ -1,7 +1,5 @@
 """Keeps track of several answers to one message: where each begins, and which is shown."""
 
-from __future__ import annotations
-
 from dataclasses import field
 
 from helix_desktop.engine.facts import Rewound, UserSaid

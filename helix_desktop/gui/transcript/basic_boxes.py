@@ -4,8 +4,6 @@ A box knows its text, so that it can be selected, searched and copied, and its h
 with the keyboard and read out. Coordinates are the box's own. Code, tables and lines have modules of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 

@@ -4,8 +4,6 @@ one for each line end between.
 Offsets count the boxes' texts, one after another, with one for the line end between two.
 """
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_right
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Groups of consecutive tool calls; finished, successful ones are collapsed into one line."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import field

@@ -1,7 +1,5 @@
 """What a user can request in the chat, as values; the window carries them out."""
 
-from __future__ import annotations
-
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Cover, FoldKind, Stored
 from helix_desktop.fast_dataclass import dataclass

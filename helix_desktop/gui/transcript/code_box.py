@@ -3,8 +3,6 @@
 Only so many lines are laid out; the rest is a click away. A line of a megabyte is shown to its first characters.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from itertools import accumulate

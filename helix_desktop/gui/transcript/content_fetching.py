@@ -1,7 +1,5 @@
 """Fetches content that is not in the facts: outputs, pictures, a sub-agent's conversation."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What boxes are drawn with: the fonts and formats of a theme, made once, and the marks that lie over a text."""
 
-from __future__ import annotations
-
 import unicodedata
 from functools import cached_property
 
@@ -25,7 +23,7 @@ class TextMarks:
     found: tuple[tuple[int, int], ...] = ()
     current: int = -1
 
-    def marks_within(self, start: int, length: int) -> TextMarks:
+    def marks_within(self, start: int, length: int) -> "TextMarks":
         """The same marks as seen from a piece of the text."""
         first, last = self.selected
         inside = (min(max(first - start, 0), length), min(max(last - start, 0), length))

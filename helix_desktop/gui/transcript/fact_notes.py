@@ -1,7 +1,5 @@
 """The sentences the program itself adds to the chat, between those of the user, the model and the tools."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from helix_desktop.engine.changes.turn_changes import printable_path

@@ -1,7 +1,5 @@
 """Failures as cards: what happened, why, and buttons for the way on. Also the pause before a model is asked again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, Qt

@@ -1,7 +1,5 @@
 """Formulas as pictures: LaTeX laid out by ziamath, offline, in a process with limits. What cannot be drawn is shown as it was written."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import json

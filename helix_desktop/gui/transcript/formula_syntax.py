@@ -3,8 +3,6 @@
 A single dollar sign is money or a variable far more often than a formula: what stands between two of them must look like one.
 """
 
-from __future__ import annotations
-
 import re
 
 from markdown_it import MarkdownIt

@@ -6,8 +6,6 @@ On standard input a line of JSON for each formula (`latex`, `size`, `colour`, `d
 or `{}` where it is no formula. Each level of nesting doubles the work of the library, which cannot be interrupted: the system ends the process.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

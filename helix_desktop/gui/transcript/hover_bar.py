@@ -3,8 +3,6 @@
 It stands in the gap above the message and takes no room. The pointer over the message shows it, and so does the keyboard on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt

@@ -1,7 +1,5 @@
 """Builds the boxes of each item. Every builder is a generator, so that a long item is laid out in slices."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 

@@ -4,8 +4,6 @@ Heights are guessed until an item is seen. `lay_out_visible` lays out what is in
 where the view has to stand so that what the reader looks at does not move.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Iterator

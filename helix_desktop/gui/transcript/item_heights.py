@@ -3,8 +3,6 @@
 Heights are whole pixels. An item that is hidden has the height 0 and is never found by its place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """The layout of one item, built in slices; a growing answer keeps the layout it has."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

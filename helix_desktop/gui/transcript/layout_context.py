@@ -1,7 +1,5 @@
 """What all items of a chat share while they are laid out, including which sections are open."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import field
 
@@ -33,6 +31,6 @@ class LayoutContext:
     def section_key(self, *parts: object) -> SectionKey:
         return (*self.key_prefix, *parts)
 
-    def nested_context(self, items: TranscriptItems, by: float, prefix: SectionKey) -> LayoutContext:
+    def nested_context(self, items: TranscriptItems, by: float, prefix: SectionKey) -> "LayoutContext":
         """A sub-agent's chat inside this one."""
         return LayoutContext(self.ink, self.width - by, items, self.contents, self.now, self.section_amounts, prefix)

@@ -1,7 +1,5 @@
 """Boxes of one line: a tool call, a fold, and a header that opens and closes a section."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
 

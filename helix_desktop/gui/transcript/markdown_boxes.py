@@ -1,7 +1,5 @@
 """Builds boxes from Markdown, for the chat, a handover's document and other texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from helix_desktop.gui.transcript.basic_boxes import FormulaLookup, LayoutBox, RuleBox, SectionKey, TextBox

@@ -5,8 +5,6 @@ chunk is parsed again. A chunk is never cut inside a fence. A list of dots is cu
 `LONGEST` ends at the next line end.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -5,8 +5,6 @@ removed (escape sequences) or made visible (`⟨202E⟩`). What languages need s
 This is for reading outputs. What somebody is to agree to is shown by `engine/exact_text.py`, which removes nothing.
 """
 
-from __future__ import annotations
-
 import re
 from html import escape
 

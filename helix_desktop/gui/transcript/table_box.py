@@ -1,7 +1,5 @@
 """A table: columns as wide as their words where there is room, cells that wrap where there is not."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QTextLayout
 
@@ -31,7 +29,7 @@ class TableBox(LayoutBox):
     """`like`: the previous part of the same table, whose column widths are kept."""
 
     def __init__(
-        self, ink: DrawingStyle, width: float, table: TableBlock, *, gap: float = 0.0, like: TableBox | None = None
+        self, ink: DrawingStyle, width: float, table: TableBlock, *, gap: float = 0.0, like: "TableBox | None" = None
     ) -> None:
         left = ink.scaled_pixels(INDENT) * table.indent + ink.scaled_pixels(QUOTE) * table.quote
         super().__init__(ink, width - left, left=float(left), gap=gap)

@@ -3,8 +3,6 @@
 It only makes values; `line_boxes` draws them. Arguments may be a megabyte, so only their beginning is read.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """What is known of each tool call in the chat: one record for each item that shows one."""
 
-from __future__ import annotations
-
 from dataclasses import field
 
 from helix_desktop.engine.facts import Decided, Recorded, ToolCall

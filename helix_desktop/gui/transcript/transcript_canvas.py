@@ -4,8 +4,6 @@ Three things never happen: a jump of what the reader looks at when something abo
 following but by the reader's own gesture; a paint that waits for a long text.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import time

@@ -1,7 +1,5 @@
 """One thing in the chat, as a plain value: what it is, and all that is known of a tool call."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import NamedTuple
 

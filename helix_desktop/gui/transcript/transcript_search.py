@@ -1,7 +1,5 @@
 """Searches every item of a transcript, in slices."""
 
-from __future__ import annotations
-
 import time
 from array import array
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What is selected in the chat, across items, and the text that is copied."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from helix_desktop.engine.facts import ModelReplied, ToolCall

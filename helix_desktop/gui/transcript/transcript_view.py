@@ -1,7 +1,5 @@
 """What a person does in the chat: select, copy, click, walk through it with the keyboard, open a menu, follow a link."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSizeF, Qt, QTimer, Signal

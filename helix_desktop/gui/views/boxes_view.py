@@ -1,7 +1,5 @@
 """A page of boxes that scrolls: a document to read, with places to click, text to select, all of it by keyboard too."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator
 

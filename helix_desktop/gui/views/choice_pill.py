@@ -1,7 +1,5 @@
 """Buttons that show what is chosen and open the choices: a model, or the policy."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 

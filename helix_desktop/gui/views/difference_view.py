@@ -1,7 +1,5 @@
 """A file's difference, in one column or two: only what is in sight is laid out, whatever its length. Long lines wrap."""
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_right
 from collections import OrderedDict

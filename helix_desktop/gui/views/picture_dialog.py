@@ -1,7 +1,5 @@
 """A picture at its full size, in a window of its own."""
 
-from __future__ import annotations
-
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QImage, QPixmap
 from PySide6.QtWidgets import QLabel, QScrollArea, QWidget

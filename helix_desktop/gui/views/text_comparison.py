@@ -1,7 +1,5 @@
 """Shows two texts side by side, scrolled together, with the differences highlighted. They are found in slices."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 

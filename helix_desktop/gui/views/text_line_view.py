@@ -4,8 +4,6 @@ It shows whatever has a length and gives its lines: a page of an entry, hex that
 difference. A line of a megabyte is shown to its first characters; copying takes what the source gives.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import time

@@ -5,8 +5,6 @@ message that a fold changed, and behind the last message: the cache looks back n
 word for word with its signature, and only to the provider that signed it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 
@@ -96,7 +94,7 @@ class AnthropicMessages(ProviderEndpoint):
         path = "/messages" if self.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
         return OutgoingRequest(path, body, {"anthropic-version": VERSION})
 
-    def start_reading(self, request: Request) -> AnthropicReplyReader:
+    def start_reading(self, request: Request) -> "AnthropicReplyReader":
         return AnthropicReplyReader(self.reasoning_tag, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:

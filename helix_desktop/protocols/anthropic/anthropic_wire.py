@@ -1,7 +1,5 @@
 """Anthropic's Messages: content blocks, results of calls in the user's message."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 

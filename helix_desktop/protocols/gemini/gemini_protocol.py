@@ -4,8 +4,6 @@ Calls are paired with results by name and place, since the protocol gives no ids
 kept as reasoning without text in front of that part, and goes back on it.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from typing import Final
@@ -76,7 +74,7 @@ class GeminiProtocol(ProviderEndpoint):
         version = "" if "/v1" in urlsplit(self.base_url).path else "/v1beta"
         return OutgoingRequest(f"{version}/models/{model}:streamGenerateContent?alt=sse", body)
 
-    def start_reading(self, request: Request) -> GeminiReplyReader:
+    def start_reading(self, request: Request) -> "GeminiReplyReader":
         return GeminiReplyReader(self.reasoning_tag, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:

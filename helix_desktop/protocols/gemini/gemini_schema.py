@@ -5,8 +5,6 @@ object without properties is refused, and so are names of required properties th
 then says less, and the tool checks its arguments anyway.
 """
 
-from __future__ import annotations
-
 from helix_desktop.json_values import Json, Object, list_at, object_at, text_at, value_at
 
 _KEPT = frozenset({

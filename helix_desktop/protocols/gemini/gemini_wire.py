@@ -1,7 +1,5 @@
 """Google's generateContent: contents with parts; calls have no ids there, so they are numbered in the order they come."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 

@@ -6,8 +6,6 @@ names. Writing is conservative (what every server takes), reading liberal, but f
 for its end is not a complete answer.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

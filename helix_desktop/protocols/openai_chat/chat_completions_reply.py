@@ -1,7 +1,5 @@
 """Reading a stream of chat completions, from whoever speaks them."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 
 from helix_desktop.engine.blocks import Delta, Reply

@@ -1,7 +1,5 @@
 """OpenAI's Chat Completions: calls beside the text of a message, a message of its own for each result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Reasoning comes as encrypted items. They go back word for word in front of what 
 provider.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 
@@ -79,7 +77,7 @@ class OpenAIResponses(ProviderEndpoint):
         body.update(sampling_options(request, abilities))
         return OutgoingRequest("/responses", body)
 
-    def start_reading(self, request: Request) -> ResponsesReplyReader:
+    def start_reading(self, request: Request) -> "ResponsesReplyReader":
         return ResponsesReplyReader(self.reasoning_tag, self.where, request.model)
 
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:

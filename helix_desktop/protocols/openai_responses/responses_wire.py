@@ -1,7 +1,5 @@
 """OpenAI's Responses: a list of items; what stands between two items of the user's is one reply."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from helix_desktop.engine.facts import Stop, ToolSpec, Usage

@@ -3,8 +3,6 @@
 Calls are split so that none is much larger than `MOST_BYTES_IN_CALL`; a reader gets what there is of all of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import ParamSpec, TypeVar
@@ -16,7 +14,7 @@ from helix_desktop.store.shared.row_store import MOST_BYTES_IN_CALL, MOST_ROWS_I
 P = ParamSpec("P")
 T = TypeVar("T")
 THREADS = 8  # For each server, however many workspaces use it.
-_threads: dict[str, _ServerThreads] = {}
+_threads: "dict[str, _ServerThreads]" = {}
 
 
 class _ServerThreads:

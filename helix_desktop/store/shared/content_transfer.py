@@ -5,8 +5,6 @@ synced batch, so what waits are the entries behind the last number that was sent
 write, and is bounded by the cache itself. Sending twice is harmless.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 

@@ -4,8 +4,6 @@ The engine's clock alone measures a lease: a machine only ever learns how many s
 sealed; the engine sees its name (a keyed digest), a random name of the machine that writes, and when it changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Protocol
 

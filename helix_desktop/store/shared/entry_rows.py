@@ -4,8 +4,6 @@ The names come from the entry's SHA-256, so whoever knows the one and has the wo
 sends is opened by its seal and compared with that SHA-256 before anybody gets it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 

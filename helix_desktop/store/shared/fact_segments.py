@@ -4,8 +4,6 @@ A chain runs through the facts of a conversation: its link at a number is the di
 and text. Two machines that have the same link at a number have the same facts up to there.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Sequence

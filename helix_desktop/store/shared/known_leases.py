@@ -1,7 +1,5 @@
 """Which machine may write in which conversation, as far as this one knows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from helix_desktop.store.shared.sync_state import SharedProgress

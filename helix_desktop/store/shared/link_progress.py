@@ -2,8 +2,6 @@
 forgotten there. One small file in the workspace. Without it all is compared again from its start.
 """
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -35,14 +33,14 @@ class LinkProgress:
     burying: Mapping[str, int] = field(default_factory=dict)
     renewing: Sequence[str] = ()
 
-    def for_space(self, space: str) -> LinkProgress:
+    def for_space(self, space: str) -> "LinkProgress":
         """The same for this store; what was noted of another one does not hold here."""
         return self if self.space == space else LinkProgress(space, self.machine)
 
-    def with_entries_to_forget(self, counts: Mapping[Digest, int]) -> LinkProgress:
+    def with_entries_to_forget(self, counts: Mapping[Digest, int]) -> "LinkProgress":
         return replace(self, burying={**self.burying, **{digest.hex: count for digest, count in counts.items()}})
 
-    def without_entries_to_forget(self, digests: Mapping[str, int]) -> LinkProgress:
+    def without_entries_to_forget(self, digests: Mapping[str, int]) -> "LinkProgress":
         return replace(self, burying={one: count for one, count in self.burying.items() if one not in digests})
 
 

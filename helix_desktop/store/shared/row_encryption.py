@@ -6,8 +6,6 @@ so whoever destroys them has destroyed that key. AES-256-GCM is given each key o
 another's place does not open. Contents are padded to a power of two, from 512 bytes up, behind the first 256 KiB to a multiple of that.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

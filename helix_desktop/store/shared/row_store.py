@@ -5,8 +5,6 @@ engine may store the two apart; to forget a row it destroys both. All calls bloc
 again after an error. `SharedStoreUnreachable` says that asking later may help; every other StoreFailed needs a person.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 

@@ -5,8 +5,6 @@ away, or refuses, everything goes on here, and what waits can be counted. What i
 begins, so that it is forgotten there as well, whenever the store answers again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

@@ -7,8 +7,6 @@ The password, or the two keys of S3, are taken out of the address and belong int
 hold (PGPASSFILE, AWS_ACCESS_KEY_ID and the like).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 

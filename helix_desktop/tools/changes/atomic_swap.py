@@ -4,8 +4,6 @@ What is new is whole and synced before it has a name. It changes places with wha
 out: if that is not what was expected, the two change back.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import functools

@@ -4,8 +4,6 @@ Running it twice is harmless because what is already right is left alone. An und
 again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -1,7 +1,5 @@
 """What checkpoints leave out: rules the user can change, and the few things that are never covered."""
 
-from __future__ import annotations
-
 import fnmatch
 import functools
 import re

@@ -4,8 +4,6 @@ Contents are in the cache, synced, before a difference names them, and that befo
 nothing refers to, which are found again by their hash. What the program knows of the folders' stamps is derived and may be lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

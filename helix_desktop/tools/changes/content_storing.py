@@ -1,7 +1,5 @@
 """The contents of files on their way into the cache, in batches, so that reading and storing go on side by side."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import stat

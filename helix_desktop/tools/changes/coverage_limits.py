@@ -1,7 +1,5 @@
 """Leaves out files beyond the limits of checkpoints: new files first, the largest of them. What was covered stays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from helix_desktop.engine.changes import folder_state

@@ -4,8 +4,6 @@ Everything is reached by handles, from a folder to what is in it, and no link is
 file changed within the clock's resolution of the look, is read again at the next.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import hashlib

@@ -4,8 +4,6 @@ The kernel queues a change before the call that made it returns, so what is read
 ran over says so. Writes through a mapping of memory, or by another name of the file, are not told: who looks thoroughly walks.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import struct

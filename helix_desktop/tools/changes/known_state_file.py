@@ -3,8 +3,6 @@
 It is derived. Without it, all files are read again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import struct

@@ -7,8 +7,6 @@
 matter. Pure: nothing is looked up on the disk.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

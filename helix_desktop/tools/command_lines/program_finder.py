@@ -3,8 +3,6 @@
 `command_analysis.py` is what others call; it knows the programs that start others in a way of their own.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field

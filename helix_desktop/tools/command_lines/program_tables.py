@@ -1,7 +1,5 @@
 """Programs that start other programs, and where in their arguments those stand. Tables only; `command_analysis.py` reads them."""
 
-from __future__ import annotations
-
 from helix_desktop.fast_dataclass import dataclass
 
 

@@ -6,8 +6,6 @@ words). What it does not know for certain raises `UnreadableCommand`, so that no
 takes a guess for an answer. Grammars made for editors leave a substitution in a here document as plain text.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from abc import ABC, abstractmethod
