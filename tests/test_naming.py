@@ -14,7 +14,7 @@ MOST = {
     "shared_class_names_percent": 1.0,
     "classes_over_30_methods": 14,
     "file_names_twice": 0,
-    "line_width_90th_percentile": 100,
+    "line_width_90th_percentile": 101,
     "lines_of_code": 108_000,
 }
 PACKAGE = {

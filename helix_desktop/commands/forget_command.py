@@ -70,7 +70,7 @@ def _forget_result_as_json(purged: ForgetResult) -> dict[str, object]:
 
 
 def _places_in_window_memory(window: Path, text: str) -> tuple[str, ...]:
-    """The places in the window's memory that hold the text; only a running window can change its drafts."""
+    """The places in the window's memory that hold the text; only a running window can change its drafts and input history."""
     from helix_desktop.engine.forgotten_text_forms import TextForms
 
     if not text or not window.exists() or not TextForms(text).occurs_in_bytes(window.read_bytes()):

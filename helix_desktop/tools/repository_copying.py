@@ -112,7 +112,7 @@ def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> Git
     elif git.is_symlink() or not _is_known_to_its_repository(found):
         raise ActionRefused(f"{git} leads to a repository that does not know of this folder.", remedy=_UNCHANGED)
     if Path(found.line("rev-parse", "--show-toplevel")) != folder:
-        raise ActionRefused(f"The repository in {folder} has its files elsewhere.", remedy=_UNCHANGED)
+        raise ActionRefused(f"The files of the repository in {folder} are in another folder.", remedy=_UNCHANGED)
     return found
 
 

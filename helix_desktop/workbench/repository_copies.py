@@ -207,7 +207,7 @@ class RepositoryCopies:
         kit = await self.open_tools(copy.parent)
         checkpoints, places = kit.resources.checkpoints, list(map(str, kit.resources.roots.folders))
         if checkpoints is None or places != [root for root, _ in copy.roots]:
-            raise ActionRefused("The workspace's folders are others than when the copy was made.", remedy=_NOT_TOUCHED)
+            raise ActionRefused("The workspace's folders have changed since the copy was made.", remedy=_NOT_TOUCHED)
         await checkpoints.ensure_first_look()
         await checkpoints.look_for_changes(thorough=True)
         steps, conflicts = await _plan_steps(checkpoints, changes)
@@ -247,12 +247,15 @@ class RepositoryCopies:
     async def _store_what_is_nowhere_else(self, copy: FolderCopy) -> list[str]:
         """What was committed there and what was not, as a bundle of each repository."""
         if any(not made.base for made in copy.repositories) and await self._find_changes(copy):
-            raise ActionRefused("This copy is no git repository.", remedy="Bring its changes back first.")
+            raise ActionRefused("This copy is not a git repository.", remedy="Bring its changes back first.")
         said = []
         for source, checkout, made in _checkouts_of(copy):
             if bundle := await asyncio.to_thread(copying.bundle_own_content, source, checkout, made):
                 origin = EntryOrigin("copy", f"copy of {made.source}", "application/x-git-bundle")
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
+                await self._bench.workspace.cache.pin_entry(
+                    stored.digest
+                )  # no fact names it, and it is the last there is
                 said.append(f"What was done in it is in the cache as {stored.digest.hex}, a bundle for `git fetch`.")
         return said
 

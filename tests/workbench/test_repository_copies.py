@@ -170,7 +170,10 @@ async def test_what_is_discarded_is_in_the_cache(desks: Desks, project: Path) ->
     said = await bench.copies.bring_back(copy, "discard")
     assert not copy.folder.exists()
     assert bench.copies.list_copies() == []
-    bundle = await bench.workspace.cache.read_content(Digest.from_hex(said[0].split(" as ")[1][:64]))
+    digest = Digest.from_hex(said[0].split(" as ")[1][:64])
+    await bench.workspace.index.wait_until_indexed()
+    assert digest not in await bench.workspace.index.unused()
+    bundle = await bench.workspace.cache.read_content(digest)
     (project.parent / "bundle").write_bytes(bundle)
     git(project, "fetch", "-q", str(project.parent / "bundle"), "HEAD")
     assert git(project, "show", "FETCH_HEAD~:a") == "committed\n"
