@@ -209,7 +209,8 @@ def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails
         for said in messages
         if said.role == "assistant"
     )
-    return HistoryDetails(recording_facts.title_of_recording(sessions[0]), len(messages), cost)
+    last = max((message.time for message in messages), default=0.0)
+    return HistoryDetails(recording_facts.title_of_recording(sessions[0]), len(messages), cost, last=last)
 
 
 def _name_not_taken(name: str, taken: Sequence[str]) -> str:

@@ -145,7 +145,7 @@ def _call_named_tool(scene: DemoScene, verb: str, rest: str) -> ScriptedReply:
 def _describe_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> str:
     if result is None:
         return say("`{name}` returned no result.", name=call.name)
-    figures = {"lines": result.text.count("\n") + 1, "characters": len(result.text)}
+    figures = {"lines": len(result.text.splitlines()), "characters": len(result.text)}
     told = (
         "`{name}` returned {lines} lines, {characters} characters." if result.ok else "`{name}` failed: {lines} lines."
     )

@@ -126,7 +126,7 @@ class ReplayFigures:
 
 
 def _names_of_counts() -> list[str]:
-    return [item.name for item in fields(ReplayFigures) if item.type == "int"]
+    return [item.name for item in fields(ReplayFigures) if item.type is int]
 
 
 def _brief_figures(group: Sequence[ReplayFigures]) -> dict[str, object]:

@@ -82,6 +82,7 @@ class FoundConversationTree(QTreeWidget):
         if row is None:
             return
         row.setText(_TITLE, make_safe_text(details.title) or tr("Untitled"))
+        row.setText(_DATE, format_date(details.last or group.last))
         row.setText(_LENGTH, format_count(details.messages, "{n} message", "{n} messages"))
         row.setText(_COST, format_dollars(details.cost) if details.cost else "")
         if details.reason:

@@ -26,12 +26,13 @@ class HistoryGroup:
 
 @dataclass(frozen=True, slots=True)
 class HistoryDetails:
-    """What a file says when it is read whole. `reason`: why it cannot be imported."""
+    """What a file says when it is read whole. `last`: the time of its last message; `reason`: why it cannot be imported."""
 
     title: str = ""
     messages: int = 0
     cost: float = 0.0
     reason: str = ""
+    last: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

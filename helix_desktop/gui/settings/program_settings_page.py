@@ -42,7 +42,7 @@ class ProgramSettingsPage(SettingsPage):
             setting.least or 0,
             setting.most or 0,
             tr(setting.unit) if setting.unit else "",
-            tr("System font") if setting.font else tr("Never") if setting is ASK_ABOVE else "",
+            tr("Default") if setting.font else tr("Never") if setting is ASK_ABOVE else "",
             long=setting.long,
             font=setting.font,
         )

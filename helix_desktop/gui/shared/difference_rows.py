@@ -106,7 +106,7 @@ def find_changed_words(lines: Sequence[str]) -> Iterator[tuple[int, str, Span]]:
     gone: list[int] = []
     come: list[int] = []
     for number, line in enumerate([*lines, ""]):
-        sign = line[:1]
+        sign = "" if line.startswith(("--- ", "+++ ")) else line[:1]
         if sign == "+":
             come.append(number)
         elif sign == "-" and not come:

@@ -157,7 +157,10 @@ class FoldPanel(QWidget):
         self._title.set_elided_text(tr("Folds"))
         for widget in (self._kept_details_label, self._edit, self._compare, self.undo_button, self._figures):
             widget.hide()
-        empty = tr("Select a fold to see what the model sees instead of the original, compare the two, or undo it.")
+        empty = tr(
+            "Folds are listed on the left as soon as there are any. Select one to see what the model sees instead of the original, "
+            "compare the two, or undo it."
+        )
         self.document.show_boxes(lambda ink, width: [build_note_box(ink, width, empty)])
         self._stack.setCurrentIndex(0)
 

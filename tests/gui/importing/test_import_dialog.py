@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
@@ -79,6 +81,14 @@ def test_why_one_was_not_taken_stands_beside_it(window: MainWindow) -> None:
         "elsewhere"
     ]
     assert row.text(0) == "b — b.jsonl was left out because it contains no reply."
+
+
+def test_the_date_is_that_of_the_last_message_and_not_of_the_file(window: MainWindow) -> None:
+    histories = FakeHistories()
+    histories.details = HistoryDetails("b", 2, last=dt.datetime(2025, 3, 4, 12).timestamp())
+    dialog, _, _ = shown(window, histories)
+    dialog.find_conversations()
+    assert dialog.found.rows["/b.jsonl", "/gone"].text(1) == "4 Mar 2025"
 
 
 def test_what_came_is_told_and_taken_back(window: MainWindow) -> None:

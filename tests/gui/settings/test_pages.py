@@ -298,7 +298,7 @@ def test_a_font_is_chosen_from_those_of_the_system(window: MainWindow, settings:
     page = ProgramSettingsPage("Appearance", settings, ["Appearance"])
     fonts = child(page, QFontComboBox, FONT.key)
     assert isinstance(fonts, QFontComboBox)
-    assert fonts.currentText() == "System font"
+    assert fonts.currentText() == "Default"
     assert fonts.count() > 1
     fonts.activated.emit(1)
     assert settings[FONT] == fonts.itemText(1)

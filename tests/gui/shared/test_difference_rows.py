@@ -7,7 +7,7 @@ import random
 import pytest
 
 from helix_desktop.engine import exact_text
-from helix_desktop.gui.shared.difference_rows import build_patch_rows
+from helix_desktop.gui.shared.difference_rows import build_patch_rows, find_changed_words
 from helix_desktop.tools import unified_diff
 from tests.faults import cards
 
@@ -44,3 +44,8 @@ def test_numbers_are_those_of_the_lines() -> None:
         if (line := row.right)
     ][2:]
     assert found == [(" ", 3, 3), ("-", 4, 0), ("+", 0, 4), ("+", 0, 0), ("+", 0, 5)]
+
+
+def test_the_names_of_the_files_are_no_changed_words() -> None:
+    lines = ["--- calc.py", "+++ calc.py", "@@ -1,1 +1,1 @@", "-return a - b", "+return a + b"]
+    assert [number for number, *_ in find_changed_words(lines)] == [3, 4]
