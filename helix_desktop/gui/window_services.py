@@ -248,7 +248,12 @@ class WindowServices(QObject):
     def _show_found_on_welcome(self, groups: Sequence[HistoryGroup], newest: Sequence[HistoryDetails]) -> None:
         programs, now = list(dict.fromkeys(group.program for group in groups)), time.time()
         rows = [
-            (group.program, make_safe_text(details.title), Path(group.folder).name, format_age(details.last or group.last, now))
+            (
+                group.program,
+                make_safe_text(details.title),
+                Path(group.folder).name,
+                format_age(details.last or group.last, now),
+            )
             for group, details in zip(groups, newest, strict=False)
             if not details.reason
         ][:SHOWN_HISTORIES]

@@ -85,7 +85,7 @@ def test_why_one_was_not_taken_stands_beside_it(window: MainWindow) -> None:
 
 def test_the_date_is_that_of_the_last_message_and_not_of_the_file(window: MainWindow) -> None:
     histories = FakeHistories()
-    histories.details = HistoryDetails("b", 2, last=dt.datetime(2025, 3, 4, 12).timestamp())
+    histories.details = HistoryDetails("b", 2, last=dt.datetime(2025, 3, 4, 12, tzinfo=dt.UTC).timestamp())
     dialog, _, _ = shown(window, histories)
     dialog.find_conversations()
     assert dialog.found.rows["/b.jsonl", "/gone"].text(1) == "4 Mar 2025"
