@@ -107,7 +107,12 @@ class ModelActions(QObject):
         if self._dialog is not None:
             self._dialog.raise_()
             return
-        dialog = self._dialog = ConnectModelDialog(self._setup, self._window.background_runner, self._window)
+        dialog = self._dialog = ConnectModelDialog(
+            self._setup,
+            self._window.background_runner,
+            self._window,
+            message_waits=self._after_model_chosen is not None,
+        )
         dialog.chosen.connect(self.use_chosen_model)
         dialog.added.connect(self.open_model_chooser)
         dialog.rejected.connect(self._on_nothing_chosen)

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QEvent, QMimeData, QPointF, Qt, QUrl
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QSignalSpy, QTest
-from PySide6.QtWidgets import QMessageBox, QPlainTextEdit, QPushButton
+from PySide6.QtWidgets import QLabel, QMessageBox, QPlainTextEdit, QPushButton
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.errors import StoreFailed
@@ -82,11 +82,21 @@ def test_a_model_is_asked_for_with_the_first_message_which_then_goes_by_itself(
     QTest.keyClicks(window.chat.composer.text, "Hello")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     dialog = window.findChildren(ConnectModelDialog)[0]
+    assert _says_that_a_message_waits(dialog)
     dialog.panel._key.setText("good")
     dialog.panel.test_key()
     assert bench.main_model_name == SONNET.name
     assert window.top.model.text() == f"{SONNET.name} ▾"
     assert window.chat.composer.text.toPlainText() == ""
+
+
+def test_where_no_message_waits_none_is_promised_to_be_sent(front: WindowServices, window: MainWindow) -> None:
+    front.models.open_connect_dialog()
+    assert not _says_that_a_message_waits(window.findChildren(ConnectModelDialog)[0])
+
+
+def _says_that_a_message_waits(dialog: ConnectModelDialog) -> bool:
+    return any("Your message is sent" in label.text() for label in dialog.findChildren(QLabel))
 
 
 def test_where_models_are_known_the_first_message_asks_which(

@@ -174,7 +174,7 @@ def _build_newest_cell(word: str, column: int, parent: QWidget) -> QLabel:
 
 
 class ConnectModelDialog(QDialog):
-    """Asks for a model when the user sends the first message and none is chosen.
+    """Asks for a model, for the first message where one waits for it.
 
     `chosen` carries the model; `added` carries a provider whose model the user chooses next.
     """
@@ -182,7 +182,7 @@ class ConnectModelDialog(QDialog):
     chosen = Signal(str)
     added = Signal(str)
 
-    def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner, parent: QWidget) -> None:
+    def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner, parent: QWidget, *, message_waits: bool) -> None:
         super().__init__(parent)
         self.setWindowTitle(tr("Connect a model"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -190,7 +190,8 @@ class ConnectModelDialog(QDialog):
         whole = QVBoxLayout(self)
         whole.setContentsMargins(20, 20, 20, 20)
         whole.addWidget(build_plain_label(tr("Which model should answer?"), "title"))
-        whole.addWidget(build_plain_label(tr("Your message is sent as soon as a model is connected."), "muted"))
+        if message_waits:
+            whole.addWidget(build_plain_label(tr("Your message is sent as soon as a model is connected."), "muted"))
         self.panel = ConnectPanel(setup, doing, self)
         self.panel.chosen.connect(self._on_model_connected)
         self.panel.added.connect(self._on_provider_connected)
