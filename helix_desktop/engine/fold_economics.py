@@ -12,7 +12,7 @@ What a conversation has recalled counts too (`FoldExperience`): recalls take a s
 all of it nothing more is folded for gain. A recall reads the context again, so a fold that takes many small or much used
 parts away costs more than it saves: what the agent wrote itself stays until a handover.
 
-`resources/help/context.md` has the figures, and `python -m tests.benchmarks.policies --traces DIR` measures them, beside other
+`resources/help/savings.md` has the figures, and `python -m tests.benchmarks.policies --traces DIR` measures them, beside other
 systems' policies and under four price tables.
 """
 
