@@ -74,6 +74,9 @@ class GatewayKeeper:
         if process is None:
             return
         process.terminate()
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
         with contextlib.suppress(ProcessTimeout):
             process.wait(10)
         process.kill()

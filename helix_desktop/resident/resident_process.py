@@ -31,6 +31,8 @@ from helix_desktop.tasks import OwnedTasks
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
 FIRST_SECONDS = 20.0  # within which somebody must register with a resident that was started for it
+ANSWER_PAUSE_SECONDS = 0.01
+MOST_ANSWER_TRIES = 1_000  # After them an address is given out anyway: the gateway is busy.
 
 
 class Resident:
@@ -97,14 +99,15 @@ class Resident:
         agents' keys: so the address is taken out of those settings.
         """
         found = await asyncio.to_thread(agent_settings.installed_registrations, self._where.config)
+        self._installed = {one.token: one for one in found}
+        self._update_gateway()  # Before it listens: agents that have the address may ask at once.
         try:
             for port in set(found.values()):
                 await self._ensure_listening(port)
         except InvalidInput as error:
             log.warning("%s", error.what)
             self.trouble = await asyncio.to_thread(agent_settings.remove_all_addresses, self._where.config)
-            found = {}
-        self._installed = {one.token: one for one in found}
+            self._installed = {}
         self._update_after_change()
 
     async def update_recorder(self) -> None:
@@ -123,15 +126,17 @@ class Resident:
         self._may_end = True
         self._registered.update({one.token: one for one in registrations})
         try:
-            await self._ensure_listening()
             self._update_gateway()
+            await self._ensure_listening()
             tokens = [one.token for one in registrations]
             addresses = [gateway_socket.agent_address(self._keeper.port, token) for token in tokens]
+            await _wait_until_answered(addresses[-1])
             await console.print_line(json.dumps({"addresses": addresses, "tokens": tokens}))
             await self.ended.wait()
         finally:
             for one in registrations:
-                self._registered.pop(one.token, None)
+                if self._registered.get(one.token) is one:  # A caller whose connection broke may have come back.
+                    del self._registered[one.token]
             self._update_after_change()
         return 0
 
@@ -196,6 +201,14 @@ def _ending_signals() -> tuple[signal.Signals, ...]:
     if sys.platform == "win32":
         return ()
     return signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+
+
+async def _wait_until_answered(address: str) -> None:
+    """The gateway hears of an address over a pipe: whoever used it at once was now and then quicker, and refused."""
+    for _ in range(MOST_ANSWER_TRIES):
+        if await asyncio.to_thread(agent_run.fetch_gateway_status, address) is not None:
+            return
+        await asyncio.sleep(ANSWER_PAUSE_SECONDS)
 
 
 def _parse_registration(told: str) -> GatewayRegistration:

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -20,7 +21,9 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.gateway import agent_run, agent_settings, gateway_socket
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
-from helix_desktop.resident import resident_client
+from helix_desktop.resident import resident_client, resident_process
+from helix_desktop.resident.gateway_keeper import GatewayKeeper
+from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.gateway.running import Agent, wrapped
 from tests.peers.agent_provider import Asked, Block, Provider, Says
@@ -168,6 +171,55 @@ def test_an_address_in_an_agents_settings_keeps_the_resident_and_its_port(tmp_pa
         squatter.settimeout(0)
         with pytest.raises(BlockingIOError):
             squatter.accept()
+
+
+# A gateway that hears of an address only when somebody has asked in vain, as it may on a busy machine.
+SLOW_TO_HEAR = """
+import os, sys, threading
+from helix_desktop.gateway import registration
+asked, replace_all = threading.Event(), registration.GatewayRegistrations.replace_all
+find_by_token = registration.GatewayRegistrations.find_by_token
+def find(self, token):
+    found = find_by_token(self, token)
+    asked.set()
+    return found
+def replace(self, registrations):
+    if (known := list(registrations)) and threading.current_thread() is not threading.main_thread():
+        asked.wait(20)
+    replace_all(self, known)
+registration.GatewayRegistrations.find_by_token = find
+registration.GatewayRegistrations.replace_all = replace
+from helix_desktop import cli
+os._exit(cli.main(sys.argv[1:]))
+"""
+
+
+class AskingAtOnce(resident_client.CollectingConsole):
+    """Uses the address that the resident gives out in the same moment."""
+
+    def __init__(self, resident: resident_process.Resident) -> None:
+        super().__init__()
+        self.statuses: list[int] = []
+        self._resident = resident
+
+    async def print_line(self, text: str) -> None:
+        async with httpx.AsyncClient(timeout=20) as client:
+            for address in json.loads(text)["addresses"]:
+                self.statuses.append((await client.get(f"{address}/.helix/status")).status_code)
+        self._resident.ended.set()
+
+
+async def test_an_address_is_given_out_when_the_gateway_answers_it(tmp_path: Path) -> None:
+    where = program_folders.find_program_folders(tmp_path)
+    command = [sys.executable, "-I", "-c", SLOW_TO_HEAR, "--home", str(tmp_path), "gateway"]
+    resident = resident_process.Resident(where, GatewayKeeper(command), ScheduleKeeper(where.data, []))
+    try:
+        await resident.answer_caller(["hold"], resident_client.CollectingConsole())
+        asking = AskingAtOnce(resident)
+        await resident.answer_caller(["register", "{}"], asking)
+        assert asking.statuses == [200]
+    finally:
+        await resident.aclose()
 
 
 def test_the_workspaces_of_other_registrations_are_not_reached_by_a_path(tmp_path: Path, provider: Provider) -> None:
