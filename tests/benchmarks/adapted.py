@@ -278,7 +278,7 @@ def _asked_of_layered(one: Mapping[str, Any], named: Mapping[str, Any], whole: M
         ("plain retention, if the agent knows which page to recall", named["retention_plain"], "≥ 0.90", named["retention_plain"] >= 0.90),
         ("effective tokens, as a share of sending everything, if the agent must search", _effective(one, whole), "", None),
         ("recalls, as a share of sending everything", one["recalls_billed"] / whole["effective"], "", None),
-        ("of which searches behind summaries", one["searches_billed"] / whole["effective"], "", None),
+        ("searches of summarized text", one["searches_billed"] / whole["effective"], "", None),
         ("effective tokens in sessions that fit in the window, as a share of sending everything", _part(one, "fitting"), "", None),
         ("effective tokens in sessions that overflow the window, as a share of sending everything", _part(one, "overflowing"), "", None),
         ("tokens sent, as a share of sending everything", one["sent"] / whole["sent"], "≤ 0.25", one["sent"] / whole["sent"] <= 0.25),
@@ -317,10 +317,10 @@ ADAPTED: Mapping[str, Adapted] = {
         "the timeline with 50,000 steps and 5,000 folds", gui_timeline, (), ("5000",), screen=True
     ),
     "policies": Adapted(
-        "the four presets on ten recorded sessions with four price tables, compared with public systems. Our figures are for the `layered` preset. The bill includes the system prompt and tools in every request, summaries, "
-        "recalls of content that a reply uses but the context no longer shows, and the rules of Anthropic's cache. For all policies that keep originals, the agent must search for what it recalls, also behind summaries; "
-        "one row shows the bill of `layered` if the agent knows which page to recall. The bill does not include rules files, MCP tools, mistakes that an agent makes because it did not recall something, or what a real model would write into a summary. "
-        "The help page on context has the bill for all 31 sessions and for the half that was not used to choose the constants",
+        "the four presets on ten recorded sessions with four price tables, compared with public systems. The first column is the preset `layered`. The bill includes the system prompt and tools in every request, summaries, "
+        "recalls of text that a reply uses but the context no longer shows, and the rules of Anthropic's cache. If a policy keeps the originals, the agent must search for the text it recalls, including text that summaries cover. "
+        "One row shows the bill of `layered` if the agent knows which page to recall. The bill does not include rules files, MCP tools, mistakes that an agent makes because it did not recall something, or the text that a real model would write into a summary. "
+        'The help page "What folding saves" explains how the bill is calculated and shows the results for all 31 sessions',
         policies, ("--json",), ("--json",), traces=True,
     ),
 }  # fmt: skip

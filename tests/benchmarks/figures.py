@@ -24,7 +24,7 @@ BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 HEAD = """# Figures
 
-To repeat these measurements and generate this page again, run `python3 packaging/dev.py bench --keep`. Each figure is the median of the runs in one process, with the lowest and highest values in parentheses unless the row says otherwise. Other programs were measured in the same process, alternating with ours, on the same data. The line below each table describes the computer, because times depend on it. The load at the start shows how busy the computer was. On a busy computer, the comparison with other programs is more reliable than the times.
+To repeat these measurements and update this page, run `python3 packaging/dev.py bench --keep`. Each figure is the median of several runs. The lowest and highest values are in parentheses, unless the row says otherwise. Other programs were measured with the same data, in turn with Helix Desktop ("ours"). Times depend on the computer, so the line below each table describes it. The load averages show how busy the computer was. On a busy computer, the comparison with other programs is more reliable than the times.
 """
 
 
@@ -78,9 +78,9 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 # --- the README ------------------------------------------------------------------------------------------------------
 
 QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer; {range of peer}: from the least to the most
-    ("start", "first paint", "The window is there about as fast as an empty one: after {range of ours} ms, compared with {range of bare Qt window} ms."),
+    ("start", "first paint", "The window appears about as fast as an empty one: after {range of ours} ms, compared with {range of bare Qt window} ms."),
     ("start", "memory after start", "It starts with {ours} MB of memory; an empty window takes {bare Qt window} MB."),
-    ("view", "a step after 100,000 messages", "A long conversation stays quick: after 100,000 messages, a step takes {ours} ms longer than the model does."),
+    ("view", "a step after 100,000 messages", "Long conversations stay fast: after 100,000 messages, Helix Desktop adds {ours} ms to each step."),
     ("policies", "bill with `layered` (cache read 0.1, write 1.25)", "Ten recorded sessions cost {ours} times as much as when everything is sent. Long sessions save the most; short ones may save nothing."),
 )  # fmt: skip
 
@@ -101,7 +101,7 @@ def quotes(runs: Sequence[dict[str, Any]]) -> str:
             BEGIN,
             *(f"- {line}" for line in told),
             "",
-            f"Medians ({where}). [All figures, how they were measured, and beside which programs](resources/help/figures.md).",
+            f"Medians ({where}). [All figures, and how they were measured](resources/help/figures.md).",
             "",
             END,
         ]

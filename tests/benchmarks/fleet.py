@@ -75,12 +75,12 @@ def page(sizes: Sizes, rates: dict[str, Row]) -> str:
         seconds = (puts * put.ours.median + gets * get.ours.median) / 1e6
         machine = (
             f"On the computer used for the figures page, storing 2 KB durably takes {shown(put.ours.median)} µs and reading it with a hash check takes "
-            f"{shown(get.ours.median)} µs. A day's puts and gets would therefore take a single thread {seconds / 60:.0f} minutes in total, and at the peak, this thread "
-            f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. So speed is not the reason to share a store. The reasons are that many computers need the same content, and that everything would be lost if the only disk failed."
+            f"{shown(get.ours.median)} µs. A single thread would therefore need {seconds / 60:.0f} minutes for all puts and gets of a day. At the peak, it "
+            f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. So a shared store is not needed for speed. It lets many computers use the same content, and it protects the content if a computer's disk fails."
         )
     return f"""# A fleet of agents
 
-This page shows what a shared store can handle, taking a team whose {AGENTS:,} agents do {TASKS:,} tasks a day as an example. Each section says whether its figures were measured or calculated. To share a workspace, see `helix-desktop workspace share --help`.
+This page shows how much work a shared store can handle. The example is a team whose {AGENTS:,} agents do {TASKS:,} tasks a day. Each section says whether its figures were measured or calculated. To share a workspace, see `helix-desktop workspace share --help`.
 
 ## The load
 
@@ -97,11 +97,11 @@ The outputs of a task take up {sizes.bytes / 1000:.0f} KB in total, and the medi
 | bytes after {DAYS} days, compressed | {held * sizes.packed * DAYS / 1e9:.0f} GB | |
 | facts (puts, replies and some folds) | {(puts + TASKS * sizes.replies) * 1.1 / 1e6:.1f} million | {PEAK * (puts + TASKS * sizes.replies) * 1.1 / busy:.0f} |
 
-The peak is {PEAK:g} times the average over {BUSY_HOURS} busy hours. {machine}
+A *put* stores an entry, and a *get* reads one. The peak is {PEAK:g} times the average over {BUSY_HOURS} busy hours. {machine}
 
 ## What stays local
 
-Each agent has its own workspace, with its own LevelDB database, journal and index, just as it would without sharing. A put is complete as soon as the content is stored in the local database, unless the workspace is set to wait for the shared store. A get uses the network only if the content is not in the local database. Content is identified by its hash, so a copy can never be out of date.
+Each agent has its own workspace with its own database, journal and index, as it would without sharing. A put is complete as soon as the content is stored in the local database, unless the workspace is set to wait for the shared store. A get uses the network only if the content is not in the local database. Content is identified by its hash, so a copy can never be out of date.
 
 ## Measured: a single PostgreSQL server
 
@@ -113,12 +113,12 @@ Each agent has its own workspace, with its own LevelDB database, journal and ind
 
 ## What was not tested
 
-- The store was not tested with {AGENTS:,} computers at the same time. All workspaces of a process use at most eight connections to each PostgreSQL server. A connection pooler may stand in between: PgBouncer in transaction mode is part of the tests. Dividing workspaces among several databases was not tested.
-- The test did not use a network: client and server ran on the same computer. Over a network, each put takes one additional round trip.
-- S3-compatible stores were not tested under load, and stores from real providers were not tested at all. The tests use a simulated S3 server (moto) that keeps everything in memory, so they say nothing about speed. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. Such a store is suitable for workspaces with a few million rows.
-- Tables with more rows than those listed above were not tested. Figures for larger tables are extrapolated.
+- The store was not tested with {AGENTS:,} computers at the same time. All workspaces of a process use at most eight connections to each PostgreSQL server. A connection pooler can be used: the tests include PgBouncer in transaction mode. Splitting workspaces across several databases was not tested.
+- The test did not use a network: the client and the server ran on the same computer. Over a network, each put takes one more round trip.
+- S3-compatible stores were not tested under load, and stores from real providers were not tested at all. The tests use a simulated S3 server (moto) that keeps everything in memory, so they say nothing about speed. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. An S3-compatible store is therefore suitable for workspaces with up to a few million rows.
+- Tables with more rows than those listed above were not tested. The figures for larger tables are estimates.
 
-If your agents' tasks are longer than these sessions, all the figures above increase proportionally. To measure the sizes again, run `python -m tests.benchmarks.fleet --traces DIR`; to measure the rates, run `packaging/dev.py bench shared store_put`.
+If your agents' tasks are longer than these sessions, all the figures above increase in proportion. To measure the sizes again, run `python -m tests.benchmarks.fleet --traces DIR`; to measure the rates, run `packaging/dev.py bench shared store_put`.
 """
 
 
@@ -131,20 +131,20 @@ def _measured(rates: dict[str, Row]) -> str:
     if not (puts and read and middle and high):
         return "Not yet."
     lines = [
-        f"PostgreSQL ran with its default durability settings, on a computer with 2 cores that also ran the clients and {_load()}. The comparison with pgbench",
-        "and the times of local gets were measured with nothing else running:",
+        f"PostgreSQL used its default durability settings. It ran on a computer with 2 cores, together with the clients and {_load()}. The comparison with pgbench",
+        "and the times of local gets were measured without other work:",
         "",
         (
-            f"- {len(_CLIENTS)} clients stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. With the same statement, pgbench, which encrypts nothing, stored {puts.peers['pgbench'].median:,.0f} rows per second (ours: {puts.note.partition(';')[0]})."
+            f"- {len(_CLIENTS)} clients stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. The PostgreSQL benchmark pgbench stored {puts.peers['pgbench'].median:,.0f} rows per second with the same statement and without encryption (ours: {puts.note.partition(';')[0]})."
         ),
         (
-            f"- {_paced(middle.note)}, each agent waiting for every put to complete. Half of the puts took at most {shown(middle.ours.median)} ms, "
-            f"and 99 of 100 at most {shown(high.ours.median)} ms. No entry was lost."
+            f"- {_paced(middle.note)}. Each agent waited until its put was complete. Half of the puts took at most {shown(middle.ours.median)} ms, "
+            f"and 99 of 100 puts took at most {shown(high.ours.median)} ms. No entry was lost."
         ),
         _LATER,
         (
             f"- A local get takes {shown(read.ours.median)} µs in a shared workspace and "
-            f"{shown(read.peers['not shared'].median)} µs in one that is not shared ({read.note})."
+            f"{shown(read.peers['not shared'].median)} µs in one that is not shared."
         ),
         "",
         "| rows in the table | put of 100 rows (median) | fastest | get of 100 rows (median) | fastest |",
@@ -164,7 +164,7 @@ def _measured(rates: dict[str, Row]) -> str:
         [
             *lines,
             "",
-            f"The time grows with the number of rows raised to a power: {told}. An exponent of 0 would mean no growth; an exponent of 1 would mean that the time doubles when the number of rows doubles.",
+            f"The time is proportional to the number of rows raised to a power: {told}. With a power of 1, the time would double whenever the number of rows doubles.",
             *_TABLE,
         ]
     )
@@ -191,10 +191,10 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
     part = f", {peak / measured.ours.median:.1%} of the rate measured for batches" if measured else ""
     return f"""These figures are calculated from the sections above:
 
-- The number of puts is not a problem: at the peak, there are {peak:.0f} per second{part}. {_agents(rates)}
-- Space can be a problem. The size of each row is rounded up to a power of two. On average, a row takes up at most {most / 1000:.1f} KB, so the {puts * DAYS / 1e6:.0f} million rows of {DAYS} days take up at most {puts * DAYS * most / 1e9:.0f} GB.
+- The number of puts is not a problem. At the peak, there are {peak:.0f} per second{part}. {_agents(rates)}
+- Space can be a problem. The size of each row is rounded up to a power of two. On average, a row takes up at most {most / 1000:.1f} KB. The {puts * DAYS / 1e6:.0f} million rows of {DAYS} days therefore take up at most {puts * DAYS * most / 1e9:.0f} GB.
   `workspace sync --collect` removes rows that no computer uses any more.
-- While the shared store is offline, new content waits in the local cache. Over {DAYS} days, it takes up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
+- While the shared store is offline, new content waits in the local cache. Over {DAYS} days, this content takes up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
 
 
 def _agents(rates: dict[str, Row]) -> str:
@@ -206,10 +206,10 @@ def _agents(rates: dict[str, Row]) -> str:
     )
 
 
-_LATER = "  In a later run, on a busier computer (load 12 to 16), these times were 31 ms and 385 ms, puts reached 0.93 times pgbench's rate, and a local get in a shared workspace took 0.91 times as long as in one that is not shared."
+_LATER = "  When this was measured again on a busier computer (load 12 to 16), these times were 31 ms and 385 ms. The clients then reached 0.93 times pgbench's rate. A local get took 0.91 times as long in a shared workspace as in one that is not shared."
 _TABLE = (
-    "The figures in this table come from a separate run on a busy computer (load about 10), so the medians vary from run to run. The fastest of 60 runs is less affected.",
-    "A table of 10 million rows, each with 512 bytes of content, takes up 7.6 GB: 761 bytes per row, including 77 bytes for the index.",
+    "The figures in this table were measured separately on a busy computer (load about 10), so the medians vary. The fastest of 60 runs varies less.",
+    "A table of 10 million rows with 512 bytes of content each takes up 7.6 GB. This is 761 bytes per row, including 77 bytes for the index.",
 )
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py
 
