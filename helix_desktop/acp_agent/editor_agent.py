@@ -50,10 +50,12 @@ class EditorAgent:
         guarded = GuardedRouter(router, self._note_request)
         self._client = Connection(guarded, ConsoleTransport(console), listening=False)
         unsubscribe = self._bench.subscribe_to_events(self.hear_event)
+        self._bench.mcp_servers.listeners.append(self._note_server_change)
         try:
             await self._client.main_loop()
         finally:
             unsubscribe()
+            self._bench.mcp_servers.listeners.remove(self._note_server_change)
             await self.aclose()
             await self._client.close()
 
@@ -66,6 +68,10 @@ class EditorAgent:
         name = event.recorded.conversation if isinstance(event, FactAppended) else event.conversation
         if (conversation := self._open.get(name)) is not None:
             conversation.hear_event(event)
+
+    def _note_server_change(self) -> None:
+        for conversation in self._open.values():
+            self._tasks.spawn_task(conversation.send_commands_if_changed(), name="commands for an editor")
 
     def _note_request(self, method: str, params: Any) -> None:
         """The SDK leaves out what it does not know yet of a client's abilities."""

@@ -71,6 +71,7 @@ class EditorConversation:
         self._ended: TurnEnded | None = None
         self._is_answering = self._is_cancelled = False
         self._mode = bench.permission_mode
+        self._commands: dict[str, Any] = {}
         self._sending = spawn(self._send_waiting_events(), name="updates for an editor")
         if abilities.reads_files:
             bench.kit.resources.editor_files[identity] = self._read_editor_file
@@ -158,8 +159,17 @@ class EditorConversation:
 
     async def send_state(self) -> None:
         """What an editor shows around a conversation: its commands, and how full its window is."""
-        for update in (conversation_options.build_commands_update(self._bench), *self._updates.usage_updates()):
+        self._commands = {}
+        await self.send_commands_if_changed()
+        for update in self._updates.usage_updates():
             await self.send_update(update)
+
+    async def send_commands_if_changed(self) -> None:
+        """A server of the workspace may name its prompts long after the conversation was opened."""
+        commands = conversation_options.build_commands_update(self._bench)
+        if commands != self._commands:
+            self._commands = commands
+            await self.send_update(commands)
 
     async def send_choices_if_changed(self) -> None:
         """A mode can be changed in the window, or by approving a plan."""

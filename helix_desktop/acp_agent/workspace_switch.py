@@ -79,6 +79,7 @@ class WorkspaceSwitch:
         self._write = write
         self._lines: dict[str, WorkspaceLine] = {}
         self._lines_by_session: dict[str, WorkspaceLine] = {}
+        self._asked: dict[str, tuple[WorkspaceLine, Any]] = {}  # what the editor is asked, with the id the asker gave
         self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)
         self._tasks = tasks.OwnedTasks("agent for editors")
@@ -132,10 +133,10 @@ class WorkspaceSwitch:
             line.send_message(message)
 
     def _return_answer(self, message: Message) -> None:
-        number, _, own = str(message.get("id")).partition(":")
-        for line in self._lines.values():
-            if str(line.number) == number and own:
-                line.send_message({**message, "id": json.loads(own)})
+        """To whoever asked; an answer to what nobody asked is none."""
+        line, own = self._asked.pop(str(message["id"]), (None, None))
+        if line is not None:
+            line.send_message({**message, "id": own})
 
     async def _line_of_message(self, message: Message) -> WorkspaceLine:
         given = message.get("params")
@@ -150,7 +151,10 @@ class WorkspaceSwitch:
         folder = Path(str(params.get("cwd") or Path.cwd()))
         if not folder.is_absolute():
             raise InvalidInput(f"{folder} is not an absolute path.")
-        workspace = await asyncio.to_thread(self._find_workspace, folder)
+        try:
+            workspace = await asyncio.to_thread(self._find_workspace, folder)
+        except (OSError, ValueError) as error:
+            raise InvalidInput(f"{str(folder)[:200]!r} is not a folder that can be opened.") from error
         if workspace not in self._lines:
             line = self._lines[workspace] = WorkspaceLine(len(self._lines), workspace, self._take_answer)
             line.start_again(self._greeting)
@@ -184,8 +188,11 @@ class WorkspaceSwitch:
     async def _take_answer(self, line: WorkspaceLine, message: Message) -> None:
         """An answer or a question of a workspace; a question gets a number that no other workspace uses."""
         if "method" in message:
-            known = {**message, "id": f"{line.number}:{json.dumps(message['id'])}"} if "id" in message else message
-            await self._send(known)
+            if "id" in message:
+                known = f"{line.number}:{json.dumps(message['id'])}"
+                self._asked[known] = line, message["id"]
+                message = {**message, "id": known}
+            await self._send(message)
         elif message.get("id") != "greeting":
             request = line.waiting.pop(_key_of_id(message.get("id")), None)
             self._note_session(line, request, message)

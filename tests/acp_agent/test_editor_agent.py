@@ -18,6 +18,7 @@ from acp.client.connection import ClientSideConnection
 from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block
 
 from helix_desktop import cli, program_folders
+from helix_desktop.acp_agent.workspace_switch import LONGEST_MESSAGE
 from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import Text
 from helix_desktop.secrets import SecretStorage
@@ -215,7 +216,13 @@ async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(tmp_pat
         send(json.dumps({"jsonrpc": "2.0", "id": identity, "method": method, "params": params}).encode() + b"\n")
 
     send(b"\x00\xff not json\n" * 500 + b"[]\n{}\n" + b'{"jsonrpc":"2.0","method":"session/unknown"}\n' * 500)
+    send(b"x" * (LONGEST_MESSAGE + 1) + b"\n" + b"[" * 100_000 + b"\n")
+    for identity in ('"0:["', '"0:1"', "{}", "null", "7"):  # answers to what nobody asked
+        send(f'{{"jsonrpc":"2.0","id":{identity},"result":{{}}}}\n'.encode())
     ask("new", "session/new", cwd=str(folder), mcpServers=[])
+    nowhere = ("/\0", "/\ud800", "/" + "x" * 100_000, "..", 5)
+    for number, place in enumerate(nowhere):
+        ask(f"nowhere {number}", "session/new", cwd=place, mcpServers=[])
     methods = ("load", "resume", "fork", "prompt", "close", "delete", "set_mode", "set_config_option", "nonsense")
     wrong: tuple[dict[str, Any], ...] = (
         {},
@@ -231,13 +238,25 @@ async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(tmp_pat
     ask("last", "session/list", cwd=str(folder))
     found: dict[str, dict[str, Any]] = {}
     async with asyncio.timeout(60):
-        while len(found) < 4 + 4 * len(methods) + 300:  # those asked for, and "None" for what has no id
+        while len(found) < 4 + len(nowhere) + 4 * len(methods) + 300:  # those asked for, and "None" for what has no id
             answer = json.loads(await answers.readline())
             if "method" not in answer:  # An answer, and not something that the session tells on its own.
                 found[str(answer.get("id"))] = answer
     errors = {name for name, answer in found.items() if "error" in answer}
-    assert errors == {"None", "outside", *(f"{method} {number}" for method in methods for number in range(4))}
+    assert errors == {
+        "None",
+        "outside",
+        *(f"nowhere {number}" for number in range(len(nowhere))),
+        *(f"{method} {number}" for method in methods for number in range(4)),
+    }
     assert all(len(answer["error"]["message"]) < 600 for answer in found.values() if "error" in answer)
+    session = found["new"]["result"]["sessionId"]
+    ask("model", "session/set_config_option", sessionId=session, configId="model", value="demo/demo")
+    ask("mode", "session/set_mode", sessionId=session, modeId="allow all")
+    ask("turn", "session/prompt", sessionId=session, prompt=[{"type": "text", "text": "run sleep 1000"}])
+    async with asyncio.timeout(60):
+        while b'"in_progress"' not in await answers.readline():
+            pass
     send(b'{"jsonrpc":"2.0","id":1,"method":"session/pro')
     agent.stdin.close()
     assert await lasted(agent.wait()) < 10  # a second where nothing else runs
