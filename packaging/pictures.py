@@ -33,12 +33,11 @@ application.primaryScreen().grabWindow(0).save(sys.argv[1], "PNG")
 def main() -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, _screen() as environment:
-        toured = Path(folder, "tour")
-        subprocess.run(
-            [*PROGRAM, "tour", "--out", str(toured)], check=True, stdout=subprocess.DEVNULL, env=environment, cwd=ROOT
-        )
-        environment |= {"HELIX_HOME": str(toured / "home"), "HOME": folder}  # no path of this machine is in them
-        for page, link in _pages(toured, environment).items():
+        home = str(Path(folder, "home"))
+        tour = [sys.executable, "-m", "tests.scripted_tour", home, str(Path(folder, "tour"))]
+        done = subprocess.run(tour, check=True, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT)
+        environment |= {"HELIX_HOME": home, "HOME": folder}  # no path of this machine is in them
+        for page, link in _pages(done.stdout.strip(), environment).items():
             _picture(page, link, environment)
     return 0
 
@@ -59,11 +58,10 @@ def _screen() -> Iterator[dict[str, str]]:
         server.wait()
 
 
-def _pages(toured: Path, environment: dict[str, str]) -> dict[str, str]:
+def _pages(conversation: str, environment: dict[str, str]) -> dict[str, str]:
     """What is shown, by the name of its picture: links that the program itself understands."""
     workspace = _asked(["workspace", "list"], environment)[0]["id"]
     entries = _asked(["cache", "list", "--workspace", workspace, "--tool", "read_file"], environment)
-    conversation = json.loads((toured / "report.json").read_text(encoding="utf-8"))["conversation"]
     return {
         "chat": f"helix://workspace/{workspace}/conversation/{conversation}",
         "cache": f"helix://workspace/{workspace}/entry/{entries[0]['sha256']}",

@@ -38,7 +38,6 @@ NOUNS = (
     "worker",
     "schedule",
     "fleet",
-    "tour",
     "cost",
     "gateway",
     "wrap",

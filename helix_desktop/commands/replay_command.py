@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from helix_desktop.replay.text_report import PolicyResult
 
 BAR = 24
-BILLED = {
-    "none": "Recalls are not billed.",
-    "named": "Recalls are billed if the context shows the hash; the agent knows which page to read.",
-    "searched": "Recalls are billed with the searches for the content.",
-}
 PRICES = {"price.cache_read": "cache_read", "price.cache_write": "cache_write", "price.output": "output"}
 
 
@@ -59,7 +54,6 @@ def _replay_options() -> Options:
         "--output-growth X": {"type": growth, "default": 0.0, "help": "by what share outputs would grow if nothing of the context were sent, in proportion to what is left out (default: 0; a published trial found 0.0375)"},
         "--one-conversation": "replay all sessions one after the other as one conversation with several tasks",
         "--stand-in KIND": {"default": "works", "help": "behaviour of the simulated model that writes folds: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long"},
-        "--html FILE": {"type": Path, "default": None, "help": "write a report with a plot for each session"},
         "--points": "with --json: also include the folds and the token count of every step",
     }  # fmt: skip
 
@@ -67,7 +61,7 @@ def _replay_options() -> Options:
 def run_replay_command(arguments: argparse.Namespace) -> int:
     from helix_desktop import token_counting
     from helix_desktop.histories import history_reading
-    from helix_desktop.replay import html_report, text_report
+    from helix_desktop.replay import text_report
     from helix_desktop.replay.session_player import join_recordings
 
     names = [name.strip() for name in arguments.compare.split(",") if name.strip()] or [arguments.policy]
@@ -79,8 +73,6 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
     together = arguments.one_conversation and imported.recordings
     recordings = [join_recordings(imported.recordings)] if together else imported.recordings
     results = [_replay_all_recordings(recordings, one, counter) for one in terms]
-    if arguments.html is not None:
-        _write_report_file(arguments.html, html_report.format_html_report(results, _describe_replay_terms(terms[0])))
     compared = bool(arguments.compare)
     if arguments.json:
         figures = text_report.results_as_json(results, compared=compared, points=arguments.points)
@@ -207,25 +199,3 @@ def _parse_tokens(text: str, *, least: int, most: int) -> int:
     if not least <= tokens <= most:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens from {least} to {most}")
     return tokens
-
-
-def _describe_replay_terms(terms: ReplayTerms) -> str:
-    price = terms.prices
-    return (
-        f"Window {terms.window:,} tokens. As shares of the input price: cache read {price.read:g}, cache write {price.write:g}, output "
-        f"{price.output:g}. In every request: {terms.head:,} tokens of system prompt and tools. Folds are written by a simulated model that "
-        f"{_history_kind_of_name(terms.stand_in)}. One request is sent before every recorded reply. {BILLED[terms.recalls]}"
-    )
-
-
-def _history_kind_of_name(name: str) -> str:
-    from helix_desktop.replay.stand_in_model import KINDS
-
-    return KINDS[name]
-
-
-def _write_report_file(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"The report {path} cannot be written: {error.strerror}.") from error

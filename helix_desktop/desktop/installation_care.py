@@ -196,12 +196,12 @@ class InstallationCare:
 
     async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench:
         """The workspace of the tour: the one of last time, else a new one on a fresh sample."""
-        from helix_desktop.workbench import scripted_tour
+        from helix_desktop.workbench import tour_folder
 
-        await asyncio.to_thread(scripted_tour.create_tour_folder, folder)
+        await asyncio.to_thread(tour_folder.create_tour_folder, folder)
         known = next((row for row in desk.list_workspaces() if row.main_folder == folder), None)
         bench = await desk.open_workspace(known.id) if known else await desk.create_workspace(tr("Tour"), folder)
-        await bench.choose_model_for_role(scripted_tour.MODEL)
+        await bench.choose_model_for_role(tour_folder.MODEL)
         return bench
 
 

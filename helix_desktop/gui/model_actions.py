@@ -29,25 +29,12 @@ class ModelActions(QObject):
         self.chooser.chosen.connect(self.use_chosen_model)
         self.chooser.edit_wanted.connect(self._open_model_dialog)
         self.chooser.connect_wanted.connect(self.open_connect_dialog)
-        window.window_actions.set_action_handler("side-by-side", self.open_two_models_dialog)
         window.top.model.choice_wanted.connect(self.open_model_chooser)
 
     def open_model_chooser(self) -> None:
         bench = self._window.current_workbench
         if bench is not None:
             self.chooser.open_below(self._window.top.model, self._window.current_model)
-
-    def open_two_models_dialog(self) -> None:
-        from helix_desktop.gui.two_models_dialog import TwoModelsDialog
-
-        window, bench = self._window, self._window.current_workbench
-        if bench is None:
-            return
-        composer = window.chat.composer
-        parts = composer.message_parts()
-        dialog = TwoModelsDialog(window, self._setup, bench, parts)
-        dialog.asked.connect(lambda: composer.remove_message_parts(parts))
-        dialog.show()
 
     def choose_first_model(self, then: Callable[[], object]) -> None:
         """A model is needed: choose one of those that are there, or connect one; then call `then`."""

@@ -19,7 +19,7 @@ from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
 WORKSPACE_ACTIONS = (
     "new", "new-copy", "workspace-settings", "workspace-folder", "share-workspace", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
     "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
-    "lab", "model", "mode", "brought", "side-by-side",
+    "lab", "model", "mode", "brought",
 )  # fmt: skip
 CONVERSATION_ACTIONS = (
     "rename", "pin", "fork", "bring-back", "archive", "trash", "export-markdown", "export-json", "export-html",
@@ -102,7 +102,6 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
         WindowAction("pin", tr("Pin or unpin conversation"), talk),
         WindowAction("fork", tr("Fork conversation"), talk, "Ctrl+Shift+K"),
         WindowAction("bring-back", tr("Bring back…"), talk),
-        WindowAction("side-by-side", tr("Ask two models…"), talk, "Ctrl+Shift+A"),
         WindowAction("archive", tr("Archive conversation"), talk),
         WindowAction("trash", tr("Move conversation to trash"), talk),
         WindowAction("export-markdown", tr("Export as Markdown…"), talk, "Ctrl+Shift+E"),

@@ -343,22 +343,6 @@ class Workbench:
         self._rows.update_row_meter(new, session.next_request_meter())
         return session
 
-    async def start_model_comparison(self, conversation: str, models: Mapping[str, str]) -> Sequence[Session]:
-        """A conversation for each model (with its title), to ask them all the same: forks of one, or new ones where it is empty."""
-        for model in models:
-            self.models.model_by_name(model)
-        sessions = []
-        for model, title in models.items():
-            fresh = (
-                self.start_conversation(title)
-                if not conversation
-                else self.fork_conversation(conversation, title=title)
-            )
-            session = await fresh
-            await self.set_conversation_model(session.id, model)
-            sessions.append(session)
-        return sessions
-
     async def set_conversation_model(self, conversation: str, name: str) -> None:
         """A main model for one conversation, also after a restart; empty: the workspace's again."""
         if name:

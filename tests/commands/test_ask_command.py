@@ -23,9 +23,9 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, Event, FactAppended
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.peers.chat_server import ChatServer, chunk, refused, reply
 from tests.peers.peer import Answer, sse
+from tests.scripted_tour import ClockWithoutPauses
 
 
 @pytest.fixture

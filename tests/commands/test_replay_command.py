@@ -48,15 +48,11 @@ def test_json_has_the_shape_that_is_promised(tmp_path: Path, capsys: pytest.Capt
     assert value["total"]["undo_identical"] is True
 
 
-def test_policies_side_by_side_and_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = tmp_path / "report.html"
-    assert run(session(tmp_path), "--compare", "layered,none", "--json", "--html", page) == 0
+def test_policies_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(session(tmp_path), "--compare", "layered,none", "--json") == 0
     policies = json.loads(capsys.readouterr().out)["policies"]
     assert list(policies) == ["layered", "none"]
     assert policies["layered"]["total"]["sent"] <= policies["none"]["total"]["sent"]
-    html = page.read_text(encoding="utf-8")
-    assert html.count("<polyline") == 2
-    assert "cache write 1.25" in html
 
 
 def test_thresholds_and_prices_can_be_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,7 +82,6 @@ def test_bad_lines_are_named_and_the_rest_is_played(tmp_path: Path, capsys: pyte
         (["--set", "nothing"], "Use --set key=value"),
         (["--set", "price.output=free"], "not a share of the input price"),
         (["--stand-in", "drunk"], "There is no simulated model"),
-        (["--html", "/nowhere/at/all.html"], "cannot be written"),
     ],
 )
 def test_wrong_use_is_refused_in_a_sentence(

@@ -12,7 +12,8 @@ import pytest
 
 from helix_desktop.desktop import replay_process
 from helix_desktop.errors import StoreFailed
-from helix_desktop.workbench.scripted_tour import create_tour_folder, run_tour_session
+from helix_desktop.workbench.tour_folder import create_tour_folder
+from tests.scripted_tour import run_tour_session
 from tests.workbench.conftest import desks, folder
 
 __all__ = ["desks", "folder"]
@@ -22,11 +23,11 @@ async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_p
     create_tour_folder(tmp_path / "sample")
     desk = desks()  # type: ignore[operator]
     bench = await desk.create_workspace("Sample", tmp_path / "sample")
-    tour = await run_tour_session(bench, lambda _: None)
+    tour = await run_tour_session(bench)
     heard: list[tuple[int, int]] = []
     before = set(await asyncio.to_thread(os.listdir, tempfile.gettempdir()))
     outcomes = await replay_process.replay_conversation(
-        bench, tour.conversation, ["helix", "none"], 32_000, lambda done, total: heard.append((done, total))
+        bench, tour.id, ["helix", "none"], 32_000, lambda done, total: heard.append((done, total))
     )
     helix, none = outcomes
     assert (helix.policy, none.policy) == ("helix", "none")
@@ -39,16 +40,16 @@ async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_p
     left = set(await asyncio.to_thread(os.listdir, tempfile.gettempdir())) - before
     assert not any(name.startswith("helix-replay-") for name in left)
     with pytest.raises(StoreFailed, match="The replay failed"):
-        await replay_process.replay_conversation(bench, tour.conversation, ["unknown"], 32_000, lambda _d, _t: None)
+        await replay_process.replay_conversation(bench, tour.id, ["unknown"], 32_000, lambda _d, _t: None)
 
 
 async def test_a_replay_that_is_stopped_leaves_no_process(desks: object, tmp_path: Path) -> None:
     create_tour_folder(tmp_path / "sample")
     desk = desks()  # type: ignore[operator]
     bench = await desk.create_workspace("Sample", tmp_path / "sample")
-    tour = await run_tour_session(bench, lambda _: None)
+    tour = await run_tour_session(bench)
     work = asyncio.ensure_future(  # noqa: TID251 - a test's own task
-        replay_process.replay_conversation(bench, tour.conversation, ["layered"], 31_999, lambda _d, _t: None)
+        replay_process.replay_conversation(bench, tour.id, ["layered"], 31_999, lambda _d, _t: None)
     )
     while not running("31999"):
         await asyncio.sleep(0.02)

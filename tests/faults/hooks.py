@@ -29,10 +29,10 @@ from helix_desktop.engine.session_events import Event, QuestionAsked
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.engine.agent import ScriptedModel, calls
 from tests.faults.plan_mode import state_of
 from tests.faults.planting import as_a_user, strange
+from tests.scripted_tour import ClockWithoutPauses
 from tests.tools.planting import empty_folder, prepare, ways
 from tests.workbench.test_hook_runner import hooks
 from tests.workbench.test_open_workbench import MODEL

@@ -45,7 +45,6 @@ from helix_desktop.providers.http_transport import ProviderPatience
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.faults.store_report import report
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
 from tests.peers.anthropic_server import AnthropicServer
@@ -53,6 +52,7 @@ from tests.peers.chat_server import ChatServer
 from tests.peers.gemini_server import GeminiServer
 from tests.peers.peer import Answer, Peer, Seen, json_answer
 from tests.peers.responses_server import ResponsesServer
+from tests.scripted_tour import ClockWithoutPauses
 
 PATIENCE = ProviderPatience(
     first_byte=0.3, silence=0.3, after_end=0.1, longest_wait=5, attempts=3, attempts_unreachable=3

@@ -35,8 +35,8 @@ from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.peers import postgres
+from tests.scripted_tour import ClockWithoutPauses
 
 PATIENCE = 120.0  # seconds to catch up
 MEAN = 8.0  # seconds between two messages where no session is named

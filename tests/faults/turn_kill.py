@@ -26,9 +26,10 @@ from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import HelixError
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.scripted_tour import MODEL, ClockWithoutPauses, create_tour_folder
+from helix_desktop.workbench.tour_folder import MODEL, create_tour_folder
 from tests.faults.store_load import Say, in_child, told
 from tests.faults.store_report import report
+from tests.scripted_tour import ClockWithoutPauses
 
 WORDS = ("tour", "read run.log", "large", "search ERROR", "write notes.txt: kept", "read samples.csv")
 GENERATIONS = 6  # kills of one conversation before another home is begun

@@ -548,17 +548,6 @@ class FakeWorkbench(StandIn):
         self.rows[name] = replace(origin, id=name, title=title or origin.title, updated=time.time(), agent="")
         return await self.open_session(name)
 
-    async def start_model_comparison(self, conversation: str, models: Mapping[str, str]) -> Sequence[FakeSession]:
-        sessions = []
-        for model, title in models.items():
-            fresh = (
-                self.fork_conversation(conversation, title=title) if conversation else self.start_conversation(title)
-            )
-            session = await fresh
-            self.own[session.id] = model
-            sessions.append(session)
-        return sessions
-
     def model_of_conversation(self, conversation: str) -> str:
         return self.own.get(conversation, self.main_model_name)
 

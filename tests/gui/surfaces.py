@@ -44,10 +44,11 @@ from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.resident.resident_client import HeldRegistration
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses, create_tour_folder, run_tour_session
+from helix_desktop.workbench.tour_folder import create_tour_folder
 from tests.gateway.running import Agent
 from tests.gui import screen, story
 from tests.peers.agent_provider import Provider, Says
+from tests.scripted_tour import ClockWithoutPauses, run_tour_session
 from tests.soak.driven import HOME, drive, opened, until
 
 MODELS = 350
@@ -130,7 +131,7 @@ def prepare(home: Path, port: int) -> None:
         other = await desk.create_workspace("A website with quite a long name", home / "website")
         await other.choose_model_for_role("demo/demo")
         bench = await desk.create_workspace("storage-engine", folder)
-        await run_tour_session(bench, lambda _: None)
+        await run_tour_session(bench)
         await bench.choose_model_for_role("demo/demo")
         await bench.choose_permission_mode("allow all")
         for title in ("Why is the second test flaky? A long question that does not fit in the list", "Release notes"):
@@ -310,7 +311,7 @@ class Tour:
     async def dialogs(self) -> None:
         await self.open("Queues")
         for number, (name, wait) in enumerate(
-            (("model", 2.0), ("palette", 0.6), ("policy", 0.6), ("mode", 0.6), ("side-by-side", 1.0), ("share-workspace", 1.0), ("bring-in", 2.0),
+            (("model", 2.0), ("palette", 0.6), ("policy", 0.6), ("mode", 0.6), ("share-workspace", 1.0), ("bring-in", 2.0),
              ("connect-agent", 1.5), ("lab", 1.0), ("brought", 1.0), ("forget-text", 1.0), ("workspace-trash", 1.0)), 30
         ):  # fmt: skip
             if self.wants(f"{number}-{name}"):

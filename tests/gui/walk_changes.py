@@ -18,9 +18,9 @@ from helix_desktop.engine.facts import UserSaid
 from helix_desktop.gui.changes.commit_dialog import CommitDialog
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.gui.hands import allow, click, key, type_
 from tests.gui.walk_context import shown
+from tests.scripted_tour import ClockWithoutPauses
 from tests.soak.driven import HOME, drive, until
 
 COMMAND = r"sed -i 's/value_\(5\|40\|90\) =/wrong_\1 =/' src/calc.py && rm src/gone.py && echo new > src/new.txt"

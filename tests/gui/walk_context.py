@@ -35,8 +35,9 @@ from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses, create_tour_folder, run_tour_session
+from helix_desktop.workbench.tour_folder import create_tour_folder
 from tests.gui.hands import answer, choose, click, drag, hot, key, press, type_
+from tests.scripted_tour import ClockWithoutPauses, run_tour_session
 from tests.soak.driven import HOME, drive, until
 
 D = TypeVar("D", bound=QWidget)
@@ -49,7 +50,7 @@ def prepare(home: Path) -> None:
         where = program_folders.find_program_folders(home / HOME)
         desk = Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
         bench = await desk.create_workspace("walk", folder)
-        await run_tour_session(bench, lambda _: None)
+        await run_tour_session(bench)
         await desk.aclose()
 
     asyncio.run(make())

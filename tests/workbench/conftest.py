@@ -10,7 +10,7 @@ import pytest
 from helix_desktop import program_folders
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
+from tests.scripted_tour import ClockWithoutPauses
 
 Desks = Callable[[], Workbenches]
 

@@ -24,9 +24,9 @@ from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.token_counting import TiktokenCounter as Tokens
 from helix_desktop.workbench import Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.peer import Answer, Seen
+from tests.scripted_tour import ClockWithoutPauses
 
 CHOOSE = "Some outputs of your last calls are long."
 ASIDES = (

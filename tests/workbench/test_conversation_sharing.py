@@ -22,7 +22,7 @@ from helix_desktop.store.shared.conversation_heads import ConversationHead, Head
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.shared_store_link import SHARED, SharedStoreConnection
 from helix_desktop.workbench import Workbench, Workbenches, conversation_sharing
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
+from tests.scripted_tour import ClockWithoutPauses
 from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
 
 KEY = bytes(range(32))

@@ -37,7 +37,6 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import Workbenches, history_imports
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows, facts_paid_here
 from helix_desktop.workbench.history_imports import HistoryImport, ImportResult
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.histories import written
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
 from tests.peers.anthropic_server import AnthropicServer
@@ -46,6 +45,7 @@ from tests.peers.gemini_server import GeminiServer
 from tests.peers.peer import Answer, Peer
 from tests.peers.responses_server import ResponsesServer
 from tests.peers.strict import RULES, strictly
+from tests.scripted_tour import ClockWithoutPauses
 
 
 class Words:

@@ -23,12 +23,12 @@ from helix_desktop.secrets import Addressee, SecretKeeper, SecretStorage
 from helix_desktop.store import workspace_settings
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.mcp_servers import WorkspaceServers
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.conftest import Expect
 from tests.mcp_host.signing_server import signing
 from tests.mcp_host.test_oauth_sign_in import Browser
 from tests.mcp_host.world import SCRIPT
 from tests.peers.chat_server import ChatServer, reply
+from tests.scripted_tour import ClockWithoutPauses
 
 SERVER = Path(__file__).parents[1] / "mcp_host" / "modern_server.py"
 PASTED = json.dumps({"mcpServers": {"modern": {"command": sys.executable, "args": [str(SERVER)]}}})

@@ -557,9 +557,7 @@ async def test_a_fork_within_a_turn_is_whole_and_counts_what_its_next_request_ha
         assert meter.parts[ContextKind.SYSTEM] == session.next_request_meter().parts[ContextKind.SYSTEM] > 1_000
 
 
-async def test_one_question_to_two_models_is_two_forks_with_a_model_each(
-    desks: Desks, folder: Path, tmp_path: Path
-) -> None:
+async def test_two_forks_of_one_conversation_have_a_model_each(desks: Desks, folder: Path, tmp_path: Path) -> None:
     desk = desks()
     with ChatServer([reply("One.")]) as one, ChatServer([reply("Two."), reply("And two again.")]) as two:
         for name, server in (("one", one), ("two", two)):
@@ -569,7 +567,9 @@ async def test_one_question_to_two_models_is_two_forks_with_a_model_each(
         begun = await bench.start_conversation("The first")
         await told(begun, "hello")
         models = {"one/a": "first · a", "two/b": "first · b"}
-        sessions = await bench.start_model_comparison(begun.id, models)
+        sessions = [await bench.fork_conversation(begun.id, title=title) for title in models.values()]
+        for session, model in zip(sessions, models, strict=True):
+            await bench.set_conversation_model(session.id, model)
         for session in sessions:
             session.send_message((Text("Which?"),))
         for session in sessions:

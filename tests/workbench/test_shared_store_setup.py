@@ -10,8 +10,8 @@ from keyring.backends.fail import Keyring as NoKeyring
 from helix_desktop import program_folders, program_settings
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.peers import postgres
+from tests.scripted_tour import ClockWithoutPauses
 from tests.store.shared.conftest import server  # noqa: F401 - a fixture
 
 

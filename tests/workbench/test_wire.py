@@ -15,13 +15,13 @@ from helix_desktop.engine.session import Session
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
 from tests.peers.anthropic_server import AnthropicServer
 from tests.peers.chat_server import ChatServer
 from tests.peers.gemini_server import GeminiServer
 from tests.peers.peer import Answer, Peer
 from tests.peers.responses_server import ResponsesServer
+from tests.scripted_tour import ClockWithoutPauses
 
 PROTOCOLS: dict[str, tuple[type[Peer], Callable[..., Answer], dict[str, Any]]] = {
     "openai-chat": (ChatServer, chat_server.reply, {"reasoning": "Let me think."}),

@@ -252,12 +252,6 @@ class Composer(QWidget):
         self._add_message_parts(parts)
         self.text.setFocus()
 
-    def remove_message_parts(self, parts: Sequence[UserPart]) -> None:
-        """Removes parts that were sent in another way, unless they have been changed since."""
-        if tuple(parts) == self.message_parts():
-            self.text.clear()
-            self.attachments.show_attachments([])
-
     def _add_message_parts(self, parts: Sequence[UserPart]) -> None:
         words = [part.text for part in parts if isinstance(part, Text)]
         if words:

@@ -1,6 +1,6 @@
 """The dialog of the replay lab: what the open conversation would have cost with other policies. It can adopt one of them.
 
-More conversations, other windows, recorded sessions and a web page are what `helix-desktop replay` is for.
+More conversations, other windows, and recorded sessions are what `helix-desktop replay` is for.
 """
 
 from collections.abc import Sequence

@@ -19,12 +19,12 @@ from helix_desktop.mcp_host.server_config import ServerConfig
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.gui import screen as screens
 from tests.gui.alone.test_walk import allowed, asks, facts
 from tests.gui.screen import Screen, program, wait_for
 from tests.mcp_host.world import SCRIPT, strange
 from tests.peers.chat_server import ChatServer, reply
+from tests.scripted_tour import ClockWithoutPauses
 from tests.turns import ends_within
 
 pytestmark = pytest.mark.skipif(bool(screens.missing()), reason=f"needs {screens.missing()}")

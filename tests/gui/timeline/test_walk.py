@@ -27,7 +27,8 @@ from helix_desktop.gui.transcript.chat_intents import ChatIntent, RecallEntry, S
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.tasks import OwnedTasks
 from helix_desktop.workbench import Workbench, Workbenches
-from helix_desktop.workbench.scripted_tour import ClockWithoutPauses, create_tour_folder, run_tour_session
+from helix_desktop.workbench.tour_folder import create_tour_folder
+from tests.scripted_tour import ClockWithoutPauses, run_tour_session
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -57,9 +58,8 @@ async def test_a_walk(theme: Theme, tmp_path: Path) -> None:
     create_tour_folder(folder)
     desk, tasks = desk_at(tmp_path / "home"), OwnedTasks("walk")
     bench = await desk.create_workspace("walk", folder)
-    report = await run_tour_session(bench, lambda _: None)
+    session = await run_tour_session(bench)
     await bench.workspace.index.wait_until_indexed()
-    session = await bench.open_session(report.conversation)
     await read_the_timeline(theme, tasks, bench, session)
     blocks = session.conversation.current_view().blocks
     await look_into_the_inspector(theme, tasks, session)
@@ -68,7 +68,7 @@ async def test_a_walk(theme: Theme, tmp_path: Path) -> None:
     await desk.aclose()
     again = desk_at(tmp_path / "home")
     opened = await again.open_workspace(bench.id)
-    restarted = await opened.open_session(report.conversation)
+    restarted = await opened.open_session(session.id)
     assert [(block.source, block.fold) for block in restarted.conversation.current_view().blocks] == [
         (b.source, b.fold) for b in blocks
     ]

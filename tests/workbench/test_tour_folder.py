@@ -1,4 +1,4 @@
-"""The tour in an open workspace: what it leaves behind."""
+"""The tour's folder: a scripted session on it has folds of every use, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from helix_desktop.engine.facts import ToolCall
+from helix_desktop.engine.facts import FoldKind, ToolCall
 from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.workbench import Workbenches
-from helix_desktop.workbench.scripted_tour import create_tour_folder, run_tour_session
+from helix_desktop.workbench.tour_folder import create_tour_folder
+from tests.scripted_tour import folds_of, run_tour_session
 
 
 async def test_when_it_is_over_nobody_answers_for_the_user(desks: Callable[[], Workbenches], tmp_path: Path) -> None:
     create_tour_folder(tmp_path / "tour")
     bench = await desks().create_workspace("Tour", tmp_path / "tour")
     asking = bench.permission_mode
-    report = await run_tour_session(bench, lambda _words: None)
+    session = await run_tour_session(bench)
     assert bench.permission_mode == asking == "ask"
-    session = await bench.open_session(report.conversation)
+    assert [fold.kind for fold in folds_of(session)].count(FoldKind.HANDOVER) == 1
+    assert 0.25 < session.total_savings().saved_share < 1  # beside a summary at the limit of the window
     asked = asyncio.ensure_future(  # noqa: TID251
         session._ask_user(PermissionQuestion(ToolCall("1", "run_command", "{}"), "Run it?", ""))
     )
