@@ -44,7 +44,7 @@ async def replay_conversation(
         await asyncio.to_thread(_write_message_lines, file, messages)
         # Without searches, nothing behind a summary would cost anything, and presets with many summaries would look too cheap.
         options = ["--compare", ",".join(policies), "--window", str(window), "--recalls", "searched"]
-        found = await _run_replay_process(["--json", "--points", *options, str(file)], len(policies), report)
+        found = await _run_replay_process(["--json", *options, str(file)], len(policies), report)
     return [_policy_outcome_from_json(name, result) for name, result in found["policies"].items()]
 
 
@@ -85,6 +85,5 @@ async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) ->
 
 
 def _policy_outcome_from_json(name: str, found: Mapping[str, Any]) -> PolicyOutcome:
-    total, (session,) = found["total"], found["sessions"]
-    folds = [(step, kind) for step, kind in session["marks"]]
-    return PolicyOutcome(name, total["effective"], total["none"]["billed"], total["peak"], session["points"], folds)
+    total = found["total"]
+    return PolicyOutcome(name, total["effective"], total["none"]["billed"], total["peak"])

@@ -56,11 +56,6 @@ class ColourTokens:
     code_comment: str
     code_name: str
     code_type: str
-    policy_helix: str
-    policy_observational: str
-    policy_layered: str
-    policy_keeps_most: str
-    policy_none: str
 
 
 LIGHT = ColourTokens(
@@ -99,11 +94,6 @@ LIGHT = ColourTokens(
     code_comment="#666a71",
     code_name="#2457b3",
     code_type="#0b6b78",
-    policy_helix="#b3206e",
-    policy_observational="#0b7fa8",
-    policy_layered="#3f7d20",
-    policy_keeps_most="#7a4fb3",
-    policy_none="#3f434a",
 )
 
 DARK = ColourTokens(
@@ -142,14 +132,7 @@ DARK = ColourTokens(
     code_comment="#91969e",
     code_name="#8fb8fb",
     code_type="#74c9d6",
-    policy_helix="#f07fb8",
-    policy_observational="#62c4e8",
-    policy_layered="#8fcf6a",
-    policy_keeps_most="#c3a2f0",
-    policy_none="#c9ccd1",
 )
-
-POLICIES = ("policy_helix", "policy_observational", "policy_layered", "policy_keeps_most", "policy_none")
 
 # The squares of the rail. White initials stand on them, so each reaches 4.5:1 against white.
 WORKSPACE_COLOURS = (
@@ -167,12 +150,6 @@ WORKSPACE_COLOURS = (
 def fill_token_of_kind(kind: ContextKind) -> str:
     """The token of a kind of context; with `_text` behind it the one for words."""
     return kind.name.lower()
-
-
-def colour_token_of_policy(name: str) -> str:
-    """The token of a policy; the text's own for one that is not in the table."""
-    token = f"policy_{name}"
-    return token if token in POLICIES else "text"
 
 
 def colour_token_names() -> tuple[str, ...]:

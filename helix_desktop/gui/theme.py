@@ -19,7 +19,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 from helix_desktop import resources
-from helix_desktop.gui.colour_tokens import DARK, LIGHT, ColourTokens, colour_token_of_policy, fill_token_of_kind
+from helix_desktop.gui.colour_tokens import DARK, LIGHT, ColourTokens, fill_token_of_kind
 
 if TYPE_CHECKING:  # the window is painted before the engine is imported
     from helix_desktop.engine.blocks import ContextKind
@@ -88,10 +88,6 @@ class Theme(QObject):
     def text_colour_of_kind(self, kind: ContextKind) -> QColor:
         """The same kind for words, which need more contrast."""
         return self.colour_of_token(f"{fill_token_of_kind(kind)}_text")
-
-    def colour_of_policy(self, name: str) -> QColor:
-        """What a policy is drawn in where several stand side by side."""
-        return self.colour_of_token(colour_token_of_policy(name))
 
     def zoomed_pixels(self, length: float) -> int:
         """A length of the pictures at the present text zoom."""

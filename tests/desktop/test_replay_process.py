@@ -32,11 +32,9 @@ async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_p
     helix, none = outcomes
     assert (helix.policy, none.policy) == ("helix", "none")
     assert abs(none.billed - none.plain_billed) < none.billed / 1_000  # the same, but for numbers in names
-    assert sum(helix.steps) < sum(none.steps)
-    assert len(helix.steps) == len(none.steps) > 5
+    assert helix.billed < none.billed
+    assert helix.peak < none.peak <= 1
     assert heard[-1] == (2, 2)
-    assert max(helix.steps) / 32_000 == pytest.approx(helix.peak, abs=1e-4)
-    assert "marker" in {kind for _, kind in helix.folds}
     left = set(await asyncio.to_thread(os.listdir, tempfile.gettempdir())) - before
     assert not any(name.startswith("helix-replay-") for name in left)
     with pytest.raises(StoreFailed, match="The replay failed"):

@@ -253,8 +253,7 @@ class FakeInstallation:
         self.played.append((conversation, list(policies), window))
         if self.replay_error:
             raise StoreFailed(self.replay_error)
-        steps, folds = [4_000, 9_000, 21_000, 12_000], [(3, "marker")]
-        return [PolicyOutcome(name, 50_000, 100_000, 0.8, steps, folds) for name in policies]
+        return [PolicyOutcome(name, 50_000, 100_000, 0.8) for name in policies]
 
     async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench:
         folder.mkdir(parents=True, exist_ok=True)

@@ -7,14 +7,11 @@ from PySide6.QtGui import QColor
 
 from helix_desktop import resources
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.engine.context_policy import PRESETS
 from helix_desktop.gui import colour_tokens
 from helix_desktop.gui.colour_tokens import (
     DARK,
     LIGHT,
-    POLICIES,
     ColourTokens,
-    colour_token_of_policy,
     contrast_ratio,
     fill_token_of_kind,
 )
@@ -70,19 +67,6 @@ def test_what_is_found_or_selected_is_in_the_texts_colour(scheme: ColourTokens, 
 @pytest.mark.parametrize("kind", ContextKind)
 def test_a_kind_stands_out_from_the_free_part_of_the_meter(scheme: ColourTokens, kind: ContextKind) -> None:
     assert contrast_ratio(getattr(scheme, fill_token_of_kind(kind)), scheme.free) >= 3
-
-
-@SCHEMES
-@pytest.mark.parametrize("name", POLICIES)
-def test_a_policys_line_can_be_seen_and_is_no_kinds_colour(scheme: ColourTokens, name: str) -> None:
-    assert contrast_ratio(getattr(scheme, name), scheme.panel) >= 3
-    assert contrast_ratio(getattr(scheme, name), scheme.free) >= 3
-    assert getattr(scheme, name) not in {getattr(scheme, kind) for kind in KINDS}
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_every_policy_has_a_colour(name: str) -> None:
-    assert colour_token_of_policy(name) in POLICIES
 
 
 @pytest.mark.parametrize("colour", colour_tokens.WORKSPACE_COLOURS)

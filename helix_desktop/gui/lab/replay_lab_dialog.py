@@ -13,7 +13,6 @@ from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.lab.policy_curves import PolicyCurves, PolicyPenSample
 from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome, RunReplay
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
@@ -38,11 +37,9 @@ class ReplayLabDialog(TransientDialog):
         parent: QWidget,
     ) -> None:
         super().__init__(tr("What would other settings have cost here?"), parent)
-        self._bench, self._runner, self._theme = bench, runner, theme
+        self._bench, self._runner = bench, runner
         self._names, self._window = dict(policies), conversation.window
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
-        self.curves = PolicyCurves(self._names, theme, self)
-        self.curves.hide()
         self._bar = QProgressBar(self)
         self._bar.setTextVisible(False)
         self._bar.setRange(0, 0)
@@ -52,10 +49,10 @@ class ReplayLabDialog(TransientDialog):
             self,
         )
         self._table = QGridLayout()
-        column = (self.answer, self._bar, self.curves, self._table, self._status_label, 1)
+        column = (self.answer, self._bar, self._table, self._status_label, 1)
         build_column(*column, owner=self, margins=20, spacing=12)
         room = self.screen().availableGeometry().size() * 0.95
-        self.resize(QSize(theme.zoomed_pixels(760), theme.zoomed_pixels(500)).boundedTo(room))
+        self.resize(QSize(theme.zoomed_pixels(760), theme.zoomed_pixels(320)).boundedTo(room))
         self._working: CancellableWork = runner.run_in_background(
             play(bench, conversation.id, list(self._names), self._window, self._show_replay_progress),
             then=self._show_outcomes,
@@ -86,20 +83,17 @@ class ReplayLabDialog(TransientDialog):
                 peak=format_percent(cheapest.peak),
             )
         )
-        self.curves.plot_policies(outcomes, self._window)
-        self.curves.show()
-        for column, head in enumerate(("", tr("Policy"), tr("Cost"), tr("Peak"), "")):
+        for column, head in enumerate((tr("Policy"), tr("Cost"), tr("Peak"), "")):
             self._table.addWidget(build_plain_label(head, "faint", self, wraps=False), 0, column)
         for line, outcome in enumerate(outcomes, 1):
             for column, cell in enumerate(self._build_policy_cells(outcome)):
                 self._table.addWidget(cell, line, column)
-        self._table.setColumnStretch(4, 1)
+        self._table.setColumnStretch(3, 1)
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
         words = (name, format_percent(outcome.cost_share), format_percent(outcome.peak))
         return (
-            PolicyPenSample(outcome.policy, self._theme, self),
             *(build_plain_label(each, "small", self, wraps=False) for each in words),
             self._build_adopt_button(outcome.policy, name),
         )

@@ -14,15 +14,13 @@ RunReplay = Callable[
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
     """What one policy would have cost in a conversation. `billed` counts tokens at the input price, including recalls and
-    tools; `plain_billed` is the same without folding. `steps`: the tokens of each step's request; `folds`: (step from 0, kind).
+    tools; `plain_billed` is the same without folding.
     """
 
     policy: str
     billed: int
     plain_billed: int
     peak: float
-    steps: Sequence[int]
-    folds: Sequence[tuple[int, str]] = ()
 
     @property
     def cost_share(self) -> float:

@@ -7,7 +7,7 @@ lowest and the highest of every 8^k points.
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from PySide6.QtCore import QLineF, QPointF, QRectF, QSize, Qt
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import (
     QColor,
     QKeyEvent,
@@ -16,7 +16,6 @@ from PySide6.QtGui import (
     QPaintEvent,
     QPen,
     QPixmap,
-    QPolygonF,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
@@ -187,34 +186,6 @@ class StepPlot(QWidget):
             painter.end()
         return self._drawn
 
-    def _draw_line(self, painter: QPainter, pyramid: MinMaxPyramid, top: float, pen: QPen) -> None:
-        """A line where there is room for one; else, for each pixel, a stroke from the lowest to the highest."""
-        sampled = pyramid.sample_lows_and_highs(self._first, self._last, self.width())
-        if self._last - self._first <= self.width():
-            line = QPolygonF(
-                [
-                    QPointF(self._pixel_x_of_point(place), self._y_of_token_count(high, top))
-                    for place, _, high in sampled
-                ]
-            )
-            painter.setPen(pen)
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawPolyline(line)
-            return
-        columns: dict[int, tuple[float, float]] = {}
-        for place, low, high in sampled:
-            x = int(self._pixel_x_of_point(place))
-            lowest, highest = columns.get(x, (low, high))
-            columns[x] = (min(lowest, low), max(highest, high))
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
-        painter.setPen(QPen(pen.color(), 1))
-        strokes = [
-            QLineF(x, self._y_of_token_count(low, top) + 1, x, self._y_of_token_count(high, top) - 1)
-            for x, (low, high) in columns.items()
-        ]
-        painter.drawLines(strokes)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-
     def _draw_level(
         self, painter: QPainter, tokens: float, top: float, colours: tuple[QColor, QColor], words: str
     ) -> None:
@@ -230,11 +201,6 @@ class StepPlot(QWidget):
         painter.setOpacity(1.0)
         painter.setPen(colours[1])
         painter.drawText(QPointF(area.left() + 6, y - 6), words)
-
-    def _draw_mark(self, painter: QPainter, place: QPointF, colour: QColor, size: float) -> None:
-        painter.setPen(QPen(self._theme.colour_of_token("panel"), 1.5))
-        painter.setBrush(colour)
-        painter.drawEllipse(place, size, size)
 
     def _draw_pointer(self, painter: QPainter, top: float, dots: Sequence[tuple[float, QColor]], words: str) -> None:
         """The step pointed at: a line from top to bottom, a dot on each line, and its words."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from array import array
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.gui.shared.step_plot import MinMaxPyramid
+from helix_desktop.gui.shared.step_plot import MinMaxPyramid, compute_axis_ticks
 
 POINTS = st.lists(st.integers(0, 1_000), min_size=1, max_size=700)
 
@@ -27,3 +28,10 @@ def test_a_pyramid_that_grew_is_one_that_was_built(points: list[int], more: list
     growing.extend(more)
     pyramid.add_new_values()
     assert pyramid._levels == MinMaxPyramid(array("q", points + more))._levels
+
+
+@pytest.mark.parametrize("top", [3, 40, 999, 21_000, 1_234_567])
+def test_the_scale_has_a_few_round_numbers(top: int) -> None:
+    found = compute_axis_ticks(top)
+    assert 1 <= len(found) <= 7
+    assert all(0 < each <= top for each in found)
