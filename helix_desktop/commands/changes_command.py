@@ -8,7 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import Options, workspace_access
-from helix_desktop.commands.workspace_access import ASKING, add_workspace_verb, print_json, print_result
+from helix_desktop.commands.workspace_access import (
+    ASKING,
+    add_workspace_verb,
+    print_json,
+    print_result,
+    run_after_asking,
+)
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.errors import NotFound
 
@@ -41,11 +47,9 @@ def add_changes_command(nouns: Subparsers) -> None:
     options |= RESTORING
     work = partial(workspace_access.act_on_workbench, _restore_files)
     sentence = "restore files to their state before the agent changed them"
-    add_workspace_verb(verbs, "restore", sentence, work, options, run=_run_after_asking)
-
-
-def _run_after_asking(arguments: argparse.Namespace) -> int:
-    return workspace_access.run_after_asking(arguments, "Restore these files? [y/N] ")
+    add_workspace_verb(
+        verbs, "restore", sentence, work, options, run=partial(run_after_asking, question="Restore these files? [y/N] ")
+    )
 
 
 async def _print_turns_or_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:

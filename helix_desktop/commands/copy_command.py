@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import Options, format_local_minute, workspace_access
-from helix_desktop.commands.workspace_access import ASKING, add_workspace_verb, print_result
+from helix_desktop.commands.workspace_access import ASKING, add_workspace_verb, print_result, run_after_asking
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.errors import AmbiguousName, NotFound
 
@@ -36,11 +36,14 @@ def add_copy_command(nouns: Subparsers) -> None:
     add_workspace_verb(verbs, "show", "show what is in a copy alone", work, COPY)
     work = partial(workspace_access.act_on_workbench, _bring_back)
     sentence = "bring what was done in a copy back into your own folder"
-    add_workspace_verb(verbs, "bring-back", sentence, work, BRINGING_BACK, run=_run_after_asking)
-
-
-def _run_after_asking(arguments: argparse.Namespace) -> int:
-    return workspace_access.run_after_asking(arguments, "Delete this copy? [y/N] ")
+    add_workspace_verb(
+        verbs,
+        "bring-back",
+        sentence,
+        work,
+        BRINGING_BACK,
+        run=partial(run_after_asking, question="Delete this copy? [y/N] "),
+    )
 
 
 async def _print_copies(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:

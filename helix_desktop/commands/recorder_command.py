@@ -29,7 +29,7 @@ IN_USE_SECONDS = 3600.0  # A database notes when a turn began, not what came in 
 def add_recorder_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("recorder", help="keep the conversations of the agents on this computer")
     noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
-    noun.set_defaults(run=_run_without_verb, json=False)
+    noun.set_defaults(run=_record_or_print_status, json=False)
     verbs = noun.add_subparsers(metavar="VERB")
     options: Options = {
         "--at-login": "also record after the next login, before anything of Helix Desktop is started",
@@ -41,7 +41,7 @@ def add_recorder_command(nouns: Subparsers) -> None:
     add_verb(verbs, "status", "show whether it records, what it reads, and where it keeps it", _print_recorder_status)
 
 
-def _run_without_verb(arguments: argparse.Namespace) -> int:
+def _record_or_print_status(arguments: argparse.Namespace) -> int:
     return (_import_what_is_asked if arguments.run_here else _print_recorder_status)(arguments)
 
 

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 def add_resident_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("resident", help="show or stop the process that holds the gateway's address")
     noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
-    noun.set_defaults(run=_run_without_verb, json=False)
+    noun.set_defaults(run=_run_or_print_status, json=False)
     verbs = noun.add_subparsers(metavar="VERB")
     add_verb(verbs, "status", "show whether it runs, and which agents use it", _print_resident_status)
     add_verb(verbs, "stop", "stop it; agents that use the gateway lose their connection", _stop_resident)
 
 
-def _run_without_verb(arguments: argparse.Namespace) -> int:
+def _run_or_print_status(arguments: argparse.Namespace) -> int:
     return (_run_resident if arguments.run_here else _print_resident_status)(arguments)
 
 

@@ -206,7 +206,7 @@ class IndexFile:
             listed = [record for record in found if record.about.tool != CHECKPOINT]
             if len(listed) < len(found):
                 self._count_checkpoints(found)
-            self._insert_rows(listed, pinned)
+            self._insert_cache_records(listed, pinned)
             last = found[-1].number if found else 0  # Entries may have been added since they were counted.
             self._set_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
 
@@ -232,7 +232,7 @@ class IndexFile:
             self._set_mark("checkpoints", entries)
             self._set_mark("checkpoint bytes", room)
 
-    def _insert_rows(self, found: Sequence[CacheRecord], pinned: frozenset[Digest]) -> None:
+    def _insert_cache_records(self, found: Sequence[CacheRecord], pinned: frozenset[Digest]) -> None:
         uses = self._known_uses_of(found)
         rows = []
         for record in found:

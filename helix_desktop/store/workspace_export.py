@@ -169,7 +169,7 @@ def read_export_manifest(path: Path) -> dict[str, Any]:
         raise NotFound(f"{path} is not a file." if path.exists() else f"{path} does not exist.")
     try:
         with open_foreign_archive(path) as archive:
-            manifest = _parse_line(read_archive_member(archive, "manifest.json", _MANIFEST_LIMIT))
+            manifest = _parse_export_line(read_archive_member(archive, "manifest.json", _MANIFEST_LIMIT))
             names = set(archive.namelist())
     except (*_BROKEN, OSError) as error:
         raise InvalidInput(f"{path} is not a complete workspace export.", remedy="Export it again.") from error
@@ -263,7 +263,7 @@ def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) 
         journal.close()
 
 
-def _parse_line(raw: bytes) -> Any:
+def _parse_export_line(raw: bytes) -> Any:
     """The JSON of a line. ValueError where it would become more values than any line of ours has."""
     if len(raw) > _MOST_SIGNS and raw.count(b"[") + raw.count(b"{") > _MOST_SIGNS:
         raise ValueError("a line has too many lists and objects")
@@ -271,7 +271,7 @@ def _parse_line(raw: bytes) -> Any:
 
 
 def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
-    conversation, seq, time, fact = _parse_line(raw)
+    conversation, seq, time, fact = _parse_export_line(raw)
     if not (isinstance(conversation, str) and 0 < len(conversation) <= 200 and isinstance(fact, str)):
         raise ValueError("a fact has no conversation")
     if seq != ends.get(conversation, 0) + 1:
@@ -288,7 +288,7 @@ def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], Non
         staged: list[StagedEntry] = []
         while raw := member.readline(_HEAD_LIMIT):
             try:
-                staged += _import_entry(member, cache, _parse_line(raw), report)
+                staged += _import_entry(member, cache, _parse_export_line(raw), report)
             except HelixError as error:
                 said.append(error.what)
             report(member.tell())

@@ -321,11 +321,7 @@ class Walk:
         """The policies are played over the conversation, and one becomes the workspace's."""
         await self._do("replay lab")
         dialog = await shown(ReplayLabDialog)
-        lines = dialog.curves
-        await until(lines.isVisible)
-        await click(lines)
-        await until(lambda: 0 < lines._hover < len(lines._lines[0].outcome.steps) - 1)
-        assert "No folding: " in lines.words_at(lines._hover)
+        await until(lambda: "would have cost the least here" in dialog.answer.text())
         await press(dialog, "Use this policy")
         await until(lambda: self.bench.policy_name == "helix")
         assert self.bench.workspace.settings.preset == "helix"

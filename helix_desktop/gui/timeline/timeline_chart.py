@@ -243,7 +243,7 @@ class TimelineChart(StepPlot):
             self._draw_label(painter, self._pixel_x_of_point(mark[0]), f"{words}\n")
             return
         dot = (self._story.points[self._hover], self._theme.fill_colour_of_kind(ContextKind.CONVERSATION))
-        self._draw_pointer(painter, top, [dot], self.words_at(self._hover))
+        self._draw_pointer(painter, top, [dot], self.describe_point(self._hover))
 
     def _draw_event_marks(self, painter: QPainter, top: float) -> None:
         """Draws a mark for each fold; where marks would overlap, only the first."""
@@ -277,7 +277,7 @@ class TimelineChart(StepPlot):
         shown = events[first:last:step]
         return [event for event in shown if event.fold_kind is not None and event.fold_kind is not FoldKind.EXCERPT]
 
-    def words_at(self, point: int) -> str:
+    def describe_point(self, point: int) -> str:
         """A step in words; at a fold what it did and what it saved."""
         story = self._story
         near = self._find_event_near(point)

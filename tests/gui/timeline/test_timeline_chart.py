@@ -65,10 +65,10 @@ def test_zooming_keeps_the_place_and_ends_at_the_ends(theme: Theme) -> None:
 
 def test_a_step_in_words(theme: Theme, written: Written) -> None:
     chart, story = chart_of(theme, written)
-    assert chart.words_at(0).startswith("step 1 · 20K tokens · ")
-    assert chart.words_at(0).endswith("\n$0.010 so far")
-    assert chart.words_at(story.events[2].point).startswith("Handover 1 · ")
-    assert "\nsaved " in chart.words_at(story.events[1].point)
+    assert chart.describe_point(0).startswith("step 1 · 20K tokens · ")
+    assert chart.describe_point(0).endswith("\n$0.010 so far")
+    assert chart.describe_point(story.events[2].point).startswith("Handover 1 · ")
+    assert "\nsaved " in chart.describe_point(story.events[1].point)
     assert " steps, 3 folds, now " in chart.accessibleDescription()
 
 
