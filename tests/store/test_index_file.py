@@ -216,7 +216,7 @@ def test_changes_of_known_entries_are_taken_over(index: IndexFile, feed: ListFee
     assert (column(index, "number"), column(index, "pinned")) == ([1], [1])
     gone = CacheRecord(record.number, record.blob, record.digest, 3, 0, 1, 2.0, record.about, (), EntryState.COLLECTED)
     feed.entries.append((gone, content))
-    index._insert_rows([gone], frozenset())
+    index._insert_cache_records([gone], frozenset())
     assert column(index, "state") == [0, 1]
 
 
