@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from helix_desktop.store.fleet_tasks import FleetTaskList
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
-MOST_SHOWN = 100  # tasks that run, need somebody or failed, for each workspace
-MOST_FAILED = 5  # of them, without --json
+SHOWN_STATES = ("running", "needs-you", "failed")
+MOST_FAILED = 5  # without --json
 FleetAct = Callable[[argparse.Namespace, "FleetTaskList"], Awaitable[list[str]]]
 
 
@@ -95,42 +95,20 @@ async def _act_and_print(
     act: FleetAct, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     from helix_desktop.store import fleet_task_files
+    from helix_desktop.store.fleet_tasks import FleetTaskState
+    from helix_desktop.workbench import fleet_overview
 
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
         changed = await act(arguments, tasks)
-        found = {"workspace": workspace.id, "name": workspace.name, "changed": changed, **await _collect_state(tasks)}
+        state = await fleet_overview.collect_fleet_state(tasks, [FleetTaskState(name) for name in SHOWN_STATES])
+        newest = await tasks.list_fleet_tasks(most=1000)
+    found = {"workspace": workspace.id, "name": workspace.name, "changed": changed, **state}
+    found["cost_of_newest_1000"] = sum(task.result.cost for task in newest)
     if arguments.json:
         await workspace_access.print_json(console, found)
     else:
         await _print_fleet_of_workspace(found, console)
     return 0
-
-
-async def _collect_state(tasks: FleetTaskList) -> dict[str, Any]:
-    from helix_desktop.commands.task_command import task_as_json
-    from helix_desktop.store.fleet_tasks import FleetTaskState
-
-    states, busy, cost = await tasks.count_fleet_tasks()
-    notes = await tasks.notes.read_state()
-    shown = {}
-    for state in (FleetTaskState.RUNNING, FleetTaskState.NEEDS_YOU, FleetTaskState.FAILED):
-        listed = await tasks.list_fleet_tasks(state.value, MOST_SHOWN)
-        shown[state.value.replace("-", "_")] = [task_as_json(task) for task in listed]
-    newest = await tasks.list_fleet_tasks(most=1000)
-    return {
-        "tasks": states,
-        "workers": {**dict.fromkeys(notes.workers, 0), **busy},
-        "draining": [worker for worker, is_told in notes.workers.items() if is_told],
-        "is_stopped": notes.is_stopped,
-        "cost": cost,
-        "cost_of_newest_1000": sum(task.result.cost for task in newest),
-        "budgets": {
-            scope: {"limit": limit, "spent": notes.spent.get(scope, 0.0)} for scope, limit in notes.limits.items()
-        },
-        "paused_providers": list(notes.paused),
-        "unable": list(notes.unable),
-        **shown,
-    }
 
 
 async def _print_fleet_of_workspace(found: dict[str, Any], console: Console) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from helix_desktop import program_folders
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb, format_local_minute, workspace_access
 from helix_desktop.console import escape_control_characters
-from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
+from helix_desktop.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -84,23 +84,10 @@ def _remove_schedules(arguments: argparse.Namespace) -> int:
 
 
 def _change_schedules(where: program_folders.ProgramFolders, wanted: list[WorkSchedule]) -> None:
-    """Writes them, and sees to it that the resident keeps them, also after the next login."""
-    from helix_desktop.gateway import agent_run, agent_settings
-    from helix_desktop.program_settings import RECORDER, ProgramSettings
-    from helix_desktop.resident import login_start, resident_client, schedules
+    from helix_desktop.resident import schedule_changes
 
-    schedules.write_schedules(where.data, wanted)
-    command = agent_run.command_of_this_program(where)
-    try:
-        if wanted:
-            login_start.enable_login_start(command)
-        elif not (
-            agent_settings.installed_registrations(where.config) or ProgramSettings(where.settings_file)[RECORDER]
-        ):
-            login_start.disable_login_start()
-    except ActionRefused as error:
-        print(error.what)
-    asyncio.run(resident_client.ask_resident(where, "schedules", command=command if wanted else ()))
+    if refused := asyncio.run(schedule_changes.change_schedules(where, wanted)):
+        print(refused)
 
 
 def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -> None:

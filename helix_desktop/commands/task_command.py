@@ -8,7 +8,6 @@ import json
 import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -17,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 from helix_desktop.commands import Options, format_local_minute, workspace_access
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.errors import InvalidInput
-from helix_desktop.store.fleet_tasks import ENDED, FleetTask, FleetTaskOrder, FleetTaskState, NewFleetTask
+from helix_desktop.store.fleet_tasks import (
+    ENDED,
+    FleetTask,
+    FleetTaskOrder,
+    FleetTaskState,
+    NewFleetTask,
+    task_as_json,
+)
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -185,22 +191,6 @@ async def _list_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, conso
     return 0
 
 
-def task_as_json(task: FleetTask) -> dict[str, Any]:
-    """For `--json`. The conversation has the task's id."""
-    return {
-        "id": task.id,
-        "state": task.state.value,
-        **asdict(task.result),
-        "conversation": task.id if task.claims else "",
-        "worker": task.worker,
-        "claims": task.claims,
-        "priority": task.priority,
-        "added": task.added,
-        "deadline_seconds": task.deadline_seconds,
-        **{("allow" if name == "allowed" else name): value for name, value in asdict(task.order).items()},
-    }
-
-
 async def _show_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
     await _print_tasks(arguments, found, console)
@@ -223,10 +213,9 @@ async def _change_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, con
     code = 0
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
     for task in found:
-        allowed = tuple(dict.fromkeys((*task.order.allowed, *getattr(arguments, "allow", ()))))
-        retried = hasattr(arguments, "allow")
-        order = replace(task.order, allowed=allowed)
-        if not await (tasks.retry_fleet_task(task.id, order) if retried else tasks.cancel_fleet_task(task.id)):
+        allowed: list[str] | None = getattr(arguments, "allow", None)
+        cancels = allowed is None
+        if not await (tasks.cancel_fleet_task(task.id) if cancels else tasks.retry_fleet_task(task, allowed or ())):
             await console.print_error(f"The task {task.id} is {task.state.value}, so nothing was changed.")
             code = 1
     await _print_tasks(arguments, [await tasks.find_fleet_task(task.id) for task in found], console)

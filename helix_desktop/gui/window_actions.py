@@ -72,6 +72,7 @@ def _window_actions() -> tuple[WindowAction, ...]:
         WindowAction("changes", tr("Show Changes"), view, "Alt+4"),
         WindowAction("cache", tr("Show Cache"), view, "Alt+2"),
         WindowAction("timeline", tr("Show Timeline"), view, "Alt+3"),
+        WindowAction("fleet", tr("Fleet: tasks, workers and schedules…"), view, "Ctrl+Shift+F"),
         WindowAction("sidebar", tr("Show or hide the sidebar"), view, "Ctrl+B"),
         WindowAction("inspector", tr("Show or hide the inspector"), view, "Ctrl+I"),
         WindowAction("bottom", tr("Jump to the newest message"), view, "Ctrl+End"),

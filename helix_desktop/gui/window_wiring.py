@@ -65,6 +65,7 @@ def _wire_rail(window: MainWindow) -> None:
     on("join-workspace", lambda: window.run_unless_blocked(partial(_open_join_dialog, window)))
     on("export-workspace", lambda: acts.act_on_current_workspace(acts.ask_workspace_export_file))
     on("import-workspace", lambda: window.run_unless_blocked(acts.ask_workspace_import_file))
+    on("fleet", lambda: window.run_unless_blocked(partial(_open_fleet_dialog, window)))
     on("forget-text", partial(forget_text_dialog.open_forget_text_dialog, window))
     on("trash-workspace", lambda: acts.act_on_current_workspace(acts.trash_workspace_with_undo))
     on("workspace-trash", acts.open_trash_dialog)
@@ -100,6 +101,18 @@ def _open_join_dialog(window: MainWindow) -> None:
     JoinWorkspaceDialog(
         window.workbenches, window.suggest_workspace_name, window.background_runner, open_joined_workspace, window
     ).open()
+
+
+def _open_fleet_dialog(window: MainWindow) -> None:
+    """It stays beside the window."""
+    from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
+
+    def open_conversation(workspace: str, conversation: str) -> None:
+        window.go_to_place(WindowPlace("conversation", workspace, conversation))
+
+    rows = sorted(window.listed_workspaces, key=lambda row: row.id != window.showing.workspace_id)
+    names, doing = {row.id: row.name for row in rows}, window.background_runner
+    FleetDialog(window.workbenches, names, open_conversation, window.theme, doing, window).show()
 
 
 def _open_workspace_by_number(window: MainWindow, number: int) -> None:

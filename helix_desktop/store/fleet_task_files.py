@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from helix_desktop.errors import NotFound, StoreFailed
 from helix_desktop.store import sqlite_database
+from helix_desktop.store.all_workspaces import KnownWorkspace
 from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
 from helix_desktop.store.fleet_tasks import FleetTaskList
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
@@ -52,9 +53,9 @@ class SqliteTaskTables:
 
 
 @asynccontextmanager
-async def open_fleet_task_list(workspace: StoredWorkspace) -> AsyncIterator[FleetTaskList]:
-    """The tasks of this workspace. SharedStoreUnreachable where they are in a store that does not answer."""
-    if workspace.link is None:
+async def open_fleet_task_list(workspace: StoredWorkspace | KnownWorkspace) -> AsyncIterator[FleetTaskList]:
+    """The tasks of this workspace, in the file of one that is not open. SharedStoreUnreachable where their store does not answer."""
+    if isinstance(workspace, KnownWorkspace) or workspace.link is None:
         tables = await asyncio.to_thread(SqliteTaskTables, workspace.folder / NAME)
 
         async def run_in_file(statements: Sequence[Statement]) -> list[Rows]:

@@ -9,6 +9,7 @@ The same statements run in SQLite, for one computer, and in PostgreSQL, where wh
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import re
@@ -16,7 +17,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, field
+from dataclasses import asdict, field, replace
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any
@@ -141,7 +142,9 @@ _LIST = (
     f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND (%s = '' OR state = %s) ORDER BY position DESC LIMIT %s"
 )
 _FIND = f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND id >= %s AND id < %s ORDER BY id LIMIT 20"
-_COUNT = "SELECT state, worker, count(*), sum(charged) FROM {t}tasks WHERE space = %s GROUP BY state, worker"
+_COUNT = (
+    "SELECT state, worker, count(*), sum(charged), sum(claims) FROM {t}tasks WHERE space = %s GROUP BY state, worker"
+)
 _STOP = "UPDATE {t}tasks SET state = 'waiting', worker = '' WHERE space = %s AND state = 'running' RETURNING id"
 FAILED_BEFORE = FleetTaskResult("A task that this one waits for failed or was cancelled.")
 TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
@@ -247,16 +250,17 @@ class FleetTaskList:
         (rows,) = await self._run_statements([self._statement(_CANCEL, state.value, sealed, self._space, task)])
         return bool(rows)
 
-    async def retry_fleet_task(self, task: str, order: FleetTaskOrder) -> bool:
-        """Let it go on, with this order and without a deadline. False where it waits, runs or is done."""
-        sealed = self._encode("task", task, order)
-        (rows,) = await self._run_statements([self._statement(_RETRY, sealed, self._space, task)])
+    async def retry_fleet_task(self, task: FleetTask, allowed: Sequence[str] = ()) -> bool:
+        """Let it go on without a deadline, with what it may do besides. False where it waits, runs or is done."""
+        order = replace(task.order, allowed=tuple(dict.fromkeys((*task.order.allowed, *allowed))))
+        sealed = self._encode("task", task.id, order)
+        (rows,) = await self._run_statements([self._statement(_RETRY, sealed, self._space, task.id)])
         return bool(rows)
 
     async def list_fleet_tasks(self, state: str = "", most: int = 100) -> list[FleetTask]:
         """The newest first."""
         (rows,) = await self._run_statements([self._statement(_LIST, self._space, state, state, most)])
-        return [self._decode_row(row) for row in rows]
+        return await asyncio.to_thread(lambda: [self._decode_row(row) for row in rows])
 
     async def find_fleet_task(self, beginning: str) -> FleetTask:
         """The one task whose id begins so."""
@@ -272,9 +276,14 @@ class FleetTaskList:
     async def count_fleet_tasks(self) -> tuple[dict[str, int], dict[str, int], float]:
         """How many tasks are in each state, how many each worker has, and what all have cost."""
         (rows,) = await self._run_statements([self._statement(_COUNT, self._space)])
-        states = {state.value: sum(count for known, _, count, _ in rows if known == state) for state in FleetTaskState}
-        workers = {worker: count for state, worker, count, _ in rows if state == FleetTaskState.RUNNING}
-        return states, workers, float(sum(cost for *_, cost in rows))
+        states = {state.value: sum(count for known, _, count, *_ in rows if known == state) for state in FleetTaskState}
+        workers = {worker: count for state, worker, count, *_ in rows if state == FleetTaskState.RUNNING}
+        return states, workers, float(sum(row[3] for row in rows))
+
+    async def read_fingerprint(self) -> object:
+        """Another one once a task was added, claimed or ended, or a note was changed."""
+        (rows,) = await self._run_statements([self._statement(_COUNT, self._space)])
+        return sorted(rows), await self.notes.read_state()
 
     def _statement(self, text: str, *values: Any) -> Statement:
         return self._dialect.build_statement(text, *values)
@@ -303,3 +312,19 @@ class FleetTaskList:
 def new_task_id() -> str:
     """Sorts by time, and is unlike any other; as the ids of conversations are."""
     return f"{int(time.time() * 1000):012x}{secrets.token_hex(4)}"
+
+
+def task_as_json(task: FleetTask) -> dict[str, Any]:
+    """For `--json`. The conversation has the task's id."""
+    return {
+        "id": task.id,
+        "state": task.state.value,
+        **asdict(task.result),
+        "conversation": task.id if task.claims else "",
+        "worker": task.worker,
+        "claims": task.claims,
+        "priority": task.priority,
+        "added": task.added,
+        "deadline_seconds": task.deadline_seconds,
+        **{("allow" if name == "allowed" else name): value for name, value in asdict(task.order).items()},
+    }

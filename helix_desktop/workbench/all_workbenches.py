@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from helix_desktop import running_instance
 from helix_desktop.console import Terminal
@@ -28,6 +28,9 @@ from helix_desktop.token_counting import TiktokenCounter
 from helix_desktop.workbench import shared_store_setup
 from helix_desktop.workbench.model_roles import ModelAccess
 from helix_desktop.workbench.open_workbench import ProgramDependencies, Workbench, workbench_of
+
+if TYPE_CHECKING:
+    from helix_desktop.workbench.fleet_overview import FleetOverview
 
 
 class WorkspaceService(Protocol):
@@ -79,6 +82,13 @@ class Workbenches:
 
     def list_workspaces(self, *, trashed: bool = False) -> Sequence[WorkspaceListRow]:
         return [_workspace_list_row(known) for known in self._known.list_workspaces(trashed=trashed)]
+
+    @cached_property
+    def fleet(self) -> "FleetOverview":
+        """Loaded when somebody looks at tasks."""
+        from helix_desktop.workbench.fleet_overview import FleetOverview
+
+        return FleetOverview(self._known, self.open_workspace)
 
     def opened_workbenches(self) -> Sequence[Workbench]:
         return [bench for _, bench, _ in self._open.values()]

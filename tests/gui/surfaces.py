@@ -18,7 +18,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor, QImage, QPainter
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QDialog
 
 from helix_desktop import program_folders, tasks
@@ -38,11 +40,14 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.gateway import agent_run
 from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.program_settings import LANGUAGE, THEME, ProgramSettings
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.resident.resident_client import HeldRegistration
 from helix_desktop.secrets import SecretStorage
+from helix_desktop.store.fleet_task_files import open_fleet_task_list
+from helix_desktop.store.fleet_tasks import FleetTaskOrder, FleetTaskResult, FleetTaskState, NewFleetTask
 from helix_desktop.workbench import Workbench, Workbenches
 from helix_desktop.workbench.tour_folder import create_tour_folder
 from tests.gateway.running import Agent
@@ -152,6 +157,7 @@ def prepare(home: Path, port: int) -> None:
             )
         )
         await _idle(changing)
+        await _give_tasks(bench)
         await desk.aclose()
 
     asyncio.run(make())
@@ -161,6 +167,30 @@ async def _idle(session: object) -> None:
     async with asyncio.timeout(60):
         while not any(isinstance(each.fact, TurnEnded) for each in session.conversation.state.facts):  # type: ignore[attr-defined]
             await asyncio.sleep(0.05)
+
+
+TASKS = (
+    ("Review pull request 431", FleetTaskState.RUNNING, FleetTaskResult()),
+    ("Nightly: dependency report", FleetTaskState.RUNNING, FleetTaskResult()),
+    ("Release notes for 2.4", FleetTaskState.NEEDS_YOU, FleetTaskResult("Nobody could be asked: git push. To allow it, run `task retry 01a2 --allow run_command`.", cost=0.21, asked="run_command")),
+    ("Port tests of crate 7 of 14", FleetTaskState.DONE, FleetTaskResult(answer="All 212 tests pass. 4 files were changed.", cost=0.37)),
+    ("Benchmark on the old kernel", FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=0.02)),
+    ("Port tests of crate 9 of 14", FleetTaskState.WAITING, FleetTaskResult()),
+    ("Port tests of crate 10 of 14, and say which of them could not be ported and why", FleetTaskState.WAITING, FleetTaskResult()),
+)  # fmt: skip
+
+
+async def _give_tasks(bench: Workbench) -> None:
+    async with open_fleet_task_list(bench.workspace) as tasks:
+        await tasks.notes.set_limit("workspace", 50.0)
+        await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder(text, "")) for text, *_ in TASKS])
+        await tasks.notes.renew_worker("build-2 3f2a1c.1", 3_600)
+        claimed = await tasks.claim_fleet_tasks("build-1 99aa01.1", 1, 3_600)
+        claimed += await tasks.claim_fleet_tasks("build-2 3f2a1c.1", 4, 3_600)
+        for task in claimed:
+            _, state, result = next(one for one in TASKS if one[0] == task.order.text)
+            if state is not FleetTaskState.RUNNING:
+                await tasks.end_fleet_task(task, state, result)
 
 
 async def _hard(bench: Workbench) -> Sequence[Fact]:
@@ -251,7 +281,7 @@ class Tour:
         await until(lambda: window.current_workbench is not None)
         await opened(self.front, "storage-engine")
         await self.full()
-        for part in (self.chat, self.pages, self.dialogs, self.settings):
+        for part in (self.chat, self.pages, self.dialogs, self.fleet, self.settings):
             await part()
 
     async def open(self, title: str) -> None:
@@ -349,6 +379,24 @@ class Tour:
                 await self.shot(name, 2.5)
             finally:
                 await asyncio.to_thread(gateway.__exit__, None, None, None)
+
+    async def fleet(self) -> None:
+        if not self.wants("45-fleet", "46-new-task", "47-workers"):
+            return
+        self.act("fleet")
+        await until(lambda: any(isinstance(each, FleetDialog) for each in QApplication.topLevelWidgets()))
+        dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, FleetDialog))
+        await until(lambda: len(dialog._tasks) == len(TASKS))
+        dialog._task_list.setFocus()
+        for _ in range(2):
+            QTest.keyClick(dialog._task_list, Qt.Key.Key_Down)
+        await self.shot("45-fleet", 1)
+        dialog._ask_for_task()
+        await self.shot("46-new-task", 1)
+        next(each for each in dialog.findChildren(QDialog)).reject()
+        dialog._pages.setCurrentIndex(2)
+        await self.shot("47-workers", 1)
+        await self.close()
 
     def grab(self, name: str) -> None:
         QApplication.primaryScreen().grabWindow(0).save(str(self.folder / f"{name}.png"))

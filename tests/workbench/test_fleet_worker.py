@@ -84,7 +84,7 @@ async def test_a_budget_lets_a_task_go_beyond_it_by_one_request_at_most(desks: D
         assert "This conversation has cost" in ended.result.why
         assert requests == 2
         assert 0.7 <= ended.result.cost < 0.7 + ended.result.cost / requests
-        await tasks.retry_fleet_task(task, ended.order)  # what was spent before counts as well
+        await tasks.retry_fleet_task(ended)  # what was spent before counts as well
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert len(server.bodies) == requests
 
@@ -263,7 +263,7 @@ async def test_a_turn_that_the_user_stops_ends_its_task(desks: Desks, folder: Pa
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert (await tasks.find_fleet_task(task)).state is FleetTaskState.CANCELLED
         assert len(server.bodies) == 1
-        await tasks.retry_fleet_task(task, ended.order)
+        await tasks.retry_fleet_task(ended)
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
         assert (await tasks.find_fleet_task(task)).result.answer == "It goes on."
 

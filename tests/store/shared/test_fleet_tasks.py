@@ -133,10 +133,10 @@ async def test_what_was_cancelled_is_lost_to_its_worker_and_can_be_tried_again(t
     assert await tasks.cancel_fleet_task(mine.id)
     assert not await tasks.cancel_fleet_task(mine.id)
     assert await tasks.renew_leases_of_tasks([mine], 30) == frozenset()
-    assert await tasks.retry_fleet_task(mine.id, order("with more"))
-    assert not await tasks.retry_fleet_task(mine.id, order())
+    assert await tasks.retry_fleet_task(mine, ["run_command"])
+    assert not await tasks.retry_fleet_task(mine)
     (again,) = await tasks.claim_fleet_tasks("me", 1, 30)
-    assert (again.id, again.claims, again.order.text) == (mine.id, 2, "with more")
+    assert (again.id, again.claims, again.order.allowed) == (mine.id, 2, (*mine.order.allowed, "run_command"))
 
 
 async def test_lists_and_counts_and_names(tasks: FleetTaskList) -> None:

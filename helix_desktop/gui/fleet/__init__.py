@@ -1,0 +1,1 @@
+"""Tasks, workers and schedules of all workspaces."""

@@ -1,0 +1,232 @@
+"""The fleet: what runs where in all workspaces, what waits, failed or needs the user; schedules, and the workers."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPlainTextEdit, QPushButton, QStackedWidget, QWidget
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.fleet import fleet_rows
+from helix_desktop.gui.fleet.fleet_rows import Figures, FleetList
+from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.shared import plain_widgets
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.workbench_types import Workbenches
+from helix_desktop.resident import schedule_changes
+from helix_desktop.resident.schedules import WorkSchedule, read_schedules
+
+LONGEST_TEXT = 1_500  # characters of a task and of its answer
+MARGINS = (20, 14, 20, 16)
+
+
+class FleetDialog(TransientDialog):
+    """`names`: of the workspaces, by their ids, the one in front first. `open_conversation` gets a workspace and a conversation."""
+
+    def __init__(
+        self,
+        desk: Workbenches,
+        names: Mapping[str, str],
+        open_conversation: Callable[[str, str], object],
+        theme: Theme,
+        doing: BackgroundRunner,
+        parent: QWidget,
+    ) -> None:
+        super().__init__(tr("Fleet"), parent)
+        self._fleet, self._places, self._names = desk.fleet, desk.places, names
+        self._open_conversation, self._theme, self._doing = open_conversation, theme, doing
+        self._found: Sequence[Figures] = ()
+        self._tasks: dict[str, tuple[str, Figures, Figures]] = {}
+        self._schedules: list[WorkSchedule] = []
+        self._trouble = build_plain_label("", "danger", self)
+        self._pages = QStackedWidget(self)
+        self._all = build_push_button(tr("Stop all"), self, self._stop_or_start_all)
+        new = build_push_button(tr("New task…"), self, self._ask_for_task, "primary")
+        tabs = [
+            self._add_tab(tr("Tasks"), self._build_tasks_page()),
+            self._add_tab(tr("Schedules"), self._build_schedules_page()),
+            self._add_tab(tr("Workers"), self._build_workers_page()),
+        ]
+        tabs[0].setChecked(True)
+        bar = build_row(*tabs, 1, self._all, new, spacing=8)
+        build_column(bar, self._trouble, (self._pages, 1), owner=self, margins=MARGINS, spacing=12)
+        self.resize(1240, 760)
+        following = doing.run_in_background(self._fleet.follow_fleet(self._show_fleet), failed=self._show_error)
+        self.finished.connect(lambda _result: following.cancel())
+        self._read_schedules()
+
+    def _add_tab(self, words: str, page: QWidget) -> QPushButton:
+        self._pages.addWidget(page)
+        tab = build_push_button(words, self, partial(self._pages.setCurrentWidget, page), "tab")
+        tab.setCheckable(True)
+        tab.setAutoExclusive(True)
+        return tab
+
+    # --- tasks
+
+    def _build_tasks_page(self) -> QWidget:
+        page = QWidget(self)
+        self._figures = [[build_plain_label("", look, page) for look in ("small", "large", "faint")] for _ in range(4)]
+        cards = [plain_widgets.build_surface(page, "card") for _ in self._figures]
+        for card, labels in zip(cards, self._figures, strict=True):
+            build_column(*labels, owner=card, margins=(14, 10, 14, 10), spacing=2)
+        words = tr("Filter: agent, computer, state, words")
+        self._filter = plain_widgets.build_line_edit(words, words, page)
+        columns = ((tr("State"), 110), (tr("Task"), 0), (tr("Workspace"), 130), (tr("Agent"), 80), (tr("Where"), 130),
+                   (tr("Now"), 260), (tr("Age"), 100), (tr("Cost"), 80))  # fmt: skip
+        self._task_list = FleetList(tr("Tasks"), columns, page)
+        self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
+        self._task_list.itemDoubleClicked.connect(lambda _item, _column: self._open_chosen_conversation())
+        self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
+        below = build_row(*cards, spacing=14), self._filter, (self._task_list, 1), self._build_detail(page)
+        build_column(*below, owner=page, margins=0, spacing=12)
+        return page
+
+    def _build_detail(self, page: QWidget) -> QWidget:
+        card = plain_widgets.build_surface(page, "card")
+        self._title, self._detail = build_plain_label("", "heading", card), build_plain_label("", "", card)
+        self._open = build_push_button(tr("Open conversation"), card, self._open_chosen_conversation)
+        self._stop = build_push_button(tr("Stop"), card, self._stop_chosen_task)
+        self._retry = build_push_button(tr("Run again"), card, self._retry_chosen_task)
+        self._allow = build_push_button("", card, self._retry_chosen_task, "primary")
+        head = build_row((self._title, 1), self._open, self._stop, self._retry, self._allow, spacing=8)
+        build_column(head, self._detail, owner=card, margins=(16, 12, 16, 12), spacing=8)
+        return card
+
+    def _show_fleet(self, found: Sequence[Figures]) -> None:
+        self._found, self._tasks = found, fleet_rows.list_task_rows(found)
+        for labels, words in zip(self._figures, fleet_rows.summarise_fleet(found), strict=True):
+            for label, text in zip(labels, words, strict=True):
+                label.setText(text)
+        colours = {state: self._theme.colour_of_token(name) for state, name in fleet_rows.COLOUR_BY_STATE.items()}
+        cells = {key: fleet_rows.task_cells(*row) for key, row in self._tasks.items()}
+        self._task_list.show_rows(cells, {key: colours[row[0]] for key, row in self._tasks.items()})
+        self._task_list.filter_fleet_rows(self._filter.text())
+        self._worker_list.show_rows(fleet_rows.list_worker_rows(found))
+        self._all.setText(tr("Start again") if self._is_stopped() else tr("Stop all"))
+        trouble = [f"{one['name']}: {translate_sentences(one['trouble'])}" for one in found if "trouble" in one]
+        self._show_trouble("\n".join(trouble))
+        self._show_chosen_task()
+
+    def _is_stopped(self) -> bool:
+        return any(one.get("is_stopped") for one in self._found)
+
+    def _chosen_task(self) -> tuple[str, Figures, Figures]:
+        return self._tasks.get(self._task_list.chosen_row(), ("", {}, {}))
+
+    def _show_chosen_task(self) -> None:
+        state, _, task = self._chosen_task()
+        self._title.setText(make_safe_text(task.get("text", tr("There are no tasks."))[:LONGEST_TEXT]))
+        words = [translate_sentences(task.get("why", "")), task.get("answer", "")[:LONGEST_TEXT]]
+        self._detail.setText(make_safe_text("\n".join(filter(None, words))))
+        self._open.setEnabled(bool(task.get("conversation")))
+        self._stop.setVisible(state in ("running", "waiting", "needs_you"))
+        self._retry.setVisible(state in ("failed", "cancelled"))
+        self._allow.setVisible(state == "needs_you")
+        self._allow.setText(tr("Allow {tool} and go on", tool=make_safe_text(task.get("asked", ""))))
+
+    def _open_chosen_conversation(self) -> None:
+        _, one, task = self._chosen_task()
+        if task.get("conversation"):
+            self._open_conversation(one["workspace"], task["conversation"])
+
+    def _stop_chosen_task(self) -> None:
+        _, one, task = self._chosen_task()
+        self._run_fleet_work(
+            self._fleet.change_tasks(one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"]))
+        )
+
+    def _retry_chosen_task(self) -> None:
+        """With what it asked for."""
+        _, one, task = self._chosen_task()
+        self._run_fleet_work(self._fleet.retry_task(one["workspace"], task["id"], list(filter(None, [task["asked"]]))))
+
+    def _stop_or_start_all(self) -> None:
+        is_stopped = self._is_stopped()
+        for one in self._found:
+            if "trouble" not in one:
+                act = (lambda tasks: tasks.allow_tasks()) if is_stopped else (lambda tasks: tasks.stop_all_tasks())
+                self._run_fleet_work(self._fleet.change_tasks(one["workspace"], act))
+
+    def _ask_for_task(self) -> None:
+        dialog = TransientDialog(tr("New task"), self)
+        text, workspace, allowed = QPlainTextEdit(dialog), QComboBox(dialog), QComboBox(dialog)
+        text.setTabChangesFocus(True)
+        for identity, name in self._names.items():
+            workspace.addItem(name, identity)
+        allowed.addItem(tr("It waits for you where it needs a permission"), ())
+        allowed.addItem(tr("It may edit files without asking"), ("edits",))
+        allowed.addItem(tr("It may edit files and run commands without asking"), ("edits", "commands"))
+        for field, name in ((text, tr("What to do")), (workspace, tr("Workspace")), (allowed, tr("Permissions"))):
+            field.setAccessibleName(name)
+
+        def add() -> None:
+            if words := text.toPlainText().strip():
+                self._run_fleet_work(self._fleet.add_task(workspace.currentData(), words, allowed.currentData()))
+                dialog.accept()
+
+        buttons = plain_widgets.build_confirm_buttons(dialog, tr("Add task"), add)
+        build_column(workspace, text, allowed, buttons, owner=dialog, margins=MARGINS)
+        dialog.resize(520, 300)
+        dialog.open()
+        text.setFocus()
+
+    # --- schedules and workers
+
+    def _build_schedules_page(self) -> QWidget:
+        columns = ((tr("Time"), 200), (tr("Days"), 220), (tr("Next"), 170), (tr("Workspace"), 150), (tr("Task"), 0))
+        self._schedule_list = FleetList(tr("Schedules"), columns, self)
+        hint = build_plain_label(tr("To add one, run helix-desktop schedule add."), "faint", self)
+        remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
+        return self._build_list_page(self._schedule_list, build_row((hint, 1), remove))
+
+    def _build_workers_page(self) -> QWidget:
+        columns = ((tr("Worker"), 260), (tr("Workspace"), 180), (tr("Tasks"), 100), (tr("State"), 0))
+        self._worker_list = FleetList(tr("Workers"), columns, self)
+        here = build_push_button(tr("Do the waiting tasks here"), self, self._do_tasks_here)
+        drain = build_push_button(tr("Let it end"), self, self._drain_chosen_worker)
+        return self._build_list_page(self._worker_list, build_row(1, here, drain, spacing=8))
+
+    def _build_list_page(self, shown: FleetList, below: QHBoxLayout) -> QWidget:
+        page = QWidget(self)
+        build_column((shown, 1), below, owner=page, margins=0, spacing=12)
+        return page
+
+    def _read_schedules(self) -> None:
+        def show_schedules(found: list[WorkSchedule]) -> None:
+            self._schedules = found
+            self._schedule_list.show_rows({one.id: fleet_rows.schedule_cells(one, self._names) for one in found})
+
+        self._run_fleet_work(asyncio.to_thread(read_schedules, self._places.data), show_schedules)
+
+    def _remove_chosen_schedule(self) -> None:
+        left = [one for one in self._schedules if one.id != self._schedule_list.chosen_row()]
+        self._run_fleet_work(
+            schedule_changes.change_schedules(self._places, left), lambda _refused: self._read_schedules()
+        )
+
+    def _drain_chosen_worker(self) -> None:
+        workspace, _, worker = self._worker_list.chosen_row().partition(" ")
+        if worker:
+            self._run_fleet_work(self._fleet.change_tasks(workspace, lambda tasks: tasks.notes.drain_workers(worker)))
+
+    def _do_tasks_here(self) -> None:
+        for one in self._found:
+            if one.get("lost") or one.get("waiting"):
+                self._run_fleet_work(self._fleet.do_tasks_here(one["workspace"]))
+
+    def _run_fleet_work(self, work: Coroutine[Any, Any, Any], then: Callable[[Any], object] | None = None) -> None:
+        self._doing.run_in_background(work, then=then, owner=self, failed=self._show_error)
+
+    def _show_error(self, error: HelixError) -> None:
+        self._show_trouble(translate_sentences(str(error)))
+
+    def _show_trouble(self, text: str) -> None:
+        self._trouble.setText(text)
+        self._trouble.setVisible(bool(text))

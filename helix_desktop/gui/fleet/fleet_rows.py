@@ -1,0 +1,127 @@
+"""The lists of the fleet: what they say of a task, a worker and a schedule."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from PySide6.QtCore import QLocale
+from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
+
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_time_ago
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
+
+LONGEST_CELL = 200  # characters
+COLOUR_BY_STATE = {"running": "output_text", "needs_you": "handover_text", "waiting": "muted", "failed": "danger", "done": "conversation_text", "cancelled": "faint"}  # fmt: skip
+Figures = Mapping[str, Any]  # of one workspace, as `fleet status --json` prints them
+
+
+class FleetList(QTreeWidget):
+    """`columns`: their titles and widths; one of width 0 takes what is left. Only cells that changed are drawn again."""
+
+    def __init__(self, name: str, columns: Sequence[tuple[str, int]], parent: QWidget) -> None:
+        super().__init__(parent)
+        self._items: dict[str, QTreeWidgetItem] = {}
+        self.setAccessibleName(name)
+        self.setRootIsDecorated(False)
+        self.setHeaderLabels([title for title, _ in columns])
+        self.header().setStretchLastSection(False)
+        for number, (_, width) in enumerate(columns):
+            self.setColumnWidth(number, width)
+            if not width:
+                self.header().setSectionResizeMode(number, QHeaderView.ResizeMode.Stretch)
+
+    def show_rows(self, rows: Mapping[str, Sequence[str]], colours: Mapping[str, QColor] | None = None) -> None:
+        """`colours`: of the first cells. The chosen row stays chosen."""
+        if list(rows) != list(self._items):
+            chosen = self.chosen_row()
+            self.clear()
+            self._items = {key: QTreeWidgetItem(self) for key in rows}
+            if (item := self._items.get(chosen) or self.topLevelItem(0)) is not None:
+                self.setCurrentItem(item)
+        for key, cells in rows.items():
+            item = self._items[key]
+            for column, text in enumerate(cells):
+                if item.text(column) != text:
+                    item.setText(column, text)
+                    item.setToolTip(column, text)
+            if colours:
+                item.setForeground(0, colours[key])
+
+    def filter_fleet_rows(self, words: str) -> None:
+        """Only rows that hold all these words."""
+        for item in self._items.values():
+            held = " ".join(item.text(column) for column in range(self.columnCount())).casefold()
+            item.setHidden(not all(word in held for word in words.casefold().split()))
+
+    def chosen_row(self) -> str:
+        return next((key for key, item in self._items.items() if item is self.currentItem()), "")
+
+
+def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Figures]]:
+    """State, figures of the workspace, and task; the longest waiting task goes first, else the newest."""
+    rows = {}
+    for state in COLOUR_BY_STATE:
+        some = [(one, task) for one in found for task in reversed(one.get(state, ()))]
+        oldest_first = sorted(some, key=lambda row: row[1]["added"])
+        for one, task in oldest_first if state == "waiting" else reversed(oldest_first):
+            rows[f"{one['workspace']} {task['id']}"] = (state, one, task)
+    return rows
+
+
+def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
+    states = {
+        "waiting": tr("waiting"), "running": tr("running"), "needs_you": tr("needs you"), "done": tr("done"),
+        "failed": tr("failed"), "cancelled": tr("cancelled"),
+    }  # fmt: skip
+    where = task["worker"].rpartition(" ")[0]  # without the number of its process
+    if task["worker"] in one["lost"]:
+        where = tr("{worker} (no sign of life)", worker=where)
+    now = translate_sentences(task["why"]) or (tr("taken over") if task["claims"] > 1 else "")
+    text, agent = " ".join(task["text"].split())[:LONGEST_CELL], task["agent"] or tr("agent")
+    words = [states[state], text, one["name"], agent, where, now]
+    cost = format_dollars(task["cost"]) if task["cost"] else ""
+    return [*map(make_safe_text, words), format_time_ago(task["added"], time.time()), cost]
+
+
+def list_worker_rows(found: Sequence[Figures]) -> dict[str, list[str]]:
+    rows = {}
+    for one in found:
+        for worker, count in sorted(one.get("workers", {}).items()):
+            draining = tr("takes no more tasks") if worker in one["draining"] else ""
+            state = tr("no sign of life") if worker in one["lost"] else draining
+            tasks = format_count(count, "{n} task", "{n} tasks")
+            rows[f"{one['workspace']} {worker}"] = [make_safe_text(worker), one["name"], tasks, state]
+        for why in one.get("unable", ()):
+            machine, _, sentence = why.partition(": ")
+            rows[f"{one['workspace']} {why}"] = [machine, one["name"], "", translate_sentences(sentence)]
+    return rows
+
+
+def schedule_cells(schedule: WorkSchedule, names: Mapping[str, str]) -> list[str]:
+    short = QLocale.FormatType.ShortFormat
+    days = ", ".join(QLocale().dayName(WEEKDAYS.index(day) + 1, short) for day in schedule.days)
+    due, name = format_date_and_time(schedule.next_due(time.time())), names.get(schedule.workspace, schedule.workspace)
+    text = make_safe_text(" ".join(schedule.text.split())[:LONGEST_CELL])
+    return [f"{schedule.at} ({schedule.zone})", days, due, name, text]
+
+
+def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
+    """Title, figure and what belongs to it, for each of the four cards."""
+    sound = [one for one in found if "tasks" in one]
+    count = {state: str(sum(one["tasks"][state.replace("_", "-")] for one in sound)) for state in COLOUR_BY_STATE}
+    workers = format_count(sum(len(one["workers"]) for one in sound), "on {n} worker", "on {n} workers")
+    stopped = tr("nothing begins until you start again") if any(one["is_stopped"] for one in sound) else ""
+    ended = tr("{done} done, {failed} failed", done=count["done"], failed=count["failed"])
+    cost = format_dollars(sum(one["cost"] for one in sound))
+    if limits := [one["budgets"]["workspace"]["limit"] for one in sound if "workspace" in one["budgets"]]:
+        cost = tr("{spent} of {limit}", spent=cost, limit=format_dollars(sum(limits)))
+    return [
+        (tr("Running"), count["running"], workers),
+        (tr("Waiting"), count["waiting"], stopped),
+        (tr("Needs you"), count["needs_you"], ""),
+        (tr("Ended"), ended, cost),
+    ]

@@ -1,0 +1,131 @@
+"""What the workers of all workspaces do: the same figures for `fleet status --json` and for the window."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from helix_desktop.errors import HelixError, SharedStoreUnreachable
+from helix_desktop.store import fleet_task_files
+from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
+from helix_desktop.store.fleet_tasks import (
+    FleetTask,
+    FleetTaskList,
+    FleetTaskOrder,
+    FleetTaskResult,
+    FleetTaskState,
+    NewFleetTask,
+    task_as_json,
+)
+from helix_desktop.workbench.fleet_worker import FleetWorker
+from helix_desktop.workbench.open_workbench import Workbench
+
+MOST_SHOWN = 100  # tasks in each state, for each workspace
+FOLLOW_SECONDS = 1.0  # between two looks at whether anything changed
+WORKS_AT_ONCE = 4
+
+
+async def collect_fleet_state(tasks: FleetTaskList, shown: Iterable[FleetTaskState]) -> dict[str, Any]:
+    """The figures of one workspace, and its newest tasks in the states that are `shown`."""
+    states, busy, cost = await tasks.count_fleet_tasks()
+    notes = await tasks.notes.read_state()
+    listed = {state: await tasks.list_fleet_tasks(state.value, MOST_SHOWN) for state in shown}
+    return {
+        "tasks": states,
+        "workers": {**dict.fromkeys(notes.workers, 0), **busy},
+        "lost": sorted(busy.keys() - notes.workers.keys()),  # with tasks, and without a sign of life
+        "draining": [worker for worker, is_told in notes.workers.items() if is_told],
+        "is_stopped": notes.is_stopped,
+        "cost": cost,
+        "budgets": {
+            scope: {"limit": limit, "spent": notes.spent.get(scope, 0.0)} for scope, limit in notes.limits.items()
+        },
+        "paused_providers": list(notes.paused),
+        "unable": list(notes.unable),
+        **{state.value.replace("-", "_"): [task_as_json(task) for task in some] for state, some in listed.items()},
+    }
+
+
+class FleetOverview:
+    """The tasks of all workspaces. A closed workspace is read without being opened, so that the worker that has it keeps it."""
+
+    def __init__(self, known: AllWorkspaces, open_workspace: Callable[[str], Awaitable[Workbench]]) -> None:
+        self._known = known
+        self._open_workspace = open_workspace
+
+    async def follow_fleet(self, show: Callable[[list[Mapping[str, Any]]], object]) -> None:
+        """`show` hears of all workspaces that have tasks, at once and whenever something changed, until this is cancelled."""
+        shown: dict[str, Mapping[str, Any]] | None = None
+        while True:
+            known = await asyncio.to_thread(self._list_with_tasks)
+            some = await asyncio.gather(*(self._read_if_changed(one, (shown or {}).get(one.id, {})) for one in known))
+            found = {one["workspace"]: one for one in some}
+            if found != shown:
+                shown = found
+                show(list(found.values()))
+            await asyncio.sleep(FOLLOW_SECONDS)
+
+    def _list_with_tasks(self) -> list[KnownWorkspace]:
+        known = self._known.list_workspaces()
+        return [one for one in known if self._is_shared(one) or (one.folder / fleet_task_files.NAME).exists()]
+
+    def _is_shared(self, known: KnownWorkspace) -> bool:
+        opened = self._known.workspaces_open_here().get(known.id)
+        return opened.link is not None if opened else bool(known.settings.shared.get("url"))
+
+    async def _read_if_changed(self, known: KnownWorkspace, before: Mapping[str, Any]) -> Mapping[str, Any]:
+        about = {"workspace": known.id, "name": known.name}
+        try:
+            async with self._open_list(known) as tasks:
+                seen = await tasks.read_fingerprint()
+                if before.get("fingerprint") == seen:
+                    return before
+                return {**about, "fingerprint": seen, **await collect_fleet_state(tasks, FleetTaskState)}
+        except HelixError as error:
+            return {**about, "trouble": str(error)}
+
+    @asynccontextmanager
+    async def _open_list(self, known: KnownWorkspace) -> AsyncIterator[FleetTaskList]:
+        opened = self._known.workspaces_open_here().get(known.id)
+        if opened is None and self._is_shared(known):
+            raise SharedStoreUnreachable(f"{known.name} is shared.", remedy="To see its tasks here, open it.")
+        where = opened if opened is not None and opened.link is not None else known
+        async with fleet_task_files.open_fleet_task_list(where) as tasks:
+            yield tasks
+
+    async def change_tasks(self, workspace: str, change: Callable[[FleetTaskList], Awaitable[object]]) -> bool:
+        """Whether a worker lives that does the tasks of this workspace."""
+        known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
+        async with self._open_list(known) as tasks:
+            await change(tasks)
+            return bool((await tasks.notes.read_state()).workers)
+
+    async def add_task(self, workspace: str, text: str, allowed: Sequence[str]) -> None:
+        """Done here where no worker lives."""
+        new = NewFleetTask(FleetTaskOrder(text, allowed=tuple(allowed)))
+        if not await self.change_tasks(workspace, lambda tasks: tasks.add_fleet_tasks([new])):
+            await self.do_tasks_here(workspace)
+
+    async def retry_task(self, workspace: str, task: str, allowed: Sequence[str]) -> None:
+        """Done here where no worker lives."""
+
+        async def retry(tasks: FleetTaskList) -> None:
+            await tasks.retry_fleet_task(await tasks.find_fleet_task(task), allowed)
+
+        if not await self.change_tasks(workspace, retry):
+            await self.do_tasks_here(workspace)
+
+    async def do_tasks_here(self, workspace: str) -> None:
+        """Begins to do what waits, in this process."""
+        bench = await self._open_workspace(workspace)
+        await bench.models.check_main_model()
+        bench.spawn_workbench_task(_work_until_empty(bench), name="worker of the window")
+
+
+async def _work_until_empty(bench: Workbench) -> None:
+    async def report_to_nobody(_task: FleetTask, _state: FleetTaskState, _result: FleetTaskResult) -> None:
+        return
+
+    async with fleet_task_files.open_fleet_task_list(bench.workspace) as tasks:
+        worker = FleetWorker(bench, tasks, at_once=WORKS_AT_ONCE, allowed=(), report=report_to_nobody)
+        await worker.work_until_drained(until_empty=True)

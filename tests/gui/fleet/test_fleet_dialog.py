@@ -1,0 +1,189 @@
+"""The fleet in the window: what is shown of figures as `fleet status --json` prints them, and what its buttons ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtWidgets import QComboBox, QLabel, QPlainTextEdit, QPushButton, QWidget
+
+from helix_desktop import program_folders
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.theme import Theme
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.resident import schedules
+from helix_desktop.resident.schedules import WorkSchedule
+from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskOrder, FleetTaskResult, FleetTaskState, task_as_json
+from tests.gui.stand_in import StandIn
+
+
+def task(number: int, state: str, *, worker: str = "", claims: int = 1, **result: Any) -> dict[str, Any]:
+    order = FleetTaskOrder(f"Task {number}")
+    made = FleetTask(f"{number:020x}", FleetTaskState(state), 0, number, worker, claims, 0.0, order)
+    return {**task_as_json(made), **asdict(FleetTaskResult(**result))}
+
+
+FOUND: list[dict[str, Any]] = [
+    {
+        "workspace": "w1", "name": "Thesis", "is_stopped": False, "cost": 1.5, "lost": ["old 1.1"], "draining": [], "unable": [],
+        "tasks": {"waiting": 2, "running": 2, "needs-you": 1, "done": 7, "failed": 1, "cancelled": 0},
+        "workers": {"build 2.1": 1, "old 1.1": 1}, "budgets": {"workspace": {"limit": 50.0, "spent": 1.5}},
+        "running": [task(2, "running", worker="build 2.1"), task(1, "running", worker="old 1.1", claims=2)],
+        "needs_you": [task(3, "needs-you", why="Nobody could be asked.", asked="run_command")],
+        "waiting": [task(5, "waiting", claims=0), task(4, "waiting", claims=0)],
+        "failed": [task(6, "failed", why="It broke.", cost=0.25)],
+    },
+    {"workspace": "w2", "name": "Site", "trouble": "The shared store does not answer."},
+]  # fmt: skip
+
+
+class Fleet(StandIn):
+    """Says what it is given, and keeps what is asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+
+    async def follow_fleet(self, show: Callable[[Sequence[Any]], object]) -> None:
+        show(FOUND)
+
+    async def change_tasks(self, workspace: str, change: Callable[[Any], Awaitable[object]]) -> bool:
+        await change(Changes(workspace, self.asked))
+        return True
+
+    async def add_task(self, workspace: str, text: str, allowed: Sequence[str]) -> None:
+        self.asked.append(("add", workspace, text, tuple(allowed)))
+
+    async def retry_task(self, workspace: str, task: str, allowed: Sequence[str]) -> None:
+        self.asked.append(("retry", workspace, task, tuple(allowed)))
+
+    async def do_tasks_here(self, workspace: str) -> None:
+        self.asked.append(("here", workspace))
+
+
+class Changes:
+    """A list of tasks that keeps what is asked of it."""
+
+    def __init__(self, workspace: str, asked: list[tuple[object, ...]]) -> None:
+        self._workspace, self._asked = workspace, asked
+        self.notes = self
+
+    async def cancel_fleet_task(self, name: str) -> None:
+        self._asked.append(("cancel", self._workspace, name))
+
+    async def stop_all_tasks(self) -> None:
+        self._asked.append(("stop all", self._workspace))
+
+    async def drain_workers(self, worker: str) -> None:
+        self._asked.append(("drain", self._workspace, worker))
+
+
+@dataclass
+class Desk(StandIn):
+    places: ProgramFolders
+    fleet: Fleet = field(default_factory=Fleet)
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> ProgramFolders:
+    where = program_folders.find_program_folders(tmp_path / "home")
+    where.data.mkdir(parents=True)
+    schedules.write_schedules(where.data, [WorkSchedule("s1", "w1", "Summarise", "08:00", "Europe/Berlin")])
+    return where
+
+
+def opened(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> tuple[FleetDialog, Fleet, list[Any], QWidget]:
+    desk, went, parent = Desk(places), list[Any](), QWidget()
+    names = {"w1": "Thesis", "w2": "Site"}
+    dialog = FleetDialog(desk, names, lambda *where: went.append(where), theme, doing, parent)
+    dialog.show()
+    return dialog, desk.fleet, went, parent
+
+
+def press(dialog: QWidget, text: str) -> None:
+    next(each for each in dialog.findChildren(QPushButton) if each.text() == text and each.isVisible()).click()
+
+
+def choose(dialog: FleetDialog, text: str) -> None:
+    rows = [dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())]
+    dialog._task_list.setCurrentItem(next(row for row in rows if row is not None and row.text(1) == text))
+
+
+def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, _, _, _parent = opened(theme, doing, places)
+    rows = [dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())]
+    assert [[row.text(column) for column in (0, 1, 2, 4, 5, 7)] for row in rows if row is not None] == [
+        ["running", "Task 2", "Thesis", "build", "", ""],
+        ["running", "Task 1", "Thesis", "old (no sign of life)", "taken over", ""],
+        ["needs you", "Task 3", "Thesis", "", "Nobody could be asked.", ""],
+        ["waiting", "Task 4", "Thesis", "", "", ""],
+        ["waiting", "Task 5", "Thesis", "", "", ""],
+        ["failed", "Task 6", "Thesis", "", "It broke.", "$0.250"],
+    ]
+    words = {label.text() for label in dialog.findChildren(QLabel)}
+    assert {"7 done, 1 failed", "$1.50 of $50.00", "on 2 workers", "Site: The shared store does not answer."} <= words
+    dialog._filter.setText("WAITING 5")
+    assert [row.text(1) for row in rows if row is not None and not row.isHidden()] == ["Task 5"]
+    first = dialog._schedule_list.topLevelItem(0)
+    assert first is not None
+    assert (first.text(0), first.text(3), first.text(4)) == ("08:00 (Europe/Berlin)", "Thesis", "Summarise")
+
+
+def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, fleet, went, _parent = opened(theme, doing, places)
+    choose(dialog, "Task 2")
+    press(dialog, "Stop")
+    press(dialog, "Open conversation")
+    choose(dialog, "Task 3")
+    press(dialog, "Allow run_command and go on")
+    choose(dialog, "Task 6")
+    press(dialog, "Run again")
+    choose(dialog, "Task 4")
+    assert not dialog._open.isEnabled()  # it has no conversation yet
+    press(dialog, "Stop all")
+    press(dialog, "Workers")
+    press(dialog, "Let it end")
+    press(dialog, "Do the waiting tasks here")
+    assert went == [("w1", f"{2:020x}")]
+    assert fleet.asked == [
+        ("cancel", "w1", f"{2:020x}"),
+        ("retry", "w1", f"{3:020x}", ("run_command",)),
+        ("retry", "w1", f"{6:020x}", ()),
+        ("stop all", "w1"),
+        ("drain", "w1", "build 2.1"),
+        ("here", "w1"),
+    ]
+
+
+def test_a_task_is_given_and_the_chosen_row_stays_chosen(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, fleet, _, _parent = opened(theme, doing, places)
+    choose(dialog, "Task 3")
+    dialog._show_fleet([{**FOUND[0], "running": []}])
+    assert dialog._chosen_task()[2]["text"] == "Task 3"
+    press(dialog, "New task…")
+    asking = next(each for each in dialog.findChildren(QWidget) if each.windowTitle() == "New task")
+    press(asking, "Add task")
+    assert fleet.asked == []  # nothing was said
+    asking.findChildren(QPlainTextEdit)[0].setPlainText(" Check the references ")
+    asking.findChildren(QComboBox)[1].setCurrentIndex(1)
+    press(asking, "Add task")
+    assert fleet.asked == [("add", "w1", "Check the references", ("edits",))]
+
+
+def test_the_window_opens_it_by_its_action(window: MainWindow, places: ProgramFolders) -> None:
+    window._desk = Desk(places)
+    window.window_actions["fleet"].trigger()
+    (dialog,) = window.findChildren(FleetDialog)
+    assert dialog._task_list.topLevelItemCount() == 6
