@@ -36,6 +36,7 @@ class PendingCopies:
         self._open = folder / "open"
         self._copied: dict[Path, tuple[int, int]] = {}  # by file: its inode, and how many bytes of it are copied
         self._lock = threading.Lock()
+        self._seal_open_folder()  # What was copied before this start, of files that may have been written anew since.
 
     def copy_file(self, file: Path) -> None:
         """Copy what the file has that its copy has not. OSError where it cannot be read or there is no room."""

@@ -33,9 +33,10 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 
 log = logging.getLogger(__name__)
-REST_MILLISECONDS, ACTIVE_MILLISECONDS = 1000, 10  # between two looks at the system's changes
+REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # between two looks at the system's changes
 ACTIVE_SECONDS = 30.0  # after a change, in which more of them are likely
-FOLDERS_MILLISECONDS = 60_000  # between two looks for an agent's folder that was not there
+FOLDERS_MILLISECONDS = 1000  # between two looks for an agent's folder that was not there
+SETTINGS_SECONDS = 60.0  # between two looks at which agents are left out
 IDLE_SECONDS = 60.0  # after which the importing process is ended
 # after an import, at least so long, and so many times as long as it took
 SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
@@ -82,6 +83,8 @@ class HistoryRecorder:
         self._lock = threading.Lock()
         self._has_work = threading.Event()
         self._is_ending = threading.Event()
+        self._recorded: Folders = ()
+        self._settings_read = -SETTINGS_SECONDS
         self._failures = self._deaths = 0
         self.last_import, self.trouble = 0.0, ""
 
@@ -114,7 +117,7 @@ class HistoryRecorder:
             except (OSError, RuntimeError) as error:  # A folder has just gone, or the system watches no more of them.
                 self.trouble = f"The history folders cannot be watched: {error}."
                 log.warning("recording: %s", self.trouble)
-                self._is_ending.wait(FOLDERS_MILLISECONDS / 1000)
+                self._is_ending.wait(SETTINGS_SECONDS)
 
     def _note_what_is_there(self, folders: Folders) -> None:
         """What an agent works on may be gone before it is imported, so it is copied."""
@@ -124,7 +127,9 @@ class HistoryRecorder:
         self.add_files(there - recent)
 
     def _folders_there(self) -> Folders:
-        return [one for one in recorded_folders(self._where, self._places) if one[1].is_dir()]
+        if time.monotonic() - self._settings_read >= SETTINGS_SECONDS:
+            self._recorded, self._settings_read = recorded_folders(self._where, self._places), time.monotonic()
+        return [one for one in self._recorded if one[1].is_dir()]
 
     def _note_changes_until_folders_change(self, watch: Callable[..., Any], folders: Folders) -> None:
         active_until = 0.0
@@ -134,7 +139,7 @@ class HistoryRecorder:
             if isinstance(changes, set):
                 active_until = time.monotonic() + ACTIVE_SECONDS
                 self._note_changes(folders, {Path(name) for _, name in changes})
-            elif self._is_ending.is_set() or self._folders_there() != folders:
+            if self._is_ending.is_set() or self._folders_there() != folders:
                 return
 
     def _note_changes(self, folders: Folders, changed: set[Path]) -> None:

@@ -178,7 +178,7 @@ def _work(name: str, script: MarkedScript, provider: Provider, recording: Record
         if chance.random() < 0.8:
             what = chance.choice(["cut", "half a line", "replaced", "deleted"])
             trouble.change_file(what)
-            session = "" if what in ("deleted", "half a line") else session
+            session = "" if what in ("deleted", "half a line") or name == "opencode" else session
 
 
 def _run(name: str, provider: Provider, home: Path, session: str, words: str) -> None:

@@ -183,7 +183,10 @@ def session_file(name: str, home: Path) -> Path:
 def session_id(name: str, file: Path) -> str:
     if name == "opencode":
         with closing(sqlite3.connect(file)) as connection:
-            return str(connection.execute("SELECT id FROM session ORDER BY time_created DESC").fetchone()[0])
+            row = connection.execute("SELECT id FROM session ORDER BY time_created DESC").fetchone()
+            if row is None:
+                raise ValueError("there is no session")
+            return str(row[0])
     if name == "gemini":
         return str(json.loads(file.read_text("utf-8").partition("\n")[0])["sessionId"])
     return file.stem.partition("_")[2] if name == "pi" else file.stem[-36:]

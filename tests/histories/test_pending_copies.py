@@ -44,6 +44,15 @@ def test_what_was_copied_stays_when_the_file_is_truncated_written_anew_or_replac
     assert copied(copies, file) == [b"one\ntwo\n", anew]
 
 
+def test_what_was_copied_before_a_restart_is_not_written_over(tmp_path: Path, file: Path) -> None:
+    file.write_bytes(b"one\ntwo\n")
+    PendingCopies(tmp_path / "copies").copy_file(file)  # The recorder is killed here, before anything is imported.
+    file.write_bytes(b"one\n")
+    copies = PendingCopies(tmp_path / "copies")
+    copies.copy_file(file)
+    assert copied(copies, file) == [b"one\ntwo\n", b"one\n"]
+
+
 def test_a_json_document_that_grows_is_written_anew_and_one_copy_of_it_is_enough(tmp_path: Path, file: Path) -> None:
     document = file.with_suffix(".json")
     copies = PendingCopies(tmp_path / "copies")

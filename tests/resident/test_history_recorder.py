@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +45,9 @@ def helix(tmp_path: Path) -> Iterator[Helix]:
     run("resident", "stop")
 
 
-def wait_until(done: Callable[[], bool]) -> None:
-    """Until another process has done it; each look takes part of a second."""
-    until = time.monotonic() + 60
+def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
+    """Until another process or thread has done it."""
+    until = time.monotonic() + seconds
     while time.monotonic() < until:
         if done():
             return
@@ -78,6 +79,18 @@ class StoppedMeanwhile(history_recorder.ImportingProcess):
         return super().ask_process(request)
 
 
+class HeldBack(history_recorder.ImportingProcess):
+    """One that imports nothing as long as the test looks."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        super().__init__(command)
+        self.may_end = threading.Event()
+
+    def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
+        self.may_end.wait(60)
+        return {"imported": 0, "trouble": ""}
+
+
 def test_a_process_that_was_started_while_recording_stops_is_ended(tmp_path: Path) -> None:
     answers = ["/bin/sh", "-c", """while read -r line; do echo '{"imported": 0, "trouble": ""}'; done"""]
     importing = StoppedMeanwhile(answers)
@@ -87,6 +100,25 @@ def test_a_process_that_was_started_while_recording_stops_is_ended(tmp_path: Pat
     recorder.add_files([tmp_path / "history.jsonl"])
     recorder.import_until_ended()
     assert importing.pid == 0
+
+
+def test_the_first_conversation_of_an_agent_is_copied_while_it_is_written(tmp_path: Path) -> None:
+    """Its folder is not there when recording starts, and the agent never pauses."""
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    importing = HeldBack([])
+    recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), importing)
+    recorder.start_recording()
+    path = tmp_path / ".codex" / "sessions" / "rollout-1.jsonl"
+    path.parent.mkdir(parents=True)
+
+    def is_copied_while_it_grows() -> bool:
+        with path.open("a", encoding="utf-8") as file:
+            file.write("{}\n")
+        return any(one.is_file() for one in history_recorder.copies_folder(where).rglob("*"))
+
+    wait_until(is_copied_while_it_grows, 30)
+    importing.may_end.set()
+    recorder.stop_recording()
 
 
 def test_what_was_on_the_disk_is_kept_through_growing_cutting_deleting_and_kills(tmp_path: Path, helix: Helix) -> None:
