@@ -86,8 +86,13 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
         print("\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams))
         return 0
     workspace = _workspace_id_for_agent(where, arguments.workspace)
+    environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
     registrations = [
-        replace(agent_run.registration_for_run(agent.name, one), folds_plans=arguments.fold_plans, workspace=workspace)
+        replace(
+            agent_run.registration_for_run(agent.name, one, environ),
+            folds_plans=arguments.fold_plans,
+            workspace=workspace,
+        )
         for one in upstreams
     ]
     with resident_client.HeldRegistration(where, agent_run.command_of_this_program(where), *registrations) as held:

@@ -18,6 +18,7 @@ from helix_desktop.gateway.request_routes import STATUS
 from helix_desktop.json_values import parse_object
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, open_process, own_program_command
 from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.providers import http_transport
 
 PROXY_VARIABLES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
 
@@ -42,7 +43,12 @@ def registration_for_run(
     agent: str, upstream: AgentUpstream, environ: Mapping[str, str] = os.environ
 ) -> GatewayRegistration:
     """What an agent started here is to the gateway: its folder, and its own way to a provider."""
-    proxies = {name.lower(): value for name, value in environ.items() if name.lower() in PROXY_VARIABLES and value}
+    wanted = PROXY_VARIABLES | http_transport.CERTIFICATE_VARIABLES
+    proxies = {name.lower(): value for name, value in environ.items() if name.lower() in wanted and value}
+    if http_transport.CERTIFICATE_VARIABLES & proxies.keys():
+        http_transport.trusted_certificates(
+            frozenset(proxies.items())
+        )  # A file that cannot be read is said before the start.
     return GatewayRegistration(
         "", upstream.address, agent=agent, folder=str(Path.cwd()), proxies=proxies, since=time.time()
     )

@@ -125,6 +125,20 @@ def claude_settings_files(where: AgentSurroundings) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
+def read_agent_environment(agent: str, where: AgentSurroundings) -> Mapping[str, str]:
+    """The environment of an agent, with what its settings add: proxies and certificates may stand there. A folder's settings count
+    where the user trusts the folder.
+    """
+    files = claude_settings_files(where) if agent == "claude" else []
+    trusts = where.folder == where.home or _is_folder_trusted(where)
+    named = [
+        _object(_read_json_settings(file).get("env"))
+        for file in reversed(files)
+        if trusts or file.parent.parent != where.folder
+    ]
+    return {**where.environ, **{name: str(value) for settings in named for name, value in settings.items()}}
+
+
 def _find_claude_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     files = claude_settings_files(where)
 

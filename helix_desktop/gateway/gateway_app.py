@@ -18,7 +18,7 @@ import orjson
 from helix_desktop import tasks
 from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.engine.facts import Usage
-from helix_desktop.errors import HelixError, ModelFailed
+from helix_desktop.errors import HelixError, ModelFailed, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway import access_check, agent_identity
 from helix_desktop.gateway.agent_exchange import AgentExchange
@@ -180,6 +180,9 @@ class GatewayApp:
             await _send_own_answer(
                 send, 400, "The path of the request is not one that can be sent on. Nothing was sent."
             )
+            return
+        except ProviderUnreachable as error:
+            await _send_own_answer(send, 502, error.what)
             return
         except httpx.HTTPError as error:
             if begun:  # without an end the connection is cut, as the provider cut its own

@@ -15,7 +15,9 @@ class ProviderHttpClients:
     def get_client_for(self, registration: GatewayRegistration) -> httpx.AsyncClient:
         """The client for a registration's requests."""
         local = bool(registration.upstream) and http_transport.is_loopback(registration.upstream)
-        proxies = {} if local else registration.proxies
+        proxies = registration.proxies
+        if local:
+            proxies = {name: one for name, one in (proxies or {}).items() if not name.endswith("_proxy")}
         way = None if proxies is None else frozenset(proxies.items())
         if way not in self._clients:
             self._clients[way] = http_transport.build_http_client(uses_environment=proxies is None, proxies=proxies)

@@ -10,8 +10,8 @@ import os
 import socket
 import ssl
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from functools import cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 
 LONGEST_REFUSAL = 1024 * 1024
 LONGEST_BODY = 256 * 1024 * 1024
+# Variables of agents: files with certificates they trust besides the usual ones, and the one that shows who asks (with its key).
+EXTRA_CERTIFICATES = ("node_extra_ca_certs", "codex_ca_certificate", "requests_ca_bundle")
+CLIENT_CERTIFICATE = "claude_code_client_cert"
+CERTIFICATE_VARIABLES = frozenset(
+    (
+        "ssl_cert_file",
+        "ssl_cert_dir",
+        *EXTRA_CERTIFICATES,
+        *(f"claude_code_client_{name}" for name in ("cert", "key", "key_passphrase")),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +100,20 @@ def build_http_client(
     kept: int = 64,
     proxies: Mapping[str, str] | None = None,
 ) -> httpx.AsyncClient:
-    """A client for providers. `proxies`: those of somebody else's environment, under the names of its variables; `kept`: how many
-    idle connections stay open.
+    """A client for providers. `proxies`: the proxies and certificates of somebody else's environment, under the names of its
+    variables in lower case; `kept`: how many idle connections stay open.
     """
     import httpx
 
+    trusted = trusted_certificates() if proxies is None else trusted_certificates(frozenset(proxies.items()))
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=kept, keepalive_expiry=30.0)
     try:
         return httpx.AsyncClient(
             timeout=httpx.Timeout(connect=connect, read=None, write=write, pool=None),
             limits=limits,
             headers={"user-agent": f"helix-desktop/{__version__}", "accept-encoding": "identity"},
-            verify=trusted_certificates(),
-            mounts=_proxy_mounts(proxies or {}, limits),
+            verify=trusted,
+            mounts=_proxy_mounts(proxies or {}, limits, trusted),
             trust_env=uses_environment,
             follow_redirects=False,
         )
@@ -112,7 +124,9 @@ def build_http_client(
         ) from error
 
 
-def _proxy_mounts(proxies: Mapping[str, str], limits: httpx.Limits) -> dict[str, httpx.AsyncHTTPTransport | None]:
+def _proxy_mounts(
+    proxies: Mapping[str, str], limits: httpx.Limits, trusted: ssl.SSLContext
+) -> dict[str, httpx.AsyncHTTPTransport | None]:
     """Which addresses go through which proxy, as the variables of an environment say it."""
     import httpx
 
@@ -120,7 +134,7 @@ def _proxy_mounts(proxies: Mapping[str, str], limits: httpx.Limits) -> dict[str,
     for scheme in ("all", "http", "https"):
         if proxy := proxies.get(f"{scheme}_proxy"):
             proxy = proxy if "://" in proxy else f"http://{proxy}"
-            made = httpx.AsyncHTTPTransport(verify=trusted_certificates(), proxy=proxy, limits=limits)
+            made = httpx.AsyncHTTPTransport(verify=trusted, proxy=proxy, limits=limits)
             mounts[f"{scheme}://"] = made
     for host in filter(None, (name.strip().lstrip(".") for name in proxies.get("no_proxy", "").split(","))):
         if host == "*":
@@ -130,17 +144,38 @@ def _proxy_mounts(proxies: Mapping[str, str], limits: httpx.Limits) -> dict[str,
 
 
 @cache
-def trusted_certificates() -> ssl.SSLContext:
-    """Whom to trust: SSL_CERT_FILE or SSL_CERT_DIR where they are set, else what the system trusts and certifi's list."""
-    own_file, own_folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+def trusted_certificates(variables: frozenset[tuple[str, str]] | None = None) -> ssl.SSLContext:
+    """Whom to trust: SSL_CERT_FILE or SSL_CERT_DIR where they are set, else what the system trusts and certifi's list; further
+    what agents read, and the certificate that shows who asks. `variables`: of somebody else's environment, in lower case.
+    """
+    own = {name.lower(): one for name, one in (os.environ.items() if variables is None else variables)}
+    context = _load_base_certificates(own.get("ssl_cert_file"), own.get("ssl_cert_dir"))
+    for name in EXTRA_CERTIFICATES:
+        if own.get(name):
+            with _naming_variable(name):
+                context.load_verify_locations(own[name])
+    if own.get(CLIENT_CERTIFICATE):
+        key, word = own.get(f"{CLIENT_CERTIFICATE[:-4]}key"), own.get(f"{CLIENT_CERTIFICATE[:-4]}key_passphrase", "")
+        with _naming_variable(CLIENT_CERTIFICATE):
+            context.load_cert_chain(own[CLIENT_CERTIFICATE], key or None, lambda: word)
+    return context
+
+
+@contextmanager
+def _naming_variable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UnmendableFailure(
+            f"The certificates in {name.upper()} cannot be read: {error.strerror or error}",
+            remedy="Fix or unset this environment variable.",
+        ) from error
+
+
+def _load_base_certificates(own_file: str | None, own_folder: str | None) -> ssl.SSLContext:
     if own_file or own_folder:
-        try:
+        with _naming_variable("ssl_cert_file" if own_file else "ssl_cert_dir"):
             return ssl.create_default_context(cafile=own_file or None, capath=own_folder or None)
-        except OSError as error:
-            raise UnmendableFailure(
-                f"The certificates in SSL_CERT_FILE cannot be read: {error.strerror or error}",
-                remedy="Fix or unset this environment variable.",
-            ) from error
     if sys.platform in {"win32", "darwin"}:
         import truststore
 

@@ -8,24 +8,32 @@ Every agent has a planted key. It may arrive at the provider its user chose and 
 from __future__ import annotations
 
 import argparse
+import base64
+import fcntl
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from tests.benchmarks.gateway_clients import BEGINS, GOES_ON, KEY, PACKAGES, Work, installed
+from helix_desktop import tasks
+from tests.benchmarks.gateway_clients import BEGINS, CLAUDE_WINDOW, GOES_ON, HIDDEN, KEY, PACKAGES, Work, installed
 from tests.faults.store_report import report
 from tests.peers.agent_provider import Asked, Block, Provider
+from tests.peers.company_proxy import CompanyProxy
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
 LONGEST = 150.0
@@ -36,6 +44,14 @@ SIGNED = {
     "codex": (".codex/config.toml", 'model_provider = "ollama"'),
     "gemini": (".gemini/settings.json", '{"security": {"auth": {"selectedType": "vertex-ai"}}}'),
 }
+CLAIMS = json.dumps({"exp": 9_999_999_999, "https://api.openai.com/auth": {"chatgpt_account_id": "acc"}})
+TOKEN = f"e30.{base64.urlsafe_b64encode(CLAIMS.encode()).decode().strip('=')}.x"
+TOKENS = {"access_token": TOKEN, "id_token": TOKEN, "refresh_token": "r", "account_id": "acc"}
+SIGNED_IN = {
+    "claude": (".claude/.credentials.json", json.dumps({"claudeAiOauth": {"accessToken": "sk-ant-oat01-planted", "refreshToken": "r", "expiresAt": 9_999_999_999_000, "scopes": ["user:inference", "user:profile"], "subscriptionType": "max"}})),
+    "codex": (".codex/auth.json", json.dumps({"auth_mode": "chatgpt", "OPENAI_API_KEY": None, "tokens": TOKENS, "last_refresh": "2099-01-01T00:00:00Z"})),
+}  # fmt: skip
+COMPANY_KEY = "company-key-of-its-own"
 
 
 @dataclass
@@ -61,14 +77,14 @@ class Stage:
         return list(self.work.script(asked))
 
     def start(
-        self, *options: str, goes_on: bool = False, own: Mapping[str, str] = MappingProxyType({})
+        self, *options: str, goes_on: bool = False, own: Mapping[str, str] = MappingProxyType({}), **more: Any
     ) -> subprocess.Popen[str]:
-        """`wrap` as a user types it."""
+        """`wrap` as a user types it. `own`: variables; an empty one is not there."""
         program = installed(Path(os.environ.get("HELIX_CLIENTS", "/tmp/helix-clients")), self.agent)
         begins = BEGINS[self.agent] if self.agent != "gemini" else ["--yolo", "--skip-trust", "-p", "do the work"]
         if goes_on:
-            more = GOES_ON[self.agent]
-            begins = [*begins[:-1], *more, begins[-1]] if self.agent in ("codex", "opencode") else [*more, *begins]
+            again = GOES_ON[self.agent]
+            begins = [*begins[:-1], *again, begins[-1]] if self.agent in ("codex", "opencode") else [*again, *begins]
         variables = {
             **dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY),
             "HOME": str(self.home),
@@ -80,7 +96,9 @@ class Stage:
         }
         command = [sys.executable, "-m", "helix_desktop", "--home", str(self.home / "helix"), "wrap", *options, self.agent, "--", *begins]  # fmt: skip
         pipe = subprocess.PIPE
-        return subprocess.Popen(command, cwd=self.place, env={**os.environ, **variables, **own}, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True)  # fmt: skip
+        streams = {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe, **more}
+        environ = {name: value for name, value in {**os.environ, **variables, **own}.items() if value}
+        return subprocess.Popen(command, cwd=self.place, env=environ, text=True, **streams)
 
     def finish(self, process: subprocess.Popen[str], *, code: int = 0) -> str:
         """Its end. What it said on its standard error."""
@@ -98,15 +116,15 @@ class Stage:
         if self.work.done < least:
             self.wrong.append(f"{self.work.done} of {least} steps")
 
-    def write_settings(self, url: str) -> None:
-        """The address in the agent's own settings, as its manual says."""
+    def write_settings(self, url: str, header: str = "x-company", value: str = "yes") -> None:
+        """The address in the agent's own settings, as its manual says, and a header that the company wants."""
         tables = f'[model_providers.corp]\nname = "Corp"\nbase_url = "{url}/v1"\nwire_api = "responses"\nenv_key = "OPENAI_API_KEY"\n'
         named = {
-            "claude": (".claude/settings.json", json.dumps({"env": {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_CUSTOM_HEADERS": "x-company: yes"}})),
-            "codex": (".codex/config.toml", f'model_provider = "corp"\n{tables}http_headers = {{ "x-company" = "yes" }}\n'),
-            "opencode": (".config/opencode/opencode.jsonc", f'{{ // mine\n "provider": {{"anthropic": {{"options": {{"baseURL": "{url}/v1", "headers": {{"x-company": "yes"}}}}}}}}}}'),
-            "gemini": (".gemini/.env", f"GOOGLE_GEMINI_BASE_URL={url}\nGEMINI_CLI_CUSTOM_HEADERS=x-company:yes\n"),
-            "pi": (".pi/agent/models.json", json.dumps({"providers": {"anthropic": {"baseUrl": url, "headers": {"x-company": "yes"}}}})),
+            "claude": (".claude/settings.json", json.dumps({"env": {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_CUSTOM_HEADERS": f"{header}: {value}"}})),
+            "codex": (".codex/config.toml", f'model_provider = "corp"\n{tables}http_headers = {{ "{header}" = "{value}" }}\n'),
+            "opencode": (".config/opencode/opencode.jsonc", f'{{ // mine\n "provider": {{"anthropic": {{"options": {{"baseURL": "{url}/v1", "headers": {{"{header}": "{value}"}}}}}}}}}}'),
+            "gemini": (".gemini/.env", f"GOOGLE_GEMINI_BASE_URL={url}\nGEMINI_CLI_CUSTOM_HEADERS={header}:{value}\n"),
+            "pi": (".pi/agent/models.json", json.dumps({"providers": {"anthropic": {"baseUrl": url, "headers": {header: value}}}})),
         }  # fmt: skip
         name, text = named[self.agent]
         self.write(name, text)
@@ -131,6 +149,45 @@ def in_settings(stage: Stage) -> None:
     stage.finish(stage.start(own={VARIABLES[stage.agent]: stage.elsewhere.url} if stage.agent == "claude" else {}))
     if any(asked.protocol and asked.headers.get("x-company") != "yes" for asked in stage.provider.asked):
         stage.wrong.append("the company's header is missing")
+
+
+def own_key_header(stage: Stage) -> None:
+    """A company's gateway that wants its own key under a name of its own."""
+    stage.write_settings(stage.provider.url, "api-key", COMPANY_KEY)
+    stage.finish(stage.start())
+    if any(asked.protocol and asked.headers.get("api-key") != COMPANY_KEY for asked in stage.provider.asked):
+        stage.wrong.append("the company's key is missing")
+
+
+def behind_an_opening_proxy(stage: Stage) -> None:
+    """The company's proxy shows its own certificate, which the agent trusts by its variable."""
+    with CompanyProxy(stage.home, "llm.company.example", stage.provider.port) as proxy:
+        name = "SSL_CERT_FILE" if stage.agent == "codex" else "NODE_EXTRA_CA_CERTS"
+        own = {name: str(proxy.certificate), "HTTPS_PROXY": proxy.url, "https_proxy": proxy.url}
+        stage.finish(stage.start("--upstream", "https://llm.company.example", own=own))
+        if "llm.company.example:443" not in proxy.asked_hosts:
+            stage.wrong.append("a request did not go through the proxy")
+
+
+def subscription(stage: Stage) -> None:
+    """Signed in with an account and without a key: recorded, not folded, and said at once."""
+    stage.write(*SIGNED_IN[stage.agent])
+    own = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY"), "")
+    told = stage.finish(stage.start("--upstream", stage.provider.url, own=own))
+    if "recording, not folding" not in told:
+        stage.wrong.append("the terminal does not say that it does not fold")
+    if any(HIDDEN.encode() in asked.raw for asked in stage.provider.asked):
+        stage.wrong.append("a request was folded")
+
+
+def shortens_its_own(stage: Stage) -> None:
+    """The provider says that the window is full: the agent shortens its history itself, and goes on."""
+    stage.work.begin(stage.steps, fills=True)
+    stage.finish(
+        stage.start("--upstream", stage.provider.url, own={"CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(CLAUDE_WINDOW)})
+    )
+    if not stage.work.compacted:
+        stage.wrong.append("it did not shorten its history")
 
 
 def behind_a_proxy(stage: Stage) -> None:
@@ -171,15 +228,60 @@ def gateway_killed(stage: Stage) -> None:
 
 def terminated(stage: Stage) -> None:
     process = stage.start("--upstream", stage.provider.url)
+    _ends_in_the_middle(stage, process, lambda: process.send_signal(signal.SIGTERM))
+
+
+def wrap_killed(stage: Stage) -> None:
+    """The agent finds nobody at its address then, and ends by itself when it has asked often enough."""
+    process = stage.start("--upstream", stage.provider.url)
+    _ends_in_the_middle(stage, process, process.kill, leaves="/.bin/")
+
+
+def terminal_closed(stage: Stage) -> None:
+    """A real terminal, whose window is closed."""
+    ours, its = pty.openpty()
+    more: dict[str, Any] = {"stdin": its, "stdout": its, "stderr": its, "start_new_session": True}
+    process = stage.start(
+        "--upstream", stage.provider.url, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), **more
+    )
+    os.close(its)
+    reading = tasks.start_thread(lambda: _read_until_end(ours), name="terminal", daemon=True)
+    _ends_in_the_middle(stage, process, lambda: os.close(ours))
+    reading.join(1)
+
+
+def _read_until_end(terminal: int) -> None:
+    with suppress(OSError):
+        while select.select([terminal], [], [], 0.2)[0] == [] or os.read(terminal, 65_536):
+            pass
+
+
+def _ends_in_the_middle(
+    stage: Stage, process: subprocess.Popen[str], end: Callable[[], None], leaves: str = ""
+) -> None:
+    """Nothing of it is left then, but for what `leaves` names."""
     stage.halfway.wait(LONGEST)
     told = status(stage.home / "helix")
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    stage.work.done = stage.steps
+    end()
+    process.wait(60)
+    stage.work.done = max(stage.work.done, stage.steps)
     wait_until(lambda: is_gone(told["pid"]) and is_gone(told["gateway"]))
-    below = subprocess.run(["pgrep", "-f", str(stage.home)], capture_output=True, text=True, check=False).stdout.split()
-    if below:
-        stage.wrong.append(f"{len(below)} processes are left")
+    try:
+        wait_until(lambda: not _processes_of(stage.home, leaves))
+    except AssertionError:
+        left = [Path(f"/proc/{one}/cmdline").read_bytes()[:80] for one in _processes_of(stage.home, leaves)]
+        stage.wrong.append(f"processes are left: {left}")
+
+
+def _processes_of(home: Path, leaves: str) -> list[int]:
+    """Whose home it is, however they are named, but for these."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if f"HOME={home}".encode() in each.read_bytes().split(b"\0"):
+                named = each.with_name("cmdline").read_bytes()
+                found += [] if leaves and leaves.encode() in named else [int(each.parent.name)]
+    return found
 
 
 def goes_on(stage: Stage) -> None:
@@ -197,11 +299,17 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "plain": (plain, ALL),
     "in the shell": (in_the_shell, tuple(VARIABLES)),
     "in settings": (in_settings, ALL),
+    "own key header": (own_key_header, ALL),
     "proxy": (behind_a_proxy, ALL),
+    "certificate": (behind_an_opening_proxy, ALL),
+    "subscription": (subscription, tuple(SIGNED_IN)),
+    "own compaction": (shortens_its_own, ("claude", "codex", "opencode", "pi")),
     "signed": (signed, tuple(SIGNED)),
     "two at once": (two_at_once, ALL),
     "gateway killed": (gateway_killed, ALL),
     "SIGTERM": (terminated, ALL),
+    "wrap killed": (wrap_killed, ALL),
+    "terminal closed": (terminal_closed, ALL),
     "goes on": (goes_on, tuple(GOES_ON)),
 }
 
@@ -232,7 +340,9 @@ def try_cell(agent: str, situation: str, steps: int) -> list[str]:
         SITUATIONS[situation][0](stage)
         if situation != "signed":
             stage.check_work(steps)
-            if not any(KEY in asked.headers.get(name, "") for asked in stage.provider.asked for name in HTTP_KEYS):
+            if situation != "subscription" and not any(
+                KEY in asked.headers.get(name, "") for asked in stage.provider.asked for name in HTTP_KEYS
+            ):
                 stage.wrong.append("the key did not arrive")
         if stage.elsewhere.asked:
             stage.wrong.append("requests went elsewhere")

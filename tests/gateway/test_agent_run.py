@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from helix_desktop.gateway import agent_run
-from helix_desktop.gateway.agent_upstreams import AgentUpstream
+from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream, read_agent_environment
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS, AgentStart, build_agent_of_command
 from helix_desktop.providers import http_transport
 from tests.resident.test_resident_process import is_gone, status, wait_until
@@ -51,10 +51,22 @@ def test_a_registration_has_the_proxies_of_its_agent() -> None:
     assert registration.proxies == {"https_proxy": "http://proxy:3128", "no_proxy": "intern"}
 
 
+def test_a_registration_has_the_certificates_of_its_agent_and_of_its_trusted_settings(tmp_path: Path) -> None:
+    project, own = tmp_path / "work" / ".claude", tmp_path / ".claude"
+    for folder, name in ((own, "NODE_EXTRA_CA_CERTS"), (project, "HTTPS_PROXY")):
+        folder.mkdir(parents=True)
+        (folder / "settings.json").write_text(json.dumps({"env": {name: "/etc/ca.pem"}}), "utf-8")
+    where = AgentSurroundings({"SSL_CERT_FILE": "/etc/all.pem"}, tmp_path, tmp_path / "work")
+    environ = read_agent_environment("claude", where)
+    assert environ == {"SSL_CERT_FILE": "/etc/all.pem", "NODE_EXTRA_CA_CERTS": "/etc/ca.pem"}
+    with pytest.raises(http_transport.UnmendableFailure, match="SSL_CERT_FILE cannot be read"):
+        agent_run.registration_for_run("claude", AgentUpstream(), environ)
+
+
 async def test_each_registration_goes_through_its_own_proxy() -> None:
-    mounts = http_transport._proxy_mounts(
-        {"https_proxy": "proxy:3128", "no_proxy": ".intern, 10.0.0.1"}, httpx.Limits()
-    )
+    proxies = {"https_proxy": "proxy:3128", "no_proxy": ".intern, 10.0.0.1"}
+    limits, trusted = httpx.Limits(), http_transport.trusted_certificates()
+    mounts = http_transport._proxy_mounts(proxies, limits, trusted)
     assert {name: made is not None for name, made in mounts.items()} == {
         "https://": True,
         "all://intern": False,
@@ -62,7 +74,7 @@ async def test_each_registration_goes_through_its_own_proxy() -> None:
         "all://10.0.0.1": False,
         "all://*.10.0.0.1": False,
     }
-    assert http_transport._proxy_mounts({"https_proxy": "proxy:3128", "no_proxy": "*"}, httpx.Limits()) == {}
+    assert http_transport._proxy_mounts({**proxies, "no_proxy": "*"}, limits, trusted) == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import gzip
 import resource
 import ssl
@@ -14,16 +13,13 @@ from pathlib import Path
 import httpx
 import pytest
 import zstandard
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.providers import http_transport
 from helix_desktop.providers.http_transport import ProviderConnections, UnmendableFailure, check_key, is_loopback
 from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client
 from tests.peers.chat_server import ChatServer, reply
+from tests.peers.company_proxy import create_certificate
 from tests.peers.peer import sse
 from tests.providers.asking import QUICK, Instant, asking, heard
 
@@ -132,27 +128,10 @@ class _Speaking(BaseHTTPRequestHandler):
         """Quietly."""
 
 
-def _certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate of our own for this machine, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Company")])
-    now = dt.datetime.now(dt.UTC)
-    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-    builder = builder.serial_number(7).not_valid_before(now - dt.timedelta(1)).not_valid_after(now + dt.timedelta(1))
-    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-    made = builder.sign(key, hashes.SHA256())
-    public, private = folder / "ca.pem", folder / "key.pem"
-    public.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    encoding, shape = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    private.write_bytes(key.private_bytes(encoding, shape, serialization.NoEncryption()))
-    return public, private
-
-
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """An https server whose certificate only a file of ours vouches for."""
-    public, private = _certificate(tmp_path)
+    public, private = create_certificate(tmp_path, "localhost")
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Speaking)
     server.handle_error = lambda *_: None  # type: ignore[method-assign] # a client that does not trust us hangs up
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -164,6 +143,46 @@ def gateway(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+async def test_somebody_elses_certificates_are_theirs_alone(gateway: tuple[str, Path]) -> None:
+    """A registration of an agent behind a company's proxy, and one of an agent that is not."""
+    for variables, trusts in (({"node_extra_ca_certs": str(gateway[1])}, True), ({}, False)):
+        async with http_transport.build_http_client(uses_environment=False, proxies=variables) as client:
+            if trusts:
+                assert (await client.post(gateway[0], content=b"{}")).status_code == 200
+                continue
+            with pytest.raises(httpx.ConnectError, match="certificate"):
+                await client.post(gateway[0], content=b"{}")
+
+
+async def test_whoever_asks_shows_the_certificate_its_variables_name(tmp_path: Path) -> None:
+    public, private = create_certificate(tmp_path, "localhost")
+    shows = {
+        "claude_code_client_cert": str(public),
+        "claude_code_client_key": str(private),
+        "ssl_cert_file": str(public),
+    }
+    wants = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(public))
+    wants.load_cert_chain(public, private)
+    wants.verify_mode = ssl.CERT_REQUIRED
+    for variables, fits in ((shows, True), ({"ssl_cert_file": str(public)}, False)):
+        assert _shakes_hands(http_transport.trusted_certificates(frozenset(variables.items())), wants) is fits
+
+
+def _shakes_hands(asks: ssl.SSLContext, answers: ssl.SSLContext) -> bool:
+    """Whether both are content with each other, in memory."""
+    one, other = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = (asks.wrap_bio(one, other, server_hostname="localhost"), answers.wrap_bio(other, one, server_side=True))
+    for _ in range(4):
+        for end in ends:
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError:
+                return False
+    return True
 
 
 async def test_a_certificate_nobody_vouches_for_is_not_trusted_and_not_tried_again(
