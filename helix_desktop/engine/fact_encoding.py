@@ -43,11 +43,11 @@ def decode_fact(text: str) -> Fact:
         body = _parse_fact_json(text)
         kind, version = body.pop("fact"), body.pop("version")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise JournalCorrupt("A fact in the journal cannot be read.") from error
+        raise JournalCorrupt("A record in the journal cannot be read.") from error
     known = VERSIONS.get(kind, 1)
     if kind not in KINDS or version > known:
         raise WrittenByNewerVersion(
-            f"This journal contains a fact ({kind}, version {version}) from a newer version of Helix Desktop.",
+            f"This journal contains a record ({kind}, version {version}) from a newer version of Helix Desktop.",
             remedy="Update Helix Desktop. Nothing was changed.",
         )
     while version < known:
@@ -56,7 +56,7 @@ def decode_fact(text: str) -> Fact:
     try:
         return typing.cast(Fact, _build_from_json(KINDS[kind], body))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise JournalCorrupt(f"A fact in the journal ({kind}) cannot be read.") from error
+        raise JournalCorrupt(f"A record in the journal ({kind}) cannot be read.") from error
 
 
 def _parse_fact_json(text: str) -> typing.Any:

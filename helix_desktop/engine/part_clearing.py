@@ -112,7 +112,7 @@ class PartClearer:
             return part.stored
         if isinstance(part, Stored):
             return part
-        raise NotFound(f"Part {ref.part} of fact {ref.seq} is not in the cache.")
+        raise NotFound(f"Part {ref.part} of record {ref.seq} is not in the cache.")
 
     async def append_shortened(
         self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool

@@ -289,7 +289,7 @@ class Session:
     def _require_reply(self, seq: int) -> tuple[int, ModelReplied]:
         fact = self.conversation.fact_at(seq)
         if not isinstance(fact, ModelReplied):
-            raise NotFound(f"Fact {seq} of this conversation is not a reply from the model.")
+            raise NotFound(f"Record {seq} of this conversation is not a reply from the model.")
         return seq, fact
 
     async def start_fold(self, kind: FoldKind, *, wish: str = "") -> None:
@@ -316,7 +316,7 @@ class Session:
         if kept + meter.reserve > meter.window:
             raise ActionRefused(
                 f"With this pinned, the system prompt, tools, rules and pins would take up {kept:,} tokens in every request. The window has {meter.window:,} tokens, and {meter.reserve:,} of them are reserved for the reply.",
-                remedy="Pin less, unpin something, or choose a model with a larger window.",
+                remedy="Unpin something, or choose a model with a larger window.",
             )
         await self.conversation.append_facts(Pinned(ref))
 
@@ -359,7 +359,7 @@ class Session:
         self._refuse_while_running("edit and resend")
         said = self.conversation.fact_at(seq)
         if not isinstance(said, UserSaid) or said.by:
-            raise NotFound(f"Fact {seq} of this conversation is not one of your messages.")
+            raise NotFound(f"Record {seq} of this conversation is not one of your messages.")
         await self.conversation.append_facts(Rewound(seq - 1))
         self.send_message(parts)
 
@@ -580,7 +580,7 @@ class Session:
     def _refuse_while_held(self, what: str) -> None:
         if self._is_held:
             raise ActionRefused(
-                f"Cannot {what} while content is being forgotten.", remedy="Try again when that is finished."
+                f"Cannot {what} while content is being permanently removed.", remedy="Try again when that is finished."
             )
 
     def _with_text_tokens(self, part: UserPart) -> UserPart:

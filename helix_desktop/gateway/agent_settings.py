@@ -57,8 +57,8 @@ def plan_address_install(
         (one for one in (usual, *others) if one.provider and (one is usual or one.provider in USUAL_PROVIDERS)), None
     ):
         raise ActionRefused(
-            f"{agent.title} has an address of its own for {kept.provider} ({kept.source}), which would be lost.",
-            remedy="Use wrap for each run: it goes on to that address.",
+            f"{agent.title} has its own address for {kept.provider} ({kept.source}), which would be lost.",
+            remedy="Use wrap for each run instead. It sends requests to that address.",
         )
     registration = GatewayRegistration(new_token(), usual.address, agent=agent.name)
     file = agent.file(home, environ)

@@ -98,7 +98,7 @@ def _place_in_file(file: Path, words: str) -> str:
 
 def _checked_address(address: Any, source: str) -> str:
     if not isinstance(address, str) or urlsplit(address).scheme not in ("http", "https"):
-        raise ActionRefused(f"{source} names an address that cannot be used. Nothing was sent.")
+        raise ActionRefused(f"{source} contains an address that cannot be used. Nothing was sent.")
     return address
 
 

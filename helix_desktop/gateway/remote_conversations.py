@@ -186,6 +186,6 @@ class _GatewayProcessServer:
 
     async def aclose(self) -> None:
         """Nobody asks any more."""
-        self._talk.end_with(StoppedByUser("The gateway has gone."))
+        self._talk.end_with(StoppedByUser("The gateway is no longer running."))
         await self._talk.tasks.aclose(limit=2)
         await self._room.aclose()

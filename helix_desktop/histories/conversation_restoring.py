@@ -216,7 +216,7 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     form = FORMATS[restored.agent]
     yield f"{path}: {restored.messages:,} messages, {restored.compactions} compactions."
     if restored.is_original:
-        yield "These are the lines the agent wrote, with a new session ID."
+        yield "These are the agent's own lines, with a new session ID."
     if restored.left_out_reasoning:
         yield f"{restored.left_out_reasoning:,} parts of reasoning were left out: this agent's provider can't read them."
     if restored.left_out_context:
@@ -224,7 +224,7 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     if restored.calls_as_text:
         yield f"{restored.calls_as_text:,} tool calls became text: the agent has no such tool."
     if restored.version and restored.version != form.seen_version:
-        yield f"The session is from version {restored.version}. Restoring was tried with {form.seen_version}."
+        yield f"The session is from version {restored.version}. Restoring was tested with {form.seen_version}."
     yield f"To continue in {restored.folder}, run: {form.resume.format(restored.session)}"
 
 

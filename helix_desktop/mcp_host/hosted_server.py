@@ -538,7 +538,7 @@ class HostedServer:
         inner = error and _innermost_error(error)
         last = f" Last output: {self.log.lines[-1][:200]}" if self.log and self.log.lines else ""
         if isinstance(inner, TimeoutError):
-            return f"it did not respond within {self.config.start_seconds:g} s.{last}"
+            return f"it did not respond within {self.config.start_seconds:g} seconds.{last}"
         if isinstance(inner, HelixError):
             return str(inner)
         if self.log and self.log.why:

@@ -132,8 +132,8 @@ class ServerConfig:
                 "configuration",
             )
             raise ActionRefused(
-                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, which belongs to something else. It was not given.",
-                remedy="Enter the value itself in place of the reference.",
+                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, which belongs to something else. It was not sent.",
+                remedy="Enter the value itself instead of the reference.",
             )
         return McpServerSecret(self.name, reference.removeprefix(own), self._secret_binding)
 

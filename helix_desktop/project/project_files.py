@@ -96,7 +96,7 @@ def _with_trust(
     agreed = (item.own and not reaches) or trusted.get(item.settings_key) == item.content_sha256
     notes = item.notes
     if trusted.get(f"{item.settings_key}#outside"):  # an earlier version could let a hook run outside the sandbox
-        notes += ("You once let this hook run outside the sandbox. Hooks of a folder no longer do: it runs inside.",)
+        notes += ("You once let this hook run outside the sandbox. Hooks of a folder now always run inside it.",)
     known = item.settings_key in trusted
     return replace(item, trusted=agreed, known=known, off=item.settings_key in off, notes=notes, reaches_folder=reaches)
 

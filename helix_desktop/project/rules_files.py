@@ -81,9 +81,7 @@ def with_imports(
                 continue
             seen.add(target)
             if is_hidden(target):
-                notes.append(
-                    f"@{name} was not imported: it is one of the files that agents don't see in this workspace."
-                )
+                notes.append(f"@{name} was not imported, because it is hidden from agents in this workspace.")
                 continue
             found = read_plain_file(target, root) if depth < DEEPEST_IMPORT else None
             if found is None or sum(map(len, parts)) + len(found) > MOST_IMPORTED:

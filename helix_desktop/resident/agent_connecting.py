@@ -21,7 +21,7 @@ def plan_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSett
     login_start.check_login_start()
     held = asyncio.run(resident_client.ask_resident(where, "hold", command=agent_run.command_of_this_program(where)))
     if not held:
-        raise HelixError(f"Nobody holds the gateway's address, so {agent.title} was not connected.")
+        raise HelixError(f"The gateway's address could not be reserved, so {agent.title} was not connected.")
     return agent_settings.plan_address_install(agent, int(held["port"]), Path.home())
 
 

@@ -20,7 +20,7 @@ def check_login_start() -> None:
     """Refused where the program cannot be started at login, so that nobody would hold the gateway's address."""
     if sys.platform == "win32":
         raise ActionRefused(
-            "On Windows the gateway's address cannot be held while you are logged out, so it is not written into settings.",
+            "On Windows, the gateway's address cannot be reserved while you are logged out, so it is not written to the agent's settings.",
             remedy="Start the agent with helix-desktop wrap instead.",
         )
 

@@ -159,7 +159,7 @@ async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> 
             continue
         claim.close()
         await asyncio.to_thread(_start_resident, command)
-    raise HelixError("The resident process could not be started.", remedy="The reason is in the log of commands.")
+    raise HelixError("The background process could not be started.", remedy="The reason is in the log.")
 
 
 def _start_resident(command: Sequence[str]) -> None:

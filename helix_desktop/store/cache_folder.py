@@ -317,7 +317,7 @@ class CacheFolder:
 
     def _missing_entry_error(self, digest: Digest) -> NotFound:
         if self.was_forgotten(digest):
-            return NotFound(f"The entry {digest} was forgotten at the user's request.")
+            return NotFound(f"The entry {digest} was permanently removed at the user's request.")
         return NotFound(f"There is no entry {digest} in this workspace's cache.")
 
     def _collected_entry_error(self, record: CacheRecord) -> NotFound:

@@ -33,7 +33,7 @@ class ForgetRequest:
     def __init__(self, text: str, digests: Iterable[Digest]) -> None:
         if text and len(text) < SHORTEST:
             raise InvalidInput(
-                f"The text to forget must be at least {SHORTEST} characters long.",
+                f"The text to remove must be at least {SHORTEST} characters long.",
                 remedy="Enter a longer part of the text.",
             )
         self.digests = set(digests)

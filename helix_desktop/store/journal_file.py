@@ -212,7 +212,7 @@ class JournalFile:
             for each in (self.read_recorded(conversation, 0, at) if at > 0 else ())
         )
         if len(copied) != at or at < 1:
-            raise NotFound(f"The conversation {conversation} has no fact {at} to fork from.")
+            raise NotFound(f"The conversation {conversation} has no record {at} to fork from.")
         time = self._now()
         begun = [Recorded(new, at + 1, time, ConversationStarted(forked_from=conversation, forked_at=at))]
         if (first := self._first_imported_fact(conversation, at)) is not None:
@@ -395,6 +395,6 @@ def _line_of_columns(row: tuple[int, str, int, float, str, bytes]) -> StoredFact
 
 def _damaged_fact_error(conversation: str, seq: int, what: str) -> JournalCorrupt:
     return JournalCorrupt(
-        f"Fact {seq} of the conversation {conversation} {what}.",
+        f"Record {seq} of the conversation {conversation} {what}.",
         remedy="Open the workspace again to repair it from its backups.",
     )

@@ -21,7 +21,7 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGICS = (0x377F0682, 0x377F0683)
-_LOST = "This fact was damaged on disk and could not be recovered."
+_LOST = "This record was damaged on disk and could not be recovered."
 
 
 # --- the write-ahead log ---------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def rebuild_journal(damaged: Path, backups: Iterable[Path], more: SalvagedFacts 
     for conversation in {**found, **expected}:
         held = found.get(conversation, {})
         last = max([expected.get(conversation, 0), *held])
-        lost += (f"Fact {seq} of the conversation {conversation}." for seq in range(1, last + 1) if seq not in held)
+        lost += (f"Record {seq} of the conversation {conversation}." for seq in range(1, last + 1) if seq not in held)
         lines += (held.get(seq) or _placeholder_for_lost(conversation, seq, held) for seq in range(1, last + 1))
     lines.sort(key=lambda line: (line.time, line.conversation, line.seq))
     journal = JournalFile(into)

@@ -87,7 +87,7 @@ def _take_rest_of_log(journal: JournalFile, log: journal_repair.WriteAheadLog | 
     if gap:
         journal.close()
         raise JournalCorrupt("The journal's log is damaged in the middle.")
-    note(f"The end of the journal's log was damaged or incomplete. {added} facts were recovered from it.")
+    note(f"The end of the journal's log was damaged or incomplete. {added} records were recovered from it.")
     for fact in missing[:100]:
         note(f"These items were lost, or were still being written when the computer stopped: {fact}.")
 
@@ -104,7 +104,7 @@ def _repair_journal(workspace: Path, path: Path, log: journal_repair.WriteAheadL
     mending.replace(path.with_name(_MENDED))
     sync_folder_to_disk(workspace)
     _install_repaired_journal(path)
-    note(f"The journal was damaged and has been repaired: {result.kept} facts are intact, {len(result.lost)} are lost.")
+    note(f"The journal was damaged and repaired: {result.kept} records are intact, {len(result.lost)} are lost.")
     if not result.kept:
         note(f"The journal couldn't be read. The original files are in {aside}.")
     for lost in result.lost[:100]:
@@ -145,7 +145,7 @@ def _copy_aside(workspace: Path, paths: Iterable[Path]) -> Path:
         full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
         why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
         raise (StoreFull if full else StoreFailed)(
-            f"The damaged files cannot be copied aside to {aside}: {why}.",
+            f"The damaged files cannot be backed up to {aside}: {why}.",
             remedy="Nothing was changed. Free up disk space and open the workspace again."
             if full
             else "Nothing was changed.",

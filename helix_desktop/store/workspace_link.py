@@ -73,13 +73,13 @@ async def _expect_own_key(known: str, url: str, found: SharedStoreConnection) ->
     if known.endswith(f" {url}"):
         raise NotFound(
             f"The key in {KEY} is not the key of this shared workspace.",
-            remedy="Nothing was sent. Set the key that was used before.",
+            remedy="Nothing was sent. Set the key that this workspace was shared with.",
         )
     remote = found.remote
     if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
         raise NotFound(
             f"No workspace is shared at the address in {STORE} with the key in {KEY}.",
-            remedy="Nothing was sent. Check both, or begin to share with this key: run `workspace share --yes`.",
+            remedy="Nothing was sent. Check both. To share a workspace with this key for the first time, run `workspace share --yes`.",
         )
 
 

@@ -265,11 +265,11 @@ async def _action_with_needs(
             action, title=f"{action.title} in the weaker sandbox, Landlock (bubblewrap is missing or does not work)"
         )
     if needs.files:
-        danger = f"it would see files that agents otherwise don't see: {_display_paths(use, needs.files)}"
+        danger = f"it would see files that are hidden from agents: {_display_paths(use, needs.files)}"
     if new:
-        danger = f"it would use what is closed to other commands: {', '.join(titles_of_openings(new))}"
+        danger = f"it would use access that other commands don't have: {', '.join(titles_of_openings(new))}"
     if new and needs.files:
-        danger = f"{danger}; and files that agents otherwise don't see: {_display_paths(use, needs.files)}"
+        danger = f"{danger}; and files that are hidden from agents: {_display_paths(use, needs.files)}"
     return (
         replace(action, reason_to_ask=danger, asks_in_every_mode=True, separate_permission="opened")
         if danger and not action.reason_to_ask

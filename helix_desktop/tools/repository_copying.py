@@ -272,7 +272,7 @@ def join_with_head(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> s
     head = source.head
     if not copy.line("rev-list", "--max-count=1", f"{head}..HEAD"):
         return ""
-    remedy = "Your own folder was not touched. Resolve this in the copy, commit there, and bring it back again."
+    remedy = "Your own folder was not changed. Resolve this in the copy, commit there, and bring it back again."
     words = ("rebase", "--quiet", head) if rebase else ("merge", "--no-edit", "--quiet", head)
     try:
         copy.run(*words)
@@ -290,7 +290,7 @@ def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:
     if filtered := find_filtered_files(checkout.folder, names, checkout.places):
         raise ActionRefused(
             f"A filter of git (such as Git LFS) would change {filtered[0]}, and this program runs none.",
-            remedy="Your own folder was not touched. Bring it back with git itself, from the copy's folder.",
+            remedy="Your own folder was not changed. Bring it back with git itself, from the copy's folder.",
         )
 
 

@@ -136,8 +136,8 @@ class WorkspaceRoots:
         """ActionRefused for files that no agent sees and for the program's own data, in whatever spelling the file system would accept."""
         if self.is_hidden_path(path):
             raise ActionRefused(
-                f"{path.name} is one of the files that agents don't see in this workspace.",
-                remedy="Ask the user for what you need of it, or name it in `needs` of a command that reads it.",
+                f"{path.name} is hidden from agents in this workspace.",
+                remedy="Ask the user for the part you need, or name the file in `needs` of a command that reads it.",
             )
         if self.sample_folder is not None and path.is_relative_to(self.sample_folder):
             return

@@ -46,7 +46,7 @@ PERMITTED = (
     "[Nobody could be asked when you wanted to use {asked}, so that call was stopped before it did anything."
     " The user has read this and lets you go on. Make the call again if you still need it.]"
 )
-GIVEN_BACK = "The worker was stopped, and another one goes on."
+GIVEN_BACK = "The worker was stopped, and another worker will continue."
 LET_GO = "The task's worker stopped this turn."  # in the conversation; a turn that the user stopped has no such reason
 STOPPED = "Somebody stopped the turn in its conversation. To go on, run `task retry`."
 _PROCESS = secrets.token_hex(3)  # in the names of this process's workers
@@ -350,7 +350,7 @@ class FleetWorker:
             return FleetTaskState.CANCELLED, FleetTaskResult(STOPPED, cost=cost)
         if claimed.question is not None:
             asked = name_to_allow(claimed.question)
-            why = f"Nobody could be asked: {claimed.question.title}. To allow it, run `task retry {claimed.task.id} --allow {asked}`."
+            why = f"There was nobody to ask: {claimed.question.title}. To allow it, run `task retry {claimed.task.id} --allow {asked}`."
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)

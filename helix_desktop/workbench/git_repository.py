@@ -130,7 +130,7 @@ def _run_git_commit(root: Path, names: Sequence[str], message: str) -> str:
     raw = [os.fsencode(name) for name in names if os.path.lexists(root / name) or os.fsencode(name) in tracked]
     if filtered := find_filtered_files(root, raw):
         raise ActionRefused(
-            f"A filter of git (such as Git LFS) would change {filtered[0]} on its way into the repository, and this program runs none.",
+            f"A git filter (such as Git LFS) would have to change {filtered[0]} before the commit, and Helix Desktop does not run filters.",
             remedy="Nothing was committed. Commit these files with git itself.",
         )
     listed = b"".join(name + b"\0" for name in raw)

@@ -218,7 +218,7 @@ class HookRunner:
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
         opened = await asyncio.to_thread(self._opened, watched.guard)
         if sandbox.paths_not_hidden(opened):
-            raise ActionRefused("The weaker sandbox, Landlock, cannot hide files from it that agents don't see.")
+            raise ActionRefused("The weaker sandbox, Landlock, cannot keep hidden files from it.")
         words, held = shell_command_line(hook.command), watched.guard.paths_to_hold()
         environment = sandbox.build_environment(os.environ, network=False, free=False, opened=opened) | told
         launch = ProcessLaunch(

@@ -49,7 +49,7 @@ class PlanMode:
     async def _present_plan(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
         plan = args.text_argument("plan").strip()
         if self.permissions.mode is not PermissionMode.PLAN:
-            raise ActionRefused("This workspace is not in plan mode. Start working.")
+            raise ActionRefused("This workspace is not in plan mode. You can start working.")
         if not plan or len(plan) > _LONGEST:
             raise InvalidInput(f"A plan of up to {_LONGEST:,} characters is required.")
         answer = await use.context.ask(

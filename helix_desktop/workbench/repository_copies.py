@@ -37,7 +37,7 @@ from helix_desktop.workbench.file_changes import COPIES
 from helix_desktop.workbench.open_sessions import OpenSessions
 
 NAME, _DISCARDED = "copy.json", ".discarded"
-_NOT_TOUCHED = "Your own folder was not touched."
+_NOT_TOUCHED = "Your own folder was not changed."
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,8 @@ class RepositoryCopies:
         """ActionRefused where a conversation works in a copy that is not on this computer."""
         if name and (name not in self._kits or not self._kits[name].resources.roots.folders):
             raise ActionRefused(
-                "The copy in which this conversation works was discarded, or is on another computer.",
-                remedy="To go on in the workspace's own folders, fork the conversation.",
+                "This conversation's copy of the repository was discarded, or it is on another computer.",
+                remedy="To continue in the workspace's own folders, fork the conversation.",
             )
 
     async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> FolderCopy:
@@ -190,7 +190,7 @@ class RepositoryCopies:
         """What was done, in sentences. ActionRefused says why not; nothing of the user's has changed then."""
         self._check_at_rest(copy)
         if not copy.is_whole and way != "discard":
-            raise ActionRefused(copy.problem or "This copy was never finished.", remedy="It can only be discarded.")
+            raise ActionRefused(copy.problem or "This copy was not completed.", remedy="It can only be discarded.")
         if way == "apply":
             return await self._apply_changes(copy)
         if way == "discard":
@@ -214,7 +214,7 @@ class RepositoryCopies:
         if conflicts:
             raise ActionRefused(
                 f"These files were changed on both sides: {', '.join(conflicts[: copying.MOST_NAMED])}.",
-                remedy=f"{_NOT_TOUCHED} Merge the copy instead, or make the files alike first.",
+                remedy=f"{_NOT_TOUCHED} Merge the copy instead, or make the files identical first.",
             )
         if not steps:
             return ("There is nothing to bring back.",)
@@ -234,7 +234,7 @@ class RepositoryCopies:
     async def _discard_copy(self, copy: FolderCopy) -> tuple[str, ...]:
         """First content, then the name, then the files: each is harmless without the next."""
         if copy.problem:
-            raise ActionRefused(copy.problem, remedy=f"Look into {copy.folder} and delete it yourself.")
+            raise ActionRefused(copy.problem, remedy=f"Check {copy.folder} and delete it yourself.")
         kept = await self._store_what_is_nowhere_else(copy) if copy.is_whole else []
         if (kit := self._kits.pop(copy.id, None)) is not None:
             await kit.aclose()
@@ -256,7 +256,7 @@ class RepositoryCopies:
                 await self._bench.workspace.cache.pin_entry(
                     stored.digest
                 )  # no fact names it, and it is the last there is
-                said.append(f"What was done in it is in the cache as {stored.digest.hex}, a bundle for `git fetch`.")
+                said.append(f"Its changes are in the cache as {stored.digest.hex}, a bundle for `git fetch`.")
         return said
 
 
@@ -294,8 +294,8 @@ def _copy_without_git(root: Path, target: Path) -> CopiedRepository:
     words = [cp, "-aT", "--reflink=always", str(root), str(target)]
     if not cp or run_process(ProcessLaunch(CommandAuthor.PROGRAM, words)).code:
         raise ActionRefused(
-            f"{root} is in no git repository, and its file system can't copy it without taking the space again.",
-            remedy="Nothing was copied. Make it a git repository first, or work in the folder itself.",
+            f"{root} is not in a git repository, and its file system can't make a copy that shares disk space with the original.",
+            remedy="Nothing was copied. Make the folder a git repository first, or work in the folder itself.",
         )
     return CopiedRepository(str(root))
 
@@ -396,7 +396,7 @@ def _join_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str
     for source, checkout, _ in _checkouts_of(copy):
         if source is None:
             raise ActionRefused(
-                "The repository that this is a copy of is gone.", remedy="Take what you need from the copy."
+                "The original repository no longer exists.", remedy="Copy the files you need from the copy yourself."
             )
         checkout.check_sound()
         source.check_finished()

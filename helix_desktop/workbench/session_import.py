@@ -41,7 +41,7 @@ from helix_desktop.workbench import conversation_list_rows
 
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
 TOGETHER, SLICE = 64, 1 << 20  # contents that share a sync, and their bytes
-REWRITTEN = "the other program compacted the conversation and wrote its file anew"
+REWRITTEN = "the other program compacted the conversation and overwrote its file"
 SAID = (UserSaid, ModelReplied, ToolReturned)
 
 

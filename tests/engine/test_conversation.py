@@ -118,7 +118,7 @@ async def test_a_number_that_is_not_there() -> None:
     conversation = await Conversation.open(MemoryJournal(), "c")
     await conversation.append_facts(said("one"))
     for seq in (0, 2, -1):
-        with pytest.raises(NotFound, match=f"no fact {seq}"):
+        with pytest.raises(NotFound, match=f"no record {seq}"):
             conversation.fact_at(seq)
 
 

@@ -406,9 +406,9 @@ async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_mea
         at.session.send_message((Text("waits"),))
         assert at.session.running is ConversationActivity.IDLE
         for command in (at.session.start_fold(FoldKind.HANDOVER), at.session.rewind_to(1), at.forget(text="hello")):
-            with pytest.raises(ActionRefused, match="being forgotten"):
+            with pytest.raises(ActionRefused, match="being permanently removed"):
                 await command
-        with pytest.raises(ActionRefused, match="being forgotten"):
+        with pytest.raises(ActionRefused, match="being permanently removed"):
             at.session.resume_turn()
     await at.session.wait_until_idle()
     assert asked(at, 2)[-1] == "waits"

@@ -127,7 +127,7 @@ def test_what_is_put_in_stays(language: str) -> None:
             "gpt（利用自身上下文）：回答为空。；mini（分段）：文本过长",
         ),
         (
-            "There is no key for handover. Run `helix-desktop provider add handover` to enter it, or set K in the environment.",
+            "There is no key for handover. Run `helix-desktop provider add handover` to enter the key, or set K in the environment.",
             "handover 没有密钥。可在设置的“提供商”中填写，或运行 `helix-desktop provider add handover`，也可使用环境变量 K。",
         ),
         (
@@ -137,7 +137,7 @@ def test_what_is_put_in_stays(language: str) -> None:
         ("This workspace asks before commands", "此工作区在运行命令前询问"),
         ("It closed the connection. Retrying in 4 s.", "它关闭了连接。4 秒后重试。"),
         (
-            "It did not respond within 30 s. Last output: listening on 1. Retrying in 4 s.",
+            "It did not respond within 30 seconds. Last output: listening on 1. Retrying in 4 s.",
             "它未在 30 秒内应答。它最后写道：listening on 1. 4 秒后重试。",
         ),
         ("Today has cost $2.10; the limit is $2.00.", "今天已花费 $2.10；上限为 $2.00。"),

@@ -166,11 +166,11 @@ def test_going_on_while_something_is_forgotten_is_said(
     window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
-        raise ActionRefused("Cannot go on while content is being forgotten.")
+        raise ActionRefused("Cannot go on while content is being permanently removed.")
 
     monkeypatch.setattr(session, "resume_turn", refuse)
     window.window_actions["resume"].trigger()
-    assert window.notices.shown_text == "Cannot go on while content is being forgotten."
+    assert window.notices.shown_text == "Cannot go on while content is being permanently removed."
 
 
 def test_what_is_attached_comes_to_the_message_it_was_meant_for(window: MainWindow, held: Held) -> None:

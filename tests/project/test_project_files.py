@@ -89,5 +89,5 @@ def test_a_file_that_no_agent_sees_is_not_imported_by_rules(root: Path, spelling
     found = project_files.read_project_files([str(root)], {}, is_hidden=roots.is_hidden_path)
     assert "SECRET" not in repr(found)
     notes = [note for item in found.items for note in item.notes]
-    assert ["agents don't see" in note for note in notes] == [True]
+    assert ["hidden from agents" in note for note in notes] == [True]
     assert "SECRET" in repr(project_files.read_project_files([str(root)], {}))

@@ -104,7 +104,9 @@ def test_files_that_trust_does_not_cover_are_said(tmp_path: Path) -> None:
     for number in range(skills.MOST_FILES + 2):
         (made / f"{number:04}.txt").write_text("x")
     (item,) = of(tmp_path)
-    assert item.notes == ("2 files of this skill are not covered by your trust: it has more than 500 files or 20 MB.",)
+    assert item.notes == (
+        "Your trust does not cover 2 files of this skill, because it has more than 500 files or more than 20 MB.",
+    )
 
 
 def test_a_linked_folder_is_covered_by_the_trust_in_a_skill(tmp_path: Path) -> None:

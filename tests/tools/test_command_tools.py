@@ -297,7 +297,7 @@ async def test_files_that_no_agent_sees_are_absent_for_commands_until_one_asks_b
     said = await here.said("run_command", command="grep secret .env && false", needs=".env")
     assert "secret-value" in said
     assert [(one.apart, one.why) for one in here.person.asked] == [
-        ("opened", "it would see files that agents otherwise don't see: .env")
+        ("opened", "it would see files that are hidden from agents: .env")
     ]
     assert "can ask with `needs`" in await here.said("run_command", command="grep secret .env")
     here.person.answer = PermissionAnswer(allowed=False)
@@ -312,7 +312,7 @@ async def test_what_is_not_hidden_or_needs_the_network_is_not_asked_for(here: Wo
 
 async def test_an_opening_is_asked_for_by_what_it_opens(here: World) -> None:
     await here.run("run_command", command="true", needs="ssh", network=True)
-    assert here.person.asked[0].why == "it would use what is closed to other commands: Git over SSH, and ssh"
+    assert here.person.asked[0].why == "it would use access that other commands don't have: Git over SSH, and ssh"
     here.person.asked.clear()
     here.kit.commands.opened = lambda: CommandOpenings(("ssh",))
     await here.run("run_command", command="true", needs="ssh", network=True)

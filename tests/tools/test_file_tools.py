@@ -318,13 +318,13 @@ async def test_files_that_no_agent_sees_are_absent_for_every_tool(here: World) -
     (here.folder / "link").symlink_to(".env")
     for name in (".env", "tls/site.key", "link", str(here.folder / ".env")):
         said = await here.said("read_file", path=name)
-        assert "agents don't see" in said
+        assert "hidden from agents" in said
         assert "secret" not in said
     assert ".env" not in await here.said("list_files")
     assert "site.key" not in await here.said("glob_files", pattern="**/*")
     found = await here.said("search_files", pattern="TOKEN|secret")
     assert "a.txt" in found
     assert "secret" not in found
-    assert "agents don't see" in await here.said("write_file", path=".env", content="x")
-    assert "agents don't see" in await here.said("edit_file", path=".env", old_text="T", new_text="x")
+    assert "hidden from agents" in await here.said("write_file", path=".env", content="x")
+    assert "hidden from agents" in await here.said("edit_file", path=".env", old_text="T", new_text="x")
     assert (here.folder / ".env").read_text() == "TOKEN=secret-value\n"

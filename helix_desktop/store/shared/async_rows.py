@@ -37,7 +37,7 @@ class AsyncRowStore:
     async def run_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Any blocking call, on one of the engine's threads."""
         if self._is_closed:
-            raise SharedStoreUnreachable("The shared store was closed.", remedy="Open the workspace again.")
+            raise SharedStoreUnreachable("The shared store is disconnected.", remedy="Open the workspace again.")
         return await asyncio.wrap_future(self._shared.pool.submit(work, *args, **kwargs))
 
     async def store_in_batches(self, rows: Mapping[bytes, bytes]) -> None:

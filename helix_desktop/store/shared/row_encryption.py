@@ -42,7 +42,7 @@ def parse_key_line(text: str) -> bytes:
     if not text.startswith(_MARK) or len(key) != 32 or hashlib.sha256(key).hexdigest()[:4] != text[-4:]:
         raise InvalidInput(
             "This is not the key of a shared workspace, or part of the key is missing.",
-            remedy="Copy the whole key on a computer that shares the workspace.",
+            remedy="On a computer that shares the workspace, copy the whole key again.",
         )
     return key
 

@@ -270,7 +270,7 @@ class S3RowStore:
         head, _, rows = index[:-_SUM].partition(b"\n")
         if int(head.rpartition(b"-")[2]) > VERSION:
             raise WrittenByNewerVersion(
-                "The shared store has objects from a newer version of Helix Desktop.",
+                "The shared store contains data from a newer version of Helix Desktop.",
                 remedy=f"Update Helix Desktop. {_SAFE} Nothing was changed.",
             )
         places = {name: RowPlace(pack, start, length, key) for name, start, length, key in _PLACE.iter_unpack(rows)}

@@ -183,7 +183,7 @@ class _PathRestorer:
                     why = (
                         "its content was not kept"
                         if step.target.content
-                        else "a socket, pipe or device is not made anew"
+                        else "sockets, pipes and devices are not restored"
                     )
                     self._done.paths_left_alone.append((step.path, why))
                     continue

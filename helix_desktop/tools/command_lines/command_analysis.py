@@ -318,7 +318,7 @@ def find_behind_make(line: ProgramFinder, rest: list[str]) -> list[StartedProgra
     if "-" in rest or any(
         word.startswith(("-f-", "-f/dev", "--file=-", "--file=/dev")) or ANY in word for word in rest
     ):
-        raise UnreadableCommand("make reads recipes that are not part of the command")
+        raise UnreadableCommand("make runs commands from a makefile that you don't see here")
     return []
 
 

@@ -148,7 +148,7 @@ class ProgramFinder:
         if self.changes_path and (self.places_files or self.written_files):
             raise UnreadableCommand("it changes the search path for programs and puts files in a folder on that path")
         if self.has_arithmetic and self.literal:
-            raise UnreadableCommand("its arithmetic can run text as a command")
+            raise UnreadableCommand("an arithmetic expression can run text as a command")
 
     def find_in_simple_command(self, simple: SimpleCommand) -> list[WrittenCommand]:
         texts = [*simple.words, *(value for _, value in simple.assignments)]

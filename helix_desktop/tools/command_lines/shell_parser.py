@@ -240,7 +240,7 @@ class ShellWordParser(ABC):
             self.at += 1
             self.parse_commands(")")
         elif behind == "[":
-            raise UnreadableCommand("its arithmetic could not be parsed")
+            raise UnreadableCommand("an arithmetic expression could not be parsed")
         elif behind == "{":
             self.at += 1
             filled = MANY if self._skip_parameter(quoted=quoted) else filled
@@ -294,7 +294,7 @@ class ShellWordParser(ABC):
             open_ += (char == "(") - (char == ")")
             self.at += 1
         if not self.text.startswith("))", self.at):
-            raise UnreadableCommand("its arithmetic could not be parsed")
+            raise UnreadableCommand("an arithmetic expression could not be parsed")
         self.at += 2
 
     def _parse_backquotes(self, *, quoted: bool) -> None:
@@ -512,7 +512,7 @@ class _CommandParser(ShellWordParser):
 
     def _parse_function_head(self, words: list[str]) -> bool:
         if len(words) != 1 or not is_certain_word(words[0]):
-            raise UnreadableCommand("its brackets could not be parsed")
+            raise UnreadableCommand("the brackets could not be parsed")
         self.found.is_plain = False
         self._require_match(_BRACKETS)
         self._skip_space_and_comments()
