@@ -352,7 +352,7 @@ class JournalFile:
         for line in self.read_stored_facts(conversation):
             if line.seq != expected:
                 whole = False
-                yield f"Fact {expected} of the conversation {conversation} is missing."
+                yield f"Record {expected} of the conversation {conversation} is missing."
             expected = line.seq + 1
             try:
                 derived = advance_row(derived or row_before_facts(conversation, line.time), [line.decode_recorded()])

@@ -216,7 +216,7 @@ def append_salvaged_facts(journal: JournalFile, salvage: SalvagedFacts) -> tuple
             added += 1
         gap |= line.seq > last + 1
     missing = tuple(
-        f"Fact {seq} of the conversation {name}"
+        f"Record {seq} of the conversation {name}"
         for name, end in salvage.lengths.items()
         for seq in range(ends.get(name, 0) + 1, end + 1)
     )

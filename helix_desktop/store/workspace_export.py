@@ -275,7 +275,7 @@ def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
     if not (isinstance(conversation, str) and 0 < len(conversation) <= 200 and isinstance(fact, str)):
         raise ValueError("a fact has no conversation")
     if seq != ends.get(conversation, 0) + 1:
-        raise ValueError(f"fact {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing")
+        raise ValueError(f"record {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing")
     fact_encoding.decode_fact(fact)
     ends[conversation] = seq
     return StoredFact(0, conversation, seq, float(time), fact, seal_fact(conversation, seq, float(time), fact))

@@ -54,7 +54,7 @@ async def test_an_old_workspace_opens(version: str, tmp_path: Path) -> None:
     assert workspace.notes == ()
     assert (workspace.settings.colour, workspace.settings.models) == ("#123456", {"main": "m"})
     await check(workspace)
-    with pytest.raises(NotFound, match="forgotten"):
+    with pytest.raises(NotFound, match="permanently removed"):
         await workspace.cache.read_content(Digest.of_content(b"forgotten long ago"))
     await workspace.aclose()
 

@@ -145,7 +145,7 @@ def test_a_forgotten_entry_says_so_and_can_come_again(cache: CacheFolder) -> Non
     digest = cache.put_whole_content(b"content", SHELL).digest
     cache.forget_entry(digest)
     for ask in (lambda: cache.get_content(digest), lambda: cache.resolve_hash_prefix(digest.hex)):
-        with pytest.raises(NotFound, match="forgotten"):
+        with pytest.raises(NotFound, match="permanently removed"):
             ask()
     assert list(cache.level.keys_in_range(b"h", b"i")) == list(cache.level.keys_in_range(b"m", b"n")) == []
     cache.put_whole_content(b"content", SHELL)

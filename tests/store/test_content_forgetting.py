@@ -74,7 +74,7 @@ async def test_a_text_leaves_every_file(workspace: StoredWorkspace) -> None:
     assert stands_in(workspace.folder, "Qz77x") == []
     assert len(purged.entries) == 3
     assert (purged.facts, purged.conversations, purged.backups) == (5, ("c",), 1)
-    with pytest.raises(NotFound, match="forgotten"):
+    with pytest.raises(NotFound, match="permanently removed"):
         await workspace.cache.read_content(returned.output.digest)
     facts = [each.fact for each in await workspace.journal.read_facts("c")]
     assert facts[1] == UserSaid((Text(f"my key is {BLANK}, keep it"),))

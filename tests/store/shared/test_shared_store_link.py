@@ -134,7 +134,7 @@ async def test_what_was_forgotten_here_is_forgotten_there_and_cannot_come_back(t
     await there.link.sync_content_now()
     for each in (here, there):
         for one in stored:
-            with pytest.raises(NotFound, match="forgotten"):
+            with pytest.raises(NotFound, match="permanently removed"):
                 await each.cache.read_content(one.digest)
     facts = await there.workspace.journal.read_facts("c")
     assert isinstance(facts[1].fact, ToolReturned)
