@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     _speak_utf8()
     place = _split_off_target(given)
-    arguments = commands.build_command_line_parser().parse_args(given)
+    arguments = commands.build_command_line_parser(given).parse_args(given)
     arguments.argv = given
     try:
         if not hasattr(arguments, "run"):

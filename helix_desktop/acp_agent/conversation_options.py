@@ -1,15 +1,11 @@
 """What can be chosen for a conversation in an editor: mode, model, how long it thinks, how context is saved."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helix_desktop.engine import context_policy
 from helix_desktop.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from helix_desktop.workbench import Workbench
+from helix_desktop.workbench import Workbench
 
 MOST_MODELS = 300
 _EFFORTS = {"usual": "As usual", "low": "Low", "medium": "Medium", "high": "High"}

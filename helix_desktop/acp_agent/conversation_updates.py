@@ -1,11 +1,9 @@
 """Facts and events of a conversation as the updates of the protocol. What a later version of the protocol changes is changed here."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acp import helpers
 from acp.schema import (
@@ -47,9 +45,7 @@ from helix_desktop.engine.tool_names import EDITS, RECALLS, ToolName
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_object, value_at
-
-if TYPE_CHECKING:
-    from helix_desktop.workbench import Workbench
+from helix_desktop.workbench import Workbench
 
 SHOWN_BYTES = 8_000  # of an output
 LARGEST_DIFF = 400_000  # bytes of a file that is shown as a difference
@@ -72,7 +68,7 @@ class ClientAbilities:
     fills_forms: bool = False
 
     @classmethod
-    def parse_initialize(cls, params: Any) -> ClientAbilities:
+    def parse_initialize(cls, params: Any) -> "ClientAbilities":
         value = partial(value_at, params, "clientCapabilities")
 
         return cls(

@@ -1,12 +1,10 @@
 """The agent as the protocol sees it: one object for each editor that works in a workspace, one method for each request."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from acp.agent.router import build_agent_router
 from acp.connection import Connection
@@ -20,13 +18,11 @@ from helix_desktop.acp_agent.console_transport import ConsoleTransport, GuardedR
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities
 from helix_desktop.acp_agent.editor_conversation import EditorConversation
 from helix_desktop.acp_agent.prompt_parts import build_user_parts
+from helix_desktop.console import Console
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
+from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.open_workbench import new_conversation_id
-
-if TYPE_CHECKING:
-    from helix_desktop.console import Console
-    from helix_desktop.workbench import Workbench
 
 PAGE = 100  # conversations of one answer to session/list
 MOST_OPEN = 200  # conversations that one editor has open

@@ -1,13 +1,11 @@
 """One conversation as an editor has it open: its updates in their order, its questions, and the turn the editor waits for."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from acp import RequestError
 from acp.connection import Connection
@@ -27,6 +25,7 @@ from helix_desktop.acp_agent.conversation_updates import (
 from helix_desktop.engine import exact_text
 from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserPart
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
@@ -36,10 +35,7 @@ from helix_desktop.engine.session_events import (
     ToolPrinted,
 )
 from helix_desktop.errors import HelixError, InvalidInput
-
-if TYPE_CHECKING:
-    from helix_desktop.engine.session import Session
-    from helix_desktop.workbench import Workbench
+from helix_desktop.workbench import Workbench
 
 READ_SECONDS = 2.0  # that an editor has to answer with a file's text; else it is asked no more
 _ENDS = {TurnEnd.DONE: "end_turn", TurnEnd.STOPPED: "cancelled", TurnEnd.STEP_LIMIT: "max_turn_requests"}

@@ -1,12 +1,10 @@
 """What an editor sends as a message, as the parts of a message of the user."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from acp.schema import (
@@ -19,9 +17,7 @@ from acp.schema import (
 
 from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from helix_desktop.workbench import Workbench
+from helix_desktop.workbench import Workbench
 
 PROMPT_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 

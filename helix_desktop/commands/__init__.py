@@ -1,23 +1,19 @@
 """Holds one module for each noun of the command line: it declares the noun's arguments and runs it.
 
-`ask_command` has `add_ask_command`, which declares, and `run_ask_command`. Every start of the
-command line imports all of these modules, so they import what is heavy only when they run.
+`ask_command` has `add_ask_command`, which declares, and `run_ask_command`. Only the noun in use is imported. A command may be
+handed to a running program, so what a workbench needs is imported where the work is done.
 """
 
-from __future__ import annotations
-
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from helix_desktop import __version__
 
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name for it
-
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001 - it has no other name
 Options = Mapping[str, str | Mapping[str, Any]]
 Run = Callable[[argparse.Namespace], int]
 WORKSPACE: Options = {"WORKSPACE": "the workspace's name or ID"}
@@ -58,8 +54,10 @@ class CommandLineParser(argparse.ArgumentParser):
         self.exit(2, f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.\n")
 
 
-def build_command_line_parser() -> argparse.ArgumentParser:
-    """The whole command line, as `arguments.run` expects it. Without a noun there is no `run`: the window opens."""
+def build_command_line_parser(given: Sequence[str] = ("--help",)) -> argparse.ArgumentParser:
+    """The command line, as `arguments.run` expects it, with the nouns among `given`; with all where none is, for help and for
+    what is misspelt. Without a noun there is no `run`: the window opens.
+    """
     whole = CommandLineParser(
         prog="helix-desktop",
         description="Work with AI agents for hours without running out of context.",
@@ -70,7 +68,7 @@ def build_command_line_parser() -> argparse.ArgumentParser:
         "--version", action="version", help="show the version and exit", version=f"Helix Desktop {__version__}"
     )
     nouns = whole.add_subparsers(metavar="COMMAND", parser_class=CommandLineParser)
-    for noun in NOUNS:
+    for noun in [noun for noun in NOUNS if noun in given] or (NOUNS if {*given} - {"--version"} else ()):
         getattr(import_module(f"helix_desktop.commands.{noun}_command"), f"add_{noun}_command")(nouns)
     return whole
 

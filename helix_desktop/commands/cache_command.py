@@ -1,23 +1,19 @@
 """`cache`: put content in, get it out by its hash, list, search, verify, count and collect."""
 
-from __future__ import annotations
-
 import argparse
 import base64
 import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from helix_desktop.commands import Options, format_local_minute, workspace_access
+from helix_desktop.commands import Options, Subparsers, format_local_minute, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_json, print_result
 from helix_desktop.console import Console
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.engine.entry_catalogue import EntryRow
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.engine.entry_catalogue import EntryFilter, EntryRow, EntrySort
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
 LONGEST = 18  # The most digits of a number that a database takes.
@@ -83,8 +79,6 @@ def _parse_entry_count(text: str) -> int:
 
 
 async def put_input_into_cache(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    from helix_desktop.engine.ports import EntryOrigin
-
     name = "" if arguments.file == STANDARD else arguments.file.name
     first = await console.read_input()
     stored = await workspace.cache.store_content(
@@ -152,8 +146,6 @@ def _text_or_base64(content: bytes) -> dict[str, str]:
 
 
 async def print_entry_list(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
-
     await workspace_access.wait_for_index(workspace, console)
     chosen = EntryFilter(tool=arguments.tool)
     rows = await workspace.index.entries_page(

@@ -16,6 +16,7 @@ from helix_desktop.commands.workspace_access import (
     run_after_asking,
 )
 from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.errors import NotFound
 
 if TYPE_CHECKING:
@@ -175,6 +176,4 @@ def _describe_file_change(file: FileChange) -> dict[str, object]:
 
 
 def _decode_for_console(place: str) -> str:
-    from helix_desktop.engine.changes.turn_changes import printable_path
-
     return printable_path(place)

@@ -1,29 +1,27 @@
 """`conversation`: list those of a workspace, bring in those of other programs; what changed in the context of one between two moments."""
 
-from __future__ import annotations
-
 import argparse
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Iterable
 
 from helix_desktop.commands import (
     CONVERSATION,
     Options,
+    Subparsers,
     conversation_restore_command,
     format_local_minute,
     history_import_commands,
 )
-from helix_desktop.commands.conversation_restore_command import find_conversation_by_prefix
-from helix_desktop.commands.workspace_access import add_workspace_verb, print_result
+from helix_desktop.commands.workspace_access import add_workspace_verb, find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
+from helix_desktop.engine import view_difference as differences
+from helix_desktop.engine.blocks import Block
+from helix_desktop.engine.history.covers import first_and_last
+from helix_desktop.engine.view import build_state
+from helix_desktop.engine.view_difference import ViewChange
 from helix_desktop.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.engine.blocks import Block
-    from helix_desktop.engine.view_difference import ViewChange
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.histories import claude_code_writer, session_export
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 SHOWN = 60  # How many characters of each block are shown.
 
@@ -58,10 +56,6 @@ async def print_conversation_list(arguments: argparse.Namespace, workspace: Stor
 
 
 async def export_conversation_file(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    import json
-
-    from helix_desktop.histories import claude_code_writer, session_export
-
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
     contents = await conversation_restore_command.read_exported_entries(workspace, facts)
     folder = next(iter(workspace.settings.roots), "")
@@ -72,9 +66,6 @@ async def export_conversation_file(arguments: argparse.Namespace, workspace: Sto
 
 
 async def print_context_difference(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    from helix_desktop.engine import view_difference as differences
-    from helix_desktop.engine.view import build_state
-
     name = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(name)
     before, after = arguments.before, len(facts) if arguments.after is None else arguments.after
@@ -132,6 +123,4 @@ def _describe_view_change(change: ViewChange) -> dict[str, object]:
 
 
 def _covered_fact_range(block: Block) -> list[int]:
-    from helix_desktop.engine.history.covers import first_and_last
-
     return list(first_and_last(block.source))

@@ -1,27 +1,24 @@
 """`conversation restore`: a conversation written in the own format of an agent, for that agent to resume."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
+import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from helix_desktop.commands import CONVERSATION, Options, workspace_access
-from helix_desktop.commands.workspace_access import print_result
-from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound
+from helix_desktop.commands import CONVERSATION, Options, Subparsers, workspace_access
+from helix_desktop.commands.workspace_access import find_conversation_by_prefix, print_result
+from helix_desktop.console import Console
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Recorded
+from helix_desktop.errors import CacheCorrupt, InvalidInput, NotFound
+from helix_desktop.histories import conversation_restoring as restoring
+from helix_desktop.histories import session_export
+from helix_desktop.histories.conversation_restoring import RestoredSession
+from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.console import Console
-    from helix_desktop.engine.digest import Digest
-    from helix_desktop.engine.facts import Recorded
-    from helix_desktop.histories.conversation_restoring import RestoredSession
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 AGENTS = tuple(AGENTS_TO_CONTINUE_IN)
 _VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "GEMINI_CLI_HOME", "PI_CODING_AGENT_DIR")
@@ -44,8 +41,6 @@ def add_restore_command(verbs: Subparsers) -> None:
 
 def run_restore(arguments: argparse.Namespace) -> int:
     """With the paths as this program sees them: another one, in another folder, may do the work."""
-    import os
-
     given = arguments.to
     if given and given not in AGENTS:
         arguments.to = str(Path(given).absolute())
@@ -58,9 +53,6 @@ def run_restore(arguments: argparse.Namespace) -> int:
 
 
 async def restore_conversation(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    from helix_desktop.histories import conversation_restoring as restoring
-    from helix_desktop.histories.history_finding import HistoryPlaces
-
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
     agent = arguments.to if arguments.to in AGENTS else restoring.agent_of_origin(facts)
     if not agent and not arguments.to:
@@ -99,26 +91,8 @@ def _restored_as_json(restored: RestoredSession, path: Path) -> dict[str, object
 
 async def read_exported_entries(workspace: StoredWorkspace, facts: Sequence[Recorded]) -> dict[Digest, bytes]:
     """What the facts refer to and an export shows, as far as it is still there and whole."""
-    from helix_desktop.histories import session_export
-
     contents = {}
     for digest in session_export.entries_needed_for_export(facts):
         with suppress(NotFound, CacheCorrupt):
             contents[digest] = await workspace.cache.read_content(digest)
     return contents
-
-
-async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -> str:
-    known = [row.id for row in await workspace.journal.list_conversations() if row.id.startswith(begins)]
-    if begins in known:
-        return begins
-    if len(known) > 1:
-        raise AmbiguousName(
-            f"The IDs of {len(known)} conversations begin with {begins}.", remedy="Enter more of the ID."
-        )
-    if not known:
-        raise NotFound(
-            f"There is no conversation that begins with {begins} here.",
-            remedy="To see all conversations, run `conversation list`.",
-        )
-    return known[0]

@@ -1,23 +1,17 @@
 """`cost`: why requests cost what they did: what came out of the provider's cache, what was written anew, and the reason for it."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
-from helix_desktop.commands.conversation_restore_command import find_conversation_by_prefix
-from helix_desktop.commands.workspace_access import add_workspace_verb, print_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.console import Console
-    from helix_desktop.engine.facts import ConversationStarted, ModelSet, Recorded
-    from helix_desktop.engine.request_costs import RequestCost
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.commands import Subparsers
+from helix_desktop.commands.workspace_access import add_workspace_verb, find_conversation_by_prefix, print_json
+from helix_desktop.console import Console
+from helix_desktop.engine.facts import ConversationStarted, ModelRole, ModelSet, Recorded
+from helix_desktop.engine.request_costs import RequestCost, explain_requests
+from helix_desktop.providers.known_models import merge_model_knowledge
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 Sums = dict[str, tuple[int, float]]
 OWN = "Helix Desktop"
@@ -32,8 +26,6 @@ def add_cost_command(nouns: Subparsers) -> None:
 async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     if arguments.conversation:
         return await _print_conversation_cost(arguments, workspace, console)
-    from helix_desktop.engine.facts import ConversationStarted
-
     sums: dict[str, Sums] = {"days": {}, "agents": {}, "models": {}, "causes": {}}
     for row in await workspace.journal.list_conversations():
         facts = await workspace.journal.read_facts(row.id)
@@ -78,16 +70,11 @@ def _name_of_agent(started: ConversationStarted) -> str:
 
 
 async def _explain_facts(facts: Sequence[Recorded]) -> list[RequestCost]:
-    from helix_desktop.engine.request_costs import explain_requests
-
     return await asyncio.to_thread(explain_requests, facts, _shipped_prices)
 
 
 def _shipped_prices(model: str) -> ModelSet | None:
     """The prices this program ships for a model, where the conversation has none."""
-    from helix_desktop.engine.facts import ModelRole
-    from helix_desktop.providers.known_models import merge_model_knowledge
-
     return merge_model_knowledge("", model).as_model_set(ModelRole.MAIN)
 
 

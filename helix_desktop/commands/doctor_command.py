@@ -1,21 +1,15 @@
 """`doctor`: check the installation, and write a file that can be read before it is sent."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_verb
+from helix_desktop.commands import Subparsers, add_verb
 from helix_desktop.commands.workspace_access import print_json
 from helix_desktop.console import Terminal
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.installation_checks import DoctorFinding
+from helix_desktop.installation_checks import DoctorFinding
 
 MARKS = {"good": "ok", "note": "--", "bad": "!!"}
 

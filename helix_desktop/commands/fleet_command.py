@@ -1,25 +1,21 @@
 """`fleet`: what the workers do, in one workspace or in all; stops them, lets them end, and limits what they spend."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_json_option, workspace_access
-from helix_desktop.console import Terminal, escape_control_characters
+from helix_desktop.commands import Subparsers, add_json_option, workspace_access
+from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.console import Console
-    from helix_desktop.store.fleet_tasks import FleetTaskList
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.resident.resident_client import CollectingConsole
+from helix_desktop.store import fleet_task_files
+from helix_desktop.store.fleet_tasks import FleetTaskList, FleetTaskState
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 SHOWN_STATES = ("running", "needs-you", "failed")
 MOST_FAILED = 5  # without --json
@@ -66,8 +62,6 @@ def _run_fleet_command(arguments: argparse.Namespace) -> int:
 
 async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], console: Console) -> int:
     """In each workspace, here or where it is open; one whose store is away holds up no other."""
-    from helix_desktop.resident.resident_client import CollectingConsole
-
     found: list[dict[str, Any]] = []
     for identity, name in names.items():
         words = [*arguments.argv, "--workspace", identity, "--json"]
@@ -94,8 +88,6 @@ async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], cons
 async def _act_and_print(
     act: FleetAct, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    from helix_desktop.store import fleet_task_files
-    from helix_desktop.store.fleet_tasks import FleetTaskState
     from helix_desktop.workbench import fleet_overview
 
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:

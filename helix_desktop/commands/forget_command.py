@@ -1,21 +1,16 @@
 """`forget_in_workspace`: remove a text from a workspace, or entries of its cache, for good."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, workspace_access
+from helix_desktop.commands import Options, Subparsers, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_result, read_whole_input
 from helix_desktop.console import Console
+from helix_desktop.engine.forgotten_text_forms import TextForms
+from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.engine.ports import ForgetResult
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = "-"
 
@@ -71,8 +66,6 @@ def _forget_result_as_json(purged: ForgetResult) -> dict[str, object]:
 
 def _places_in_window_memory(window: Path, text: str) -> tuple[str, ...]:
     """The places in the window's memory that hold the text; only a running window can change its drafts and input history."""
-    from helix_desktop.engine.forgotten_text_forms import TextForms
-
     if not text or not window.exists() or not TextForms(text).occurs_in_bytes(window.read_bytes()):
         return ()
     return (

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from helix_desktop import glibc_memory, program_folders
-from helix_desktop.commands import Options, add_options
+from helix_desktop.commands import Options, add_options, workspace_access
 from helix_desktop.errors import InvalidInput
+from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
+from helix_desktop.providers.configured_providers import ConfiguredProviders
+from helix_desktop.providers.provider_catalog import find_provider_key
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.console import Console
-    from helix_desktop.gateway.registration import GatewayRegistration
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench.all_workbenches import WorkspaceService
 
@@ -47,9 +49,7 @@ def add_gateway_command(nouns: Subparsers) -> None:
 
 
 def run_gateway_command(arguments: argparse.Namespace) -> int:
-    from helix_desktop.commands import workspace_access
     from helix_desktop.gateway import gateway_server, gateway_socket
-    from helix_desktop.gateway.registration import GatewayRegistrations
 
     sys.setswitchinterval(TURN)
     glibc_memory.share_one_heap_between_threads(LARGE, KEPT)
@@ -85,7 +85,6 @@ def _build_hand_started_registration(
     arguments: argparse.Namespace, where: program_folders.ProgramFolders
 ) -> GatewayRegistration:
     from helix_desktop.gateway import gateway_server
-    from helix_desktop.gateway.registration import GatewayRegistration
 
     key, key_host = asyncio.run(_provider_key_and_host(where, arguments.key)) if arguments.key else ("", "")
     return GatewayRegistration(
@@ -100,10 +99,6 @@ def _build_hand_started_registration(
 
 async def _provider_key_and_host(where: program_folders.ProgramFolders, provider: str) -> tuple[str, str]:
     """The key of a provider, and the host of its address, to which alone it goes."""
-    from helix_desktop.commands import workspace_access
-    from helix_desktop.providers.configured_providers import ConfiguredProviders
-    from helix_desktop.providers.provider_catalog import find_provider_key
-
     config = await asyncio.to_thread(ConfiguredProviders(where.providers_file).find_provider, provider)
     key = await find_provider_key(config, workspace_access.open_secrets(where))
     if not key:

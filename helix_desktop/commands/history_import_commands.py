@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 from helix_desktop.commands import Options, add_verb, format_local_minute, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_json, print_result
 from helix_desktop.console import Console, Terminal
+from helix_desktop.histories import history_finding
+from helix_desktop.histories.leaked_keys import mask_key
+from helix_desktop.histories.program_names import NAMES
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -45,8 +48,6 @@ def add_history_import_commands(verbs: Subparsers) -> None:
 
 
 def run_find_histories(arguments: argparse.Namespace) -> int:
-    from helix_desktop.histories import history_finding
-
     found = list(history_finding.find_histories(history_finding.HistoryPlaces.of_this_user()))
     lines = _describe_histories_by_folder(found) or [
         "No conversations from other programs were found on this computer."
@@ -61,8 +62,6 @@ def _histories_as_json(one: FoundHistories) -> dict[str, object]:
 
 def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[str]:
     """A line for each program and folder, and one for all; none where nothing was found."""
-    from helix_desktop.histories.program_names import NAMES
-
     groups: dict[tuple[str, str], list[FoundHistories]] = {}
     for one in found:
         groups.setdefault((one.kind, one.folder), []).append(one)
@@ -90,8 +89,6 @@ def run_import(arguments: argparse.Namespace) -> int:
 
 
 def _find_history_files() -> list[Path]:
-    from helix_desktop.histories import history_finding
-
     return [
         file
         for one in history_finding.find_histories(history_finding.HistoryPlaces.of_this_user())
@@ -129,8 +126,6 @@ async def _import_until_stopped(arguments: argparse.Namespace, workspace: Stored
     """Imports now and after each change to a file, until Ctrl+C, and then prints the result."""
     import watchfiles
 
-    from helix_desktop.histories import history_finding
-
     places = history_finding.HistoryPlaces.of_this_user()
     all_roots = (
         folder for folders in history_finding.history_folders(places).values() for folder in folders if folder.is_dir()
@@ -161,8 +156,6 @@ async def _import_until_stopped(arguments: argparse.Namespace, workspace: Stored
 async def _say_import_result(
     arguments: argparse.Namespace, workspace: StoredWorkspace, result: ImportResult, console: Console
 ) -> None:
-    from helix_desktop.histories.leaked_keys import mask_key
-
     keys = [{"key": mask_key(key), "places": counts} for key, counts in result.keys.places.items()]
     forgotten = 0
     if arguments.forget_keys:

@@ -1,24 +1,20 @@
 """`model`: list those that can be chosen, and set the main, fast and long-window model of a workspace."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from helix_desktop.commands import Options, add_options, add_verb, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_options, add_verb, workspace_access
 from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools, with_provider_tools
 from helix_desktop.commands.workspace_access import print_result
+from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole
-from helix_desktop.errors import HelixError, InvalidInput, ModelFailed
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.console import Console
-    from helix_desktop.providers.known_models import ModelInfo
-    from helix_desktop.providers.provider_catalog import ProviderConfig
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.errors import HelixError, InvalidInput, ModelFailed, NoUsableKeyring
+from helix_desktop.providers import local_servers, model_listing
+from helix_desktop.providers.known_models import ModelInfo
+from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, describe_model
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 FIGURES = {"window": int, "max_output": int, "input": float, "output": float, "cache_read": float, "cache_write": float}
 
@@ -69,10 +65,6 @@ async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -
 
 async def _usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
     """Those set up, the well-known ones whose key is there, the servers on this machine, and the demonstration."""
-    from helix_desktop.errors import NoUsableKeyring
-    from helix_desktop.providers import local_servers
-    from helix_desktop.providers.provider_catalog import PRESETS
-
     configs = {config.name: config for config in desk.configured.list_providers()}
     for preset in PRESETS.values():
         if preset.name in configs or not preset.needs_key:
@@ -89,8 +81,6 @@ async def _usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
 
 
 async def _list_models_of_provider(desk: ProviderTools, config: ProviderConfig) -> tuple[ModelInfo, ...]:
-    from helix_desktop.providers import model_listing
-
     return await model_listing.list_and_save_models(
         desk.configured, config.name, await desk.key_of_provider(config), desk.connections
     )
@@ -132,8 +122,6 @@ def run_choose_model(arguments: argparse.Namespace) -> int:
 
 
 async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools) -> int:
-    from helix_desktop.providers.provider_catalog import describe_model
-
     provider, slash, name = arguments.model.partition("/")
     if not slash or not name:
         raise InvalidInput(
@@ -159,8 +147,6 @@ async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools
 
 async def _check_provider_has_model(desk: ProviderTools, config: ProviderConfig, name: str) -> None:
     """Ask the provider; what it does not have is refused, a provider that cannot be asked now is only said."""
-    from helix_desktop.providers import model_listing
-
     try:
         await model_listing.learn_about_model(
             desk.configured, config.name, name, await desk.key_of_provider(config), desk.connections

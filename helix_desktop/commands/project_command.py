@@ -1,20 +1,15 @@
 """`project`: what a workspace's folders bring for agents; trusting it by its hash, and switching it off and on."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from helix_desktop.commands import Subparsers
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_result
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.engine import exact_text
 from helix_desktop.errors import ActionRefused, AmbiguousName, InvalidInput, NotFound
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.project.project_item import ProjectItem
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 LEAST = 12  # At least this many characters of a hash must be given.
 

@@ -2,30 +2,34 @@
 those stand in the shell's history and in the list of processes.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import Options, add_verb, workspace_access
+from helix_desktop.commands import Options, Subparsers, add_verb, workspace_access
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
-from helix_desktop.engine.facts import Purpose
-from helix_desktop.errors import InvalidInput
+from helix_desktop.engine.blocks import Message, Reply, Request, RetryDelay, Role
+from helix_desktop.engine.facts import Purpose, Text
+from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring
 from helix_desktop.fast_dataclass import dataclass
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.providers.configured_providers import ConfiguredProviders
-    from helix_desktop.providers.http_transport import ProviderConnections
-    from helix_desktop.providers.provider_catalog import ProviderConfig
-    from helix_desktop.secrets import SecretStorage
+from helix_desktop.providers import local_servers, model_listing
+from helix_desktop.providers.configured_providers import ConfiguredProviders
+from helix_desktop.providers.http_transport import ProviderConnections, check_key
+from helix_desktop.providers.provider_catalog import (
+    PRESETS,
+    ProviderConfig,
+    SystemClock,
+    connect_model_client,
+    find_provider_key,
+    with_base_url,
+)
+from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 
 ADDING: Options = {
     "NAME": "openai, anthropic, gemini, openrouter, ollama, ... or any other name",
@@ -63,8 +67,6 @@ class ProviderTools:
 
     async def key_of_provider(self, config: ProviderConfig) -> str | None:
         """The key of a provider, from wherever it is kept."""
-        from helix_desktop.providers.provider_catalog import find_provider_key
-
         return await find_provider_key(config, self.secrets)
 
 
@@ -77,9 +79,6 @@ def with_provider_tools(work: ProviderWork) -> Callable[[argparse.Namespace], in
 
 
 async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderWork) -> int:
-    from helix_desktop.providers.configured_providers import ConfiguredProviders
-    from helix_desktop.providers.http_transport import ProviderConnections
-
     where = program_folders.find_program_folders(arguments.home)
     connections, secrets = ProviderConnections(), workspace_access.open_secrets(where)
     try:
@@ -94,9 +93,6 @@ async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderW
 
 
 async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
-    from helix_desktop.providers.http_transport import check_key
-    from helix_desktop.secrets import SecretKeeper
-
     config = _provider_from_arguments(arguments, desk.configured)
     key = check_key(_ask_for_key(config.name), config.name) if arguments.key else ""
     if key:  # The key is stored first, so that nothing changes if this fails.
@@ -110,9 +106,6 @@ async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) ->
 
 def _provider_from_arguments(arguments: argparse.Namespace, configured: ConfiguredProviders) -> ProviderConfig:
     """What is there under this name, or usual for it, with what the arguments change."""
-    from helix_desktop.errors import NotFound
-    from helix_desktop.providers.provider_catalog import ProviderConfig, with_base_url
-
     try:
         config = configured.find_provider(arguments.name)
     except NotFound:
@@ -165,8 +158,6 @@ async def _print_saved_provider(arguments: argparse.Namespace, desk: ProviderToo
 
 
 async def run_remove_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
-    from helix_desktop.secrets import ProviderKey
-
     desk.configured.remove_provider(arguments.name)
     await desk.secrets.delete_secret(ProviderKey(arguments.name))
     line = f"{arguments.name} and its key were removed."
@@ -174,9 +165,6 @@ async def run_remove_provider(arguments: argparse.Namespace, desk: ProviderTools
 
 
 async def print_provider_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
-    from helix_desktop.providers import local_servers
-    from helix_desktop.providers.provider_catalog import PRESETS
-
     known = desk.configured.list_providers()
     names = {config.name for config in known}
     described = [await _provider_as_json(desk, config) for config in known]
@@ -193,8 +181,6 @@ async def print_provider_list(arguments: argparse.Namespace, desk: ProviderTools
 
 
 async def _provider_as_json(desk: ProviderTools, config: ProviderConfig) -> dict[str, Any]:
-    from helix_desktop.errors import NoUsableKeyring
-
     try:
         kept = await desk.secrets.find_secret_keeper(config.provider_key)
     except NoUsableKeyring:
@@ -216,8 +202,6 @@ def _format_provider_line(one: dict[str, Any]) -> str:
 
 async def test_provider_connection(arguments: argparse.Namespace, desk: ProviderTools) -> int:
     """Two questions: a list of models, which checks the address and the key; and one short reply."""
-    from helix_desktop.providers import model_listing
-
     config = desk.configured.find_provider(arguments.name)
     key = await desk.key_of_provider(config)
     models = await model_listing.list_and_save_models(desk.configured, arguments.name, key, desk.connections)
@@ -230,10 +214,6 @@ async def test_provider_connection(arguments: argparse.Namespace, desk: Provider
 
 
 async def _ask_for_one_word(config: ProviderConfig, model: str, key: str | None, desk: ProviderTools) -> dict[str, Any]:
-    from helix_desktop.engine.blocks import Message, Reply, Request, RetryDelay, Role
-    from helix_desktop.engine.facts import Text
-    from helix_desktop.providers.provider_catalog import SystemClock, connect_model_client
-
     clock = SystemClock()
     client = connect_model_client(config, model, key, connections=desk.connections, clock=clock)
     asked = Message(Role.USER, (Text("Answer with the single word: ready"),))

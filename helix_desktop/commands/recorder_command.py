@@ -1,7 +1,5 @@
 """`recorder`: keeps the conversations of the agents on this computer. `recorder --run` is the process that imports for it."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -9,16 +7,22 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from helix_desktop import program_folders
-from helix_desktop.commands import Options, add_verb, format_local_minute
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.program_folders import ProgramFolders
-    from helix_desktop.program_settings import ProgramSettings
-    from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop import commands, program_folders, running_instance
+from helix_desktop.commands import Options, Subparsers, add_verb, format_local_minute, workspace_access
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.gateway import agent_run, agent_settings, project_workspace
+from helix_desktop.histories import history_finding
+from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.pending_copies import copied_files, path_of_copy
+from helix_desktop.histories.program_names import NAMES
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS, ProgramSettings
+from helix_desktop.resident import history_recorder, login_start, resident_client, schedules
+from helix_desktop.resident.history_recorder import recorded_folders
+from helix_desktop.resident.resident_client import CollectingConsole
+from helix_desktop.store.all_workspaces import AllWorkspaces
 
 TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # files that are imported before the workspace is let go for a moment
 IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
@@ -46,12 +50,6 @@ def _record_or_print_status(arguments: argparse.Namespace) -> int:
 
 
 def _turn_on(arguments: argparse.Namespace) -> int:
-    from helix_desktop.errors import InvalidInput
-    from helix_desktop.gateway import agent_run
-    from helix_desktop.histories.program_names import NAMES
-    from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS
-    from helix_desktop.resident import login_start, resident_client
-
     where, settings = _folders_and_settings(arguments)
     known = {name.casefold() for pair in NAMES.items() for name in pair}
     if unknown := [name for name in arguments.without_agent or () if name.casefold() not in known]:
@@ -70,10 +68,6 @@ def _turn_on(arguments: argparse.Namespace) -> int:
 
 
 def _turn_off(arguments: argparse.Namespace) -> int:
-    from helix_desktop.gateway import agent_settings
-    from helix_desktop.program_settings import RECORDER
-    from helix_desktop.resident import login_start, resident_client, schedules
-
     where, settings = _folders_and_settings(arguments)
     settings.change_setting(RECORDER, value=False)
     asyncio.run(resident_client.ask_resident(where, "recorder"))
@@ -83,10 +77,6 @@ def _turn_off(arguments: argparse.Namespace) -> int:
 
 
 def _print_recorder_status(arguments: argparse.Namespace) -> int:
-    from helix_desktop.histories.history_finding import HistoryPlaces
-    from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_FOLDERS
-    from helix_desktop.resident import history_recorder, resident_client
-
     where, settings = _folders_and_settings(arguments)
     running = (asyncio.run(resident_client.ask_resident(where, "status")) or {}).get("recorder") or {}
     recorded = history_recorder.recorded_folders(where, HistoryPlaces.of_this_user())
@@ -117,16 +107,12 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _folders_and_settings(arguments: argparse.Namespace) -> tuple[ProgramFolders, ProgramSettings]:
-    from helix_desktop.program_settings import ProgramSettings
-
     where = program_folders.find_program_folders(arguments.home)
     return where, ProgramSettings(where.settings_file)
 
 
 def _import_what_is_asked(arguments: argparse.Namespace) -> int:
     """Answers each line of its input with a line, until the input ends."""
-    from helix_desktop import running_instance
-
     where = program_folders.find_program_folders(arguments.home)
     while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:
         time.sleep(0.2)  # one whose resident was killed finishes what it is doing
@@ -142,18 +128,12 @@ def _answer_import_request(
     where: ProgramFolders, request: Mapping[str, Any], read: set[tuple[Path, str]]
 ) -> dict[str, object]:
     """`read`: databases and the folders that this process has read of them, and reads again only if they are in use."""
-    from helix_desktop import commands
-    from helix_desktop.commands import workspace_access
-    from helix_desktop.errors import HelixError
-    from helix_desktop.histories.pending_copies import copied_files
-    from helix_desktop.resident.resident_client import CollectingConsole
-
     copies = Path(request["copies"]) if "copies" in request else None
     files = list(copied_files(copies)) if copies is not None else [Path(name) for name in request["files"]]
     imported, trouble = 0, ""
     for workspace, command in _import_commands(where, files, copies or where.data / "no-copies", read):
         argv = ["conversation", "import", "-w", workspace, "--json", *command]
-        arguments = commands.build_command_line_parser().parse_args(argv)
+        arguments = commands.build_command_line_parser(argv).parse_args(argv)
         arguments.argv, arguments.places = argv, where
         console = CollectingConsole()
         try:
@@ -172,12 +152,6 @@ def _import_commands(
     where: ProgramFolders, files: Sequence[Path], copies: Path, read: set[tuple[Path, str]]
 ) -> Iterator[tuple[str, list[str]]]:
     """By workspace, which is created where there is none: what is imported together."""
-    from helix_desktop.commands import workspace_access
-    from helix_desktop.histories import history_finding
-    from helix_desktop.histories.pending_copies import path_of_copy
-    from helix_desktop.program_settings import RECORDER_WITHOUT_FOLDERS, ProgramSettings
-    from helix_desktop.resident.history_recorder import recorded_folders
-
     left_out = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_FOLDERS].splitlines()
     without = [Path(name.strip()).expanduser() for name in left_out if name.strip()]
     kinds = recorded_folders(where, history_finding.HistoryPlaces.of_this_user())
@@ -214,8 +188,6 @@ def _in_portions(group: Sequence[tuple[Path, int]]) -> Iterator[list[Path]]:
 
 def _workspace_of_folder(workspaces: AllWorkspaces, name: str) -> str:
     """The workspace of the folder; the one for all conversations whose folder is not here, or is nobody's project."""
-    from helix_desktop.gateway import project_workspace
-
     known, folder = workspaces.list_workspaces(), Path(name)
     if name and folder.is_absolute() and folder.is_dir() and project_workspace.has_project(folder, Path.home()):
         folder = folder.resolve()

@@ -1,27 +1,27 @@
 """`replay`: recorded sessions through the real engine, and what would have been sent, billed, kept and lost."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from helix_desktop.commands import Options, add_verb
+from helix_desktop.commands import Options, Subparsers, add_verb
+from helix_desktop.engine import context_policy
+from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.engine.context_policy import Policy
-    from helix_desktop.engine.fold_economics import RelativePrices
-    from helix_desktop.engine.ports import TokenCounter
-    from helix_desktop.histories.recorded_session import RecordedSession
-    from helix_desktop.replay.replay_figures import ReplayFigures
-    from helix_desktop.replay.session_player import ReplayTerms
-    from helix_desktop.replay.text_report import PolicyResult
+from helix_desktop.histories.recorded_session import RecordedSession
+from helix_desktop.replay import jumping_clock, text_report
+from helix_desktop.replay.cache_billing import HEAD_TOKENS
+from helix_desktop.replay.missed_references import RecallMode
+from helix_desktop.replay.replay_figures import ReplayFigures
+from helix_desktop.replay.session_player import ReplayStores, ReplayTerms, SessionPlayer, join_recordings
+from helix_desktop.replay.stand_in_model import KINDS
+from helix_desktop.replay.text_report import PolicyResult
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 BAR = 24
 PRICES = {"price.cache_read": "cache_read", "price.cache_write": "cache_write", "price.output": "output"}
@@ -61,8 +61,6 @@ def _replay_options() -> Options:
 def run_replay_command(arguments: argparse.Namespace) -> int:
     from helix_desktop import token_counting
     from helix_desktop.histories import history_reading
-    from helix_desktop.replay import text_report
-    from helix_desktop.replay.session_player import join_recordings
 
     names = [name.strip() for name in arguments.compare.split(",") if name.strip()] or [arguments.policy]
     terms = [_build_replay_terms(arguments, name) for name in names]
@@ -89,8 +87,6 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
 def _replay_all_recordings(
     recordings: Sequence[RecordedSession], terms: ReplayTerms, counter: TokenCounter
 ) -> PolicyResult:
-    from helix_desktop.replay.text_report import PolicyResult
-
     played = []
     for number, recording in enumerate(recordings, 1):
         where = f"{terms.policy.preset} {number}/{len(recordings)} {Path(recording.name).name}"
@@ -104,9 +100,6 @@ def replay_recording(
     recording: RecordedSession, terms: ReplayTerms, counter: TokenCounter, moved: Callable[[int], None] = lambda _: None
 ) -> ReplayFigures:
     """One session in stores of its own, in memory, on a clock of its own."""
-    from helix_desktop.replay import jumping_clock
-    from helix_desktop.replay.session_player import ReplayStores, SessionPlayer
-    from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
     async def replay_in_memory() -> ReplayFigures:
         now = jumping_clock.LoopClock().current_time
@@ -132,11 +125,6 @@ def _build_progress_display(where: str, count: int) -> Callable[[int], None]:
 
 
 def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms:
-    from helix_desktop.replay.cache_billing import HEAD_TOKENS
-    from helix_desktop.replay.missed_references import RecallMode
-    from helix_desktop.replay.session_player import ReplayTerms
-    from helix_desktop.replay.stand_in_model import KINDS
-
     if arguments.stand_in not in KINDS:
         known = ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())
         raise InvalidInput(f"There is no simulated model {arguments.stand_in!r}.", remedy=f"Available: {known}.")
@@ -158,9 +146,6 @@ def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms
 
 
 def _policy_and_prices(arguments: argparse.Namespace, name: str) -> tuple[Policy, RelativePrices]:
-    from helix_desktop.engine import context_policy
-    from helix_desktop.engine.fold_economics import RelativePrices
-
     values, shares = {}, {"cache_read": arguments.cache_read, "cache_write": arguments.cache_write, "output": arguments.output}  # fmt: skip
     for given in arguments.set:
         key, equals, value = given.partition("=")

@@ -1,18 +1,14 @@
 """`resident`: the process that holds the gateway's address while windows and terminals come and go."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import add_verb, format_local_minute
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
+from helix_desktop.commands import Subparsers, add_verb, format_local_minute
+from helix_desktop.gateway import agent_run
+from helix_desktop.resident import resident_client
 
 
 def add_resident_command(nouns: Subparsers) -> None:
@@ -29,8 +25,6 @@ def _run_or_print_status(arguments: argparse.Namespace) -> int:
 
 
 def _print_resident_status(arguments: argparse.Namespace) -> int:
-    from helix_desktop.resident import resident_client
-
     found = asyncio.run(resident_client.ask_resident(program_folders.find_program_folders(arguments.home), "status"))
     if arguments.json:
         print(json.dumps(found, indent=1))
@@ -45,8 +39,6 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
 
 
 def _stop_resident(arguments: argparse.Namespace) -> int:
-    from helix_desktop.resident import resident_client
-
     found = asyncio.run(resident_client.ask_resident(program_folders.find_program_folders(arguments.home), "stop"))
     if arguments.json:
         print(json.dumps({"stopped": found is not None}))
@@ -56,7 +48,6 @@ def _stop_resident(arguments: argparse.Namespace) -> int:
 
 
 def _run_resident(arguments: argparse.Namespace) -> int:
-    from helix_desktop.gateway import agent_run
     from helix_desktop.resident import resident_process
 
     where = program_folders.find_program_folders(arguments.home)

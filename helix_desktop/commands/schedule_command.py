@@ -1,24 +1,18 @@
 """`schedule`: tasks that are added by themselves at certain times."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
 import secrets
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
-from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb, format_local_minute, workspace_access
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_verb, format_local_minute, workspace_access
 from helix_desktop.console import escape_control_characters
 from helix_desktop.errors import InvalidInput, NotFound
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.resident.schedules import WorkSchedule
-
+from helix_desktop.resident import schedule_changes, schedules
+from helix_desktop.resident.schedules import WorkSchedule
 
 ADDING: Options = {
     "--at HH:MM": {"required": True, "help": "the time of day"},
@@ -45,8 +39,6 @@ def add_schedule_command(nouns: Subparsers) -> None:
 
 
 def _add_schedule(arguments: argparse.Namespace) -> int:
-    from helix_desktop.resident import schedules
-
     where = program_folders.find_program_folders(arguments.home)
     workspace = workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace).id
     names = [name for name in ("agent", "model", "budget", "deadline", "priority") if getattr(arguments, name)]
@@ -65,15 +57,11 @@ def _add_schedule(arguments: argparse.Namespace) -> int:
 
 
 def _list_schedules(arguments: argparse.Namespace) -> int:
-    from helix_desktop.resident import schedules
-
     _print_schedules(arguments, schedules.read_schedules(program_folders.find_program_folders(arguments.home).data))
     return 0
 
 
 def _remove_schedules(arguments: argparse.Namespace) -> int:
-    from helix_desktop.resident import schedules
-
     where = program_folders.find_program_folders(arguments.home)
     known = schedules.read_schedules(where.data)
     if unknown := set(arguments.schedules) - {one.id for one in known}:
@@ -84,8 +72,6 @@ def _remove_schedules(arguments: argparse.Namespace) -> int:
 
 
 def _change_schedules(where: program_folders.ProgramFolders, wanted: list[WorkSchedule]) -> None:
-    from helix_desktop.resident import schedule_changes
-
     if refused := asyncio.run(schedule_changes.change_schedules(where, wanted)):
         print(refused)
 

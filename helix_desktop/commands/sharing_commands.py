@@ -1,27 +1,24 @@
 """`workspace share`, `run_join`, `run_sync`, `run_sharing_status`, `run_unshare`: a workspace on several machines."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helix_desktop import program_folders
-from helix_desktop.commands import WORKSPACE, Options, add_verb, workspace_access
+from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, workspace_access
 from helix_desktop.commands.workspace_access import print_json, print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.store.shared.shared_store_link import SharedStoreLink
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.secrets import SharedStoreKey
+from helix_desktop.store import workspace_link
+from helix_desktop.store.shared import row_encryption, store_address
+from helix_desktop.store.shared.shared_store_link import SharedStoreLink
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 _ADDRESSES = "postgresql://user@host/database or s3://bucket/folder?endpoint=https://host"
 
@@ -71,13 +68,10 @@ def add_sharing_commands(verbs: Subparsers) -> None:
 async def run_share(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     if arguments.show_key:
         return await _print_workspace_key(arguments, workspace, console)
-    from helix_desktop.store import workspace_link
 
     arguments.to = arguments.to or os.environ.get(workspace_link.STORE, "")
     if not arguments.to:
         raise InvalidInput("No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}.")
-    from helix_desktop.store.shared import store_address
-
     where = store_address.parse_store_address(arguments.to)
     if not arguments.yes:
         await workspace_access.wait_for_index(workspace, console)
@@ -91,7 +85,6 @@ async def run_share(arguments: argparse.Namespace, workspace: StoredWorkspace, c
 
 
 async def _share_and_sync(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    from helix_desktop.store import workspace_link
     from helix_desktop.workbench import shared_store_setup
 
     secrets = workspace_access.open_secrets(arguments.places)
@@ -116,7 +109,6 @@ async def _share_and_sync(arguments: argparse.Namespace, workspace: StoredWorksp
 
 async def _sync_conversations(workspace: StoredWorkspace) -> str:
     """Send and fetch what is new of them; a store that cannot have conversations has none. Gives what is wrong with one."""
-    from helix_desktop.store.shared import store_address
     from helix_desktop.workbench import conversation_sharing, open_workbench
 
     open_here = open_workbench.workbench_of(workspace)
@@ -129,8 +121,6 @@ async def _sync_conversations(workspace: StoredWorkspace) -> str:
 
 
 async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    from helix_desktop.secrets import SharedStoreKey
-
     key = await workspace_access.open_secrets(arguments.places).read_secret(SharedStoreKey(workspace.id))
     if not key:
         raise NotFound(
@@ -143,8 +133,6 @@ async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredW
 
 
 def run_new_key(arguments: argparse.Namespace) -> int:
-    from helix_desktop.store.shared import row_encryption
-
     return asyncio.run(_print_new_key(arguments, row_encryption.format_key_line(row_encryption.new_workspace_key())))
 
 
@@ -223,8 +211,6 @@ async def run_sharing_status(arguments: argparse.Namespace, workspace: StoredWor
 
 
 async def _sharing_figures(workspace: StoredWorkspace, link: SharedStoreLink) -> dict[str, Any]:
-    from helix_desktop.store.shared import store_address
-
     now = await link.link_status()
     return {
         "facts_waiting": await workspace.count_unsent_facts() if store_address.holds_conversations(now.url) else 0,
@@ -253,7 +239,6 @@ def _format_time_ago(moment: float) -> str:
 
 
 async def run_unshare(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    from helix_desktop.store import workspace_link
     from helix_desktop.workbench import shared_store_setup
 
     _require_store_link(workspace)

@@ -1,7 +1,5 @@
 """`task`: work that is done once, by some worker, whatever ends meanwhile."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json
@@ -11,24 +9,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from helix_desktop.commands import Options, format_local_minute, workspace_access
+from helix_desktop.commands import Options, Subparsers, format_local_minute, workspace_access
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.errors import InvalidInput
+from helix_desktop.store import fleet_task_files
 from helix_desktop.store.fleet_tasks import (
     ENDED,
     FleetTask,
+    FleetTaskList,
     FleetTaskOrder,
     FleetTaskState,
     NewFleetTask,
     task_as_json,
 )
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.store.fleet_tasks import FleetTaskList
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 WAIT_SECONDS = 0.5  # between two looks
 TaskWork = Callable[[argparse.Namespace, "FleetTaskList", Console], Awaitable[int]]
@@ -92,8 +88,6 @@ def _run_task_command(arguments: argparse.Namespace) -> int:
 async def _open_and_work(
     work: TaskWork, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
-    from helix_desktop.store import fleet_task_files
-
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
         return await work(arguments, tasks, console)
 

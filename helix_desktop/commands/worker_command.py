@@ -15,6 +15,7 @@ from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console, Terminal, escape_control_characters
 from helix_desktop.errors import HelixError, InvalidInput, SharedStoreUnreachable, StoreBusy
+from helix_desktop.store import fleet_task_files
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -108,7 +109,6 @@ async def work_in_workspace(arguments: argparse.Namespace, workspace: StoredWork
 
 async def _do_tasks(arguments: argparse.Namespace, bench: Workbench, console: Console) -> int:
     from helix_desktop.gateway import gateway_workspaces
-    from helix_desktop.store import fleet_task_files
     from helix_desktop.workbench.fleet_worker import FleetWorker
 
     async def report(task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> None:

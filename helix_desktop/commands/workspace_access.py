@@ -19,18 +19,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop import commands, program_folders, tasks
+from helix_desktop import commands, program_folders, program_settings, running_instance, tasks
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb
 from helix_desktop.console import Console, Terminal
-from helix_desktop.errors import ActionRefused, StoppedByUser, StoreBusy, StoreFailed
+from helix_desktop.errors import ActionRefused, AmbiguousName, NotFound, StoppedByUser, StoreBusy, StoreFailed
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.store import reading_copy, workspace_link
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.running_instance import RequestListener
-    from helix_desktop.secrets import SecretStorage
-    from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
+    from helix_desktop.store.all_workspaces import KnownWorkspace
     from helix_desktop.store.index_file import IndexProgress
-    from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.token_counting import TiktokenCounter
     from helix_desktop.workbench import Workbench
 
@@ -99,9 +101,6 @@ def run_after_asking(arguments: argparse.Namespace, question: str) -> int:
 
 async def open_or_hand_over(arguments: argparse.Namespace, identity: str, console: Console) -> int:
     """Do `arguments.work` on this workspace here, or in the process that has it open. The exit code."""
-    from helix_desktop import running_instance
-    from helix_desktop.store import reading_copy
-
     where = arguments.places
     counting = OptionalTokenCounter(wanted=_needs_token_counts(arguments))
     workspaces = open_all_workspaces(where, count=counting)
@@ -131,9 +130,6 @@ async def _run_on_reading_copy(
     arguments: argparse.Namespace, known: KnownWorkspace, counting: OptionalTokenCounter, console: Console
 ) -> int:
     """Runs a command that only reads on a temporary copy, when the disk is read-only."""
-    from helix_desktop.store import reading_copy
-    from helix_desktop.store.stored_workspace import StoredWorkspace
-
     with reading_copy.copy_for_reading(known.folder) as folder:
         workspace = await StoredWorkspace.open(folder, count=counting)
         try:
@@ -187,16 +183,11 @@ async def _run_as_owner(
 
 def link_to_shared_store(workspace: StoredWorkspace, where: program_folders.ProgramFolders, *, working: bool) -> None:
     """Connects the workspace to its shared store, if it has one."""
-    from helix_desktop.store import workspace_link
-
     if workspace_link.wants_link(workspace):
         workspace_link.link_workspace(workspace, open_secrets(where), working=working)
 
 
 def open_secrets(where: program_folders.ProgramFolders) -> SecretStorage:
-    from helix_desktop import program_settings
-    from helix_desktop.secrets import SecretStorage
-
     consent = program_settings.ProgramSettings(where.settings_file)[program_settings.KEYS_IN_FILE]
     return SecretStorage(where.key_file, consent=lambda: consent)
 
@@ -228,8 +219,6 @@ def _needs_token_counts(arguments: argparse.Namespace) -> bool:
 def open_all_workspaces(
     where: program_folders.ProgramFolders, *, count: OptionalTokenCounter | None = None
 ) -> AllWorkspaces:
-    from helix_desktop.store.all_workspaces import AllWorkspaces
-
     return AllWorkspaces(where.workspaces_folder, count=count or OptionalTokenCounter())
 
 
@@ -253,8 +242,6 @@ async def serve_commands(
     counting: OptionalTokenCounter | None = None,
 ) -> CommandService:
     """Answer commands about `workspace` for as long as this process has it open; finish what is returned first."""
-    from helix_desktop import running_instance
-
     owner = await running_instance.listen_for_requests(
         where.run, workspace.id, partial(answer_command, workspace, where, leaving, counting)
     )
@@ -273,7 +260,7 @@ async def answer_command(
     the arguments name: a folder may be meant as seen from the caller's.
     """
     try:  # Imports the commands in advance, so that an open window need not wait for that.
-        arguments = await asyncio.to_thread(lambda: commands.build_command_line_parser().parse_args(argv))
+        arguments = await asyncio.to_thread(lambda: commands.build_command_line_parser(argv).parse_args(argv))
     except SystemExit as ended:
         return int(ended.code or 0)
     if not hasattr(arguments, "work"):
@@ -304,3 +291,19 @@ async def read_whole_input(console: Console) -> str:
 
 async def print_json(console: Console, value: Any) -> None:
     await console.print_line(json.dumps(value, ensure_ascii=False, indent=1))
+
+
+async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -> str:
+    known = [row.id for row in await workspace.journal.list_conversations() if row.id.startswith(begins)]
+    if begins in known:
+        return begins
+    if len(known) > 1:
+        raise AmbiguousName(
+            f"The IDs of {len(known)} conversations begin with {begins}.", remedy="Enter more of the ID."
+        )
+    if not known:
+        raise NotFound(
+            f"There is no conversation that begins with {begins} here.",
+            remedy="To see all conversations, run `conversation list`.",
+        )
+    return known[0]

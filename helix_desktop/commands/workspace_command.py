@@ -1,22 +1,17 @@
 """`workspace`: make, list, show, rename, colour, trash, restore, export, import, empty the trash of its conversations; share, join."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from helix_desktop import program_folders
-from helix_desktop.commands import WORKSPACE, Options, add_verb, sharing_commands, workspace_access
+from helix_desktop import program_folders, running_instance
+from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, sharing_commands, workspace_access
 from helix_desktop.commands.workspace_access import ASKING, print_json, print_result
 from helix_desktop.console import Console, Terminal
-
-if TYPE_CHECKING:
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
 def add_workspace_command(nouns: Subparsers) -> None:
@@ -113,8 +108,6 @@ def _run_workspace_change(arguments: argparse.Namespace) -> int:
 
 
 async def _change_closed_workspace(arguments: argparse.Namespace) -> int:
-    from helix_desktop import running_instance
-
     places = program_folders.find_program_folders(arguments.home)
     workspaces, console = _workspaces_of_home(arguments), Terminal()
     known = workspaces.find_known_workspace(arguments.workspace)
@@ -138,8 +131,6 @@ async def recolour_in_file(arguments: argparse.Namespace, workspace: StoredWorks
 async def _change_open_workspace(
     arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console, changes: dict[str, str]
 ) -> int:
-    from helix_desktop.store.all_workspaces import KnownWorkspace
-
     known = KnownWorkspace(workspace.id, workspace.folder, workspace.change_settings(changes))
     return await _print_workspace(arguments, known, console)
 

@@ -1,24 +1,22 @@
 """`wrap`: an agent you have, started with the gateway's address; and that address in its configuration, if you like."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from helix_desktop import program_folders
-from helix_desktop.commands import Options, add_verb
+from helix_desktop import program_folders, running_instance
+from helix_desktop.commands import Options, Subparsers, add_verb
 from helix_desktop.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from helix_desktop.commands import Subparsers
-    from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
+from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, known_agents, project_workspace
+from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
+from helix_desktop.gateway.known_agents import KnownAgent
+from helix_desktop.resident import agent_connecting, resident_client
+from helix_desktop.store.all_workspaces import AllWorkspaces
 
 OWN_OPTIONS = (
     "--command",
@@ -60,10 +58,6 @@ def add_wrap_command(nouns: Subparsers) -> None:
 
 
 def run_wrap_command(arguments: argparse.Namespace) -> int:
-    from helix_desktop import running_instance
-    from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams, known_agents
-    from helix_desktop.resident import resident_client
-
     where = program_folders.find_program_folders(arguments.home)
     command = _words_of_command(arguments)
     given = _arguments_for_agent(arguments)
@@ -106,8 +100,6 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
 
 def _words_of_command(arguments: argparse.Namespace) -> list[str]:
     """The words of `--command`; none without it, where there has to be an agent."""
-    import shlex
-
     try:
         words = shlex.split(arguments.command)
     except ValueError as error:
@@ -149,8 +141,6 @@ def _print_notices(
     upstreams: Sequence[AgentUpstream],
 ) -> None:
     """What the user should know before the agent starts."""
-    from helix_desktop.gateway import agent_upstreams
-
     told = [f"{title}, {one.describe_route()}." for one in upstreams if one.address and not arguments.dry_run]
     if passing := agent_upstreams.list_passing_providers(arguments.agent, surroundings, upstreams):
         told.append(f"requests to {', '.join(passing)} do not go through the gateway and are not recorded.")
@@ -164,9 +154,6 @@ def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -
     """The ID of the workspace the agent's conversations go to: the one that is named, or that of this folder, which is made where
     there is none. Empty, for Connected agents, where the folder is nobody's project.
     """
-    from helix_desktop.gateway import project_workspace
-    from helix_desktop.store.all_workspaces import AllWorkspaces
-
     workspaces, folder = AllWorkspaces(where.workspaces_folder), Path.cwd().resolve()
     if named:
         return workspaces.find_known_workspace(named).id
@@ -183,10 +170,6 @@ def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -
 def _change_agent_configuration(
     arguments: argparse.Namespace, agent: object, where: program_folders.ProgramFolders
 ) -> int:
-    from helix_desktop.gateway import agent_settings
-    from helix_desktop.gateway.known_agents import KnownAgent
-    from helix_desktop.resident import agent_connecting
-
     if not isinstance(agent, KnownAgent):
         raise TypeError("no agent")
     if arguments.install and arguments.uninstall:

@@ -1,17 +1,13 @@
 """Defines what the process that holds the agent's connection and the process that holds the journal exchange."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.view_entries import Entry
 from helix_desktop.protocols.wire_message import Piece, Tool, Wired
-
-if TYPE_CHECKING:
-    from helix_desktop.gateway.agent_figures import Figures
 
 
 @dataclass(frozen=True, slots=True)

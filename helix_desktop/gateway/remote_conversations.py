@@ -3,27 +3,23 @@
 Commands reach it the way every command does; this one lasts, and carries one question after the other both ways.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helix_desktop import running_instance
+from helix_desktop.console import Console
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed, StoppedByUser
+from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
 from helix_desktop.gateway.local_conversations import UNSENT_MESSAGE, LocalAgentConversations
 from helix_desktop.gateway.process_protocol import LastSentValues, ProcessTalk, decode_line, encode_line
-
-if TYPE_CHECKING:
-    from helix_desktop.console import Console
-    from helix_desktop.gateway.agent_figures import Figures
-    from helix_desktop.gateway.view_entries import Entry
-    from helix_desktop.protocols.wire_message import Piece, Wired
-    from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.gateway.view_entries import Entry
+from helix_desktop.protocols.wire_message import Piece, Wired
+from helix_desktop.workbench.open_workbench import Workbench
 
 log = logging.getLogger(__name__)
 ARGUMENTS = ("gateway", "--engine")

@@ -1,13 +1,10 @@
 """Where a workspace's list of tasks is: in the PostgreSQL store that the workspace is shared through, or in a file of its folder."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from helix_desktop.errors import NotFound, StoreFailed
 from helix_desktop.store import sqlite_database
@@ -15,9 +12,7 @@ from helix_desktop.store.all_workspaces import KnownWorkspace
 from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
 from helix_desktop.store.fleet_tasks import FleetTaskList
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
-
-if TYPE_CHECKING:
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 NAME = "tasks.sqlite3"
 _WHAT = "list of tasks"

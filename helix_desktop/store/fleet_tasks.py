@@ -7,8 +7,6 @@ The same statements run in SQLite, for one computer, and in PostgreSQL, where wh
 
 # ruff: noqa: S608 -- what is put together here are columns
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json
@@ -20,15 +18,13 @@ from contextlib import suppress
 from dataclasses import asdict, field, replace
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_notes import FleetNotes
 from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
-
-if TYPE_CHECKING:
-    from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.row_encryption import RowCipher
 
 TASKS_IN_CALL = 250  # tasks added in one transaction
 

@@ -2,33 +2,28 @@
 sharing, and lets nobody write where another machine does.
 """
 
-from __future__ import annotations
-
 import asyncio
 import platform
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.session_events import ConversationReplaced, FactAppended
 from helix_desktop.errors import ActionRefused, HelixError, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.shared import store_address as addresses
 from helix_desktop.store.shared.conversation_sync import ConversationSync
 from helix_desktop.store.shared.postgres_heads import heads_beside_rows
-from helix_desktop.store.shared.shared_store_link import SHARED
+from helix_desktop.store.shared.shared_store_link import SHARED, SharedStoreLink
 from helix_desktop.store.store_ports import allow_any_writer
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import shared_store_setup
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
-
-if TYPE_CHECKING:
-    from helix_desktop.secrets import SecretStorage
-    from helix_desktop.store.shared.shared_store_link import SharedStoreLink
 
 EVERY = 1.0  # How often the store is asked, in seconds, while all goes well.
 SLOWER = 10.0  # The longest wait while the store cannot be reached.

@@ -3,16 +3,9 @@
 Only a process that has the workspace to itself may do so: a turn that is open in the journal then runs nowhere on this computer.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from helix_desktop.engine.facts import TurnEnd, TurnEnded
-from helix_desktop.engine.session import CLOSED
-
-if TYPE_CHECKING:
-    from helix_desktop.engine.session import Session
-    from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.engine.session import CLOSED, Session
+from helix_desktop.workbench.open_workbench import Workbench
 
 
 async def end_interrupted_turn(session: Session) -> bool:

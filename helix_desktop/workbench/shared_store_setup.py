@@ -1,26 +1,19 @@
 """Sharing a workspace through a store, testing one, joining, and sharing it no more: what the window and the command line both do."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable
-from helix_desktop.secrets import SharedStoreKey
+from helix_desktop.secrets import SecretStorage, SharedStoreKey
 from helix_desktop.store import workspace_link, workspace_settings
+from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.shared import row_encryption
 from helix_desktop.store.shared import store_address as addresses
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from helix_desktop.secrets import SecretStorage
-    from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
-    from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
-    from helix_desktop.store.shared.store_address import StoreAddress
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
+from helix_desktop.store.shared.store_address import StoreAddress
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
 class WorkspaceSharingSetup:

@@ -6,15 +6,13 @@ that go on from here are appended; where both wrote, what was written here becom
 on the engine's clock; a writer that is late loses nothing but the head.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
@@ -24,15 +22,13 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.shared import fact_segments
+from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadUpdate
 from helix_desktop.store.shared.fact_segments import FactSegment, HeadContents
 from helix_desktop.store.shared.known_leases import KnownLeases
+from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
 from helix_desktop.store.store_thread import StoreThread
-
-if TYPE_CHECKING:
-    from helix_desktop.store.shared.async_rows import AsyncRowStore
-    from helix_desktop.store.shared.row_encryption import RowCipher
 
 LEASE_SECONDS = 30.0  # How long a lease lasts unless it is renewed.
 _TRIES = 8

@@ -2,17 +2,12 @@
 
 # ruff: noqa: S608 -- what is put together here are columns
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadUpdate
+from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadUpdate
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
-
-if TYPE_CHECKING:
-    from helix_desktop.store.shared.conversation_heads import ConversationHeads
-    from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
+from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 
 _SEEN = "name, version, writer, greatest(0, extract(epoch FROM until - clock_timestamp()))::float8, sealed"
 _BEGIN = (

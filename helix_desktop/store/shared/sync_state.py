@@ -4,14 +4,12 @@ A table in the journal, so that it changes with the facts in one transaction. It
 compared with what is shared from the first fact on.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
@@ -22,9 +20,7 @@ from helix_desktop.store import content_forgetting, sqlite_database
 from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.fact_segments import HeadContents
-
-if TYPE_CHECKING:
-    from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.row_encryption import RowCipher
 
 _IN_STEP = (
     "CREATE TABLE IF NOT EXISTS in_step(conversation TEXT PRIMARY KEY, seq INTEGER NOT NULL, chain BLOB NOT NULL,"
