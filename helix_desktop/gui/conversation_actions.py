@@ -24,7 +24,6 @@ from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 SUFFIX_BY_EXPORT_FORM = {
     "markdown": ".md",
     "json": ".json",
-    "html": ".html",
     "openai": ".jsonl",
 }
 
@@ -237,7 +236,6 @@ class ConversationActions:
         texts = {digest: content.decode("utf-8", "replace") for digest, content in contents.items()}
         makers: dict[str, Callable[[], str]] = {
             "json": lambda: conversation_export.export_conversation_json(row.title, facts),
-            "html": lambda: conversation_export.export_conversation_html(row.title, facts, texts.get),
             "markdown": lambda: conversation_export.export_conversation_markdown(row.title, facts, texts.get),
             "openai": lambda: _format_json_lines(session_export.openai_lines(facts, contents.get)),
         }

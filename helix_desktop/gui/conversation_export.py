@@ -1,10 +1,8 @@
-"""Exports a conversation as Markdown, HTML or JSON. A pure function of its facts.
+"""Exports a conversation as Markdown or JSON. A pure function of its facts.
 
-`content` gives the text of an entry, or None where it is not to be had. Whatever a model or a tool wrote is text in the
-HTML: it is escaped, and nothing in the page is loaded or run.
+`content` gives the text of an entry, or None where it is not to be had.
 """
 
-import html
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -29,21 +27,6 @@ from helix_desktop.gui.answer_author import author_of_answer
 ARGUMENT_CHARACTERS = 200  # characters of a call's arguments; all of them are in the JSON
 Content = Callable[[Digest], str | None]
 
-_PAGE = """<!doctype html>
-<html><head><meta charset="utf-8"><title>{title}</title>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<style>
-body{{font:15px/1.6 system-ui,sans-serif;max-width:760px;margin:40px auto;padding:0 20px;color:#1c1d1f;background:#fff}}
-h1{{font-size:22px}}h2{{font-size:13px;margin:28px 0 6px;color:#585c63}}
-pre{{font:13px/1.5 ui-monospace,monospace;background:#f3f3ef;border-radius:8px;padding:12px 14px;white-space:pre-wrap;
-overflow-wrap:anywhere}}
-.user{{background:#f3f3ef;border-radius:10px;padding:10px 14px;white-space:pre-wrap}}
-.said{{white-space:pre-wrap}}.fold{{color:#92580a;border-top:1px solid #e2e2dc;padding-top:6px;font-size:13px}}
-</style></head><body><h1>{title}</h1>
-{body}
-</body></html>
-"""
-
 
 def export_conversation_json(title: str, facts: Sequence[Recorded]) -> str:
     """Every fact in its stored form: what `helix import` and other programs can read."""
@@ -67,19 +50,6 @@ def export_conversation_markdown(title: str, facts: Sequence[Recorded], content:
         else:
             parts.append(f"## {head}\n\n{text}\n")
     return "\n".join(parts)
-
-
-def export_conversation_html(title: str, facts: Sequence[Recorded], content: Content) -> str:
-    body = []
-    for head, kind, text in iterate_export_sections(facts, content):
-        name, inside = html.escape(head), html.escape(text)
-        if kind == "code":
-            body.append(f"<h2>{name}</h2><pre>{inside}</pre>")
-        elif kind == "fold":
-            body.append(f'<p class="fold">{name}</p>')
-        else:
-            body.append(f'<h2>{name}</h2><div class="{kind}">{inside}</div>')
-    return _PAGE.format(title=html.escape(_join_lines(title)), body="\n".join(body))
 
 
 def iterate_export_sections(facts: Sequence[Recorded], content: Content) -> Iterator[tuple[str, str, str]]:

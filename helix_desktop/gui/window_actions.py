@@ -22,7 +22,7 @@ WORKSPACE_ACTIONS = (
     "lab", "model", "mode", "brought",
 )  # fmt: skip
 CONVERSATION_ACTIONS = (
-    "rename", "pin", "fork", "bring-back", "archive", "trash", "export-markdown", "export-json", "export-html",
+    "rename", "pin", "fork", "bring-back", "archive", "trash", "export-markdown", "export-json",
     "export-openai", "fold-marker", "fold-observations", "fold-reflection", "fold-handover", "agents", *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),
 )  # fmt: skip
 QUESTION_ACTIONS = ("allow-once", "allow-conversation", "allow-always", "refuse")
@@ -107,7 +107,6 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
         WindowAction("trash", tr("Move conversation to trash"), talk),
         WindowAction("export-markdown", tr("Export as Markdown…"), talk, "Ctrl+Shift+E"),
         WindowAction("export-json", tr("Export as JSON…"), talk),
-        WindowAction("export-html", tr("Export as HTML…"), talk),
         *(
             WindowAction(f"continue-{agent}", tr("Continue in {agent}…", agent=title), talk)
             for agent, title in AGENTS_TO_CONTINUE_IN.items()

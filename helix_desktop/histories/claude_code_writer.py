@@ -7,11 +7,10 @@ message is one line, in one chain. A compaction is a `compact_boundary` and the 
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from helix_desktop.engine.facts import Origin, Reasoning, Recorded, Text, ToolCall
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.legal_messages import with_plain_name
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -19,8 +18,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedPicture,
     RecordedSession,
 )
-from helix_desktop.histories.session_export import Content, arguments_object, export_session_id
-from helix_desktop.histories.session_from_facts import build_session_from_facts
+from helix_desktop.histories.session_export import arguments_object
 from helix_desktop.histories.session_writing import (
     format_iso_time,
     format_picture_data,
@@ -53,14 +51,6 @@ def write_claude_code_session(session: RecordedSession, name: str) -> Iterator[M
             about = {"isSidechain": False, "userType": "external", "cwd": session.folder, "sessionId": name}
             yield {"parentUuid": parent, **about, "version": SEEN_VERSION, **line, "uuid": identity}
             before = identity
-
-
-def export_claude_code_lines(facts: Sequence[Recorded], content: Content, folder: str) -> Iterator[Mapping[str, Any]]:
-    """All that was said and done as a session, without compactions; its id is the same in every export."""
-    session = build_session_from_facts(facts, content, folder, Origin())
-    messages = tuple(one for one in session.messages if one.role != "system")
-    name = export_session_id(facts[0].conversation)
-    return write_claude_code_session(replace(session, messages=messages, compactions=()), name)
 
 
 def _compaction_lines(text: str, time: float, before: str | None) -> list[Block]:

@@ -6,7 +6,6 @@ result that says so, so that what reads it may go on.
 
 import base64
 import json
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,8 +26,6 @@ from helix_desktop.engine.view import build_state
 
 Content = Callable[[Digest], bytes | None]
 Line = Mapping[str, Any]
-_NAMES = uuid.UUID("6c0f5b1e-8f0e-4c55-9d55-0b7a3a0d7f11")
-FORMATS = ("claude-code", "openai")
 
 
 def entries_needed_for_export(facts: Sequence[Recorded]) -> list[Digest]:
@@ -81,11 +78,6 @@ def text_of_exported_result(fact: ToolReturned, content: Content) -> str:
     )
 
 
-def export_session_id(conversation: str) -> str:
-    """The name of the session: the same in every export."""
-    return str(uuid.uuid5(_NAMES, conversation))
-
-
 def text_of_exported_attachment(part: Attachment, content: Content) -> str:
     data = content(part.stored.digest)
     return f"[Attachment: {part.name}]\n{data.decode('utf-8', 'replace') if data is not None else '[not available]'}"
@@ -102,7 +94,7 @@ def arguments_object(arguments: str) -> Line:
 # --- OpenAI's chat completions ----------------------------------------------------------------------------------------
 
 
-def openai_lines(facts: Sequence[Recorded], content: Content, _folder: str = "") -> Iterator[Line]:
+def openai_lines(facts: Sequence[Recorded], content: Content) -> Iterator[Line]:
     """The messages, one a line."""
     system = next((one.fact.text for one in reversed(facts) if isinstance(one.fact, SystemSet) and one.fact.text), "")
     if system:

@@ -22,7 +22,6 @@ def save_to(window: MainWindow, file: Path) -> None:
     ("action", "name", "begins"),
     [
         ("export-markdown", "a.md", "# Extract the lock manager"),
-        ("export-html", "a.html", "<!doctype html>"),
         ("export-json", "a.json", "{"),
         ("export-openai", "a.jsonl", '{"role": '),
     ],

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 from helix_desktop.engine import fact_encoding
-from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, Text, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, ToolCall, ToolReturned
 from helix_desktop.gui import conversation_export
 from tests.gui import story
 
@@ -22,18 +22,6 @@ def test_a_fence_is_longer_than_any_in_the_output() -> None:
     output = ToolReturned("c", story.stored("x"), 1, head="```\ninner\n```")
     text = conversation_export.export_conversation_markdown("t", [Recorded("c", 1, 0.0, output)], story.CONTENT.get)
     assert "````\n```\ninner\n```\n````" in text
-
-
-def test_html_runs_and_loads_nothing_a_model_wrote() -> None:
-    said = "<script>alert(1)</script><img src=http://evil.example/x.png onerror=alert(1)>"
-    reply = ModelReplied((Text(said),), "m", Stop.END)
-    page = conversation_export.export_conversation_html(
-        "<b>t</b>", [Recorded("c", 1, 0.0, UserSaid((Text(said),))), Recorded("c", 2, 0.0, reply)], lambda _digest: None
-    )
-    assert "<script>" not in page
-    assert "<img" not in page
-    assert "<b>" not in page
-    assert "default-src 'none'" in page
 
 
 def test_json_holds_every_fact_as_it_is_stored() -> None:

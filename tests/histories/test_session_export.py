@@ -8,7 +8,7 @@ import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, SystemSet
-from helix_desktop.histories import claude_code_writer, history_reading, recording_facts, session_export
+from helix_desktop.histories import history_reading, recording_facts, session_export
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from tests.histories import written
 from tests.histories.test_recording_facts import Words
@@ -25,16 +25,14 @@ def said(message: RecordedMessage) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("kind", written.KINDS)
-@pytest.mark.parametrize("form", session_export.FORMATS)
-def test_an_export_reads_back(tmp_path: Path, kind: str, form: str) -> None:
+def test_an_export_reads_back(tmp_path: Path, kind: str) -> None:
     (recording,) = history_reading.read_history_file(written.KINDS[kind](tmp_path)).recordings
     facts, contents = conversation(recording)
-    write = claude_code_writer.export_claude_code_lines if form == "claude-code" else session_export.openai_lines
-    path = written.lines(tmp_path / "out.jsonl", write(facts, contents.get, "/home/me/project"))
+    path = written.lines(tmp_path / "out.jsonl", session_export.openai_lines(facts, contents.get))
     imported = history_reading.read_history_file(path)
     assert imported.complaints == ()
     (again,) = imported.recordings
-    expected = [one for one in recording.messages if form == "openai" or one.role != "system"]
+    expected = list(recording.messages)
     if not any(isinstance(one.fact, SystemSet) for one in facts):
         expected = [one for one in expected if one.role != "system"]
     assert [said(one) for one in again.messages] == [said(one) for one in expected]

@@ -239,7 +239,6 @@ class Sidebar(QWidget):
             ("", ""),
             ("export-markdown", tr("Export as Markdown…")),
             ("export-json", tr("Export as JSON…")),
-            ("export-html", tr("Export as HTML…")),
             ("export-openai", tr("Export as OpenAI messages…")),
             ("", ""),
             *(
