@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import file_text, unified_diff
+from helix_desktop.tools import file_text
 from helix_desktop.tools.autorun_guard import AutorunChange, AutorunGuard, AutorunState
 from helix_desktop.tools.built_in_tool import ToolResources
 from helix_desktop.tools.file_tools import printable_name
@@ -96,7 +97,7 @@ def _format_autorun_change(name: str, one: AutorunChange) -> str:
     if one.after.content is None:
         return f"{name}: cannot be shown"
     before = file_text.decode_file_text((one.before.content if one.before else None) or b"")
-    return unified_diff.format_unified_diff(before, file_text.decode_file_text(one.after.content), name)
+    return format_unified_diff(before, file_text.decode_file_text(one.after.content), name)
 
 
 def _describe_reverted(use: ToolResources, planted: Sequence[AutorunChange], *, allowed: bool) -> list[str]:

@@ -15,12 +15,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
+from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, CacheCorrupt, HelixError, InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools import autorun_files, file_text, glob_patterns, unified_diff, workspace_roots
+from helix_desktop.tools import autorun_files, file_text, glob_patterns, workspace_roots
 from helix_desktop.tools.built_in_tool import (
     AnsweredRead,
     BuiltInTool,
@@ -229,7 +230,7 @@ class FileEdit:
     after: bytes | None
 
     def format_as_diff(self, name: str) -> str:
-        return unified_diff.format_unified_diff(
+        return format_unified_diff(
             file_text.decode_file_text(self.before or b""), file_text.decode_file_text(self.after or b""), name
         )
 

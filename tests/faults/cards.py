@@ -18,8 +18,8 @@ import unicodedata
 from collections import Counter
 
 from helix_desktop.engine import exact_text
+from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.gui.engine_sentences import translate_title
-from helix_desktop.tools import unified_diff
 
 WORDS = [
     "rm -rf ~",
@@ -113,7 +113,7 @@ def path(chance: random.Random) -> bool:
 def change(chance: random.Random) -> bool:
     before = "".join(value(chance) + chance.choice(("\n", "\r\n", "")) for _ in range(chance.randrange(6)))
     after = before.replace(chance.choice(WORDS), value(chance)) + chance.choice(("", value(chance)))
-    return before == after or patched(before, seen(unified_diff.format_unified_diff(before, after, "file"))) == after
+    return before == after or patched(before, seen(format_unified_diff(before, after, "file"))) == after
 
 
 def patched(before: str, diff: str) -> str:

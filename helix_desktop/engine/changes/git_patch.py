@@ -5,7 +5,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 
-from helix_desktop.engine.changes.diff_hunks import binary, find_hunks
+from helix_desktop.engine.changes.diff_hunks import Hunk, binary, find_hunks
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 
 NOWHERE = b"/dev/null"
@@ -25,6 +25,13 @@ def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tu
     if old == new or (old[0] is None and new[0] is None):
         return b""
     return b"".join(_patch_lines(name, old, new))
+
+
+def format_unified_diff(before: str, after: str, name: str) -> str:
+    """What changed in a text, for a reader; empty where nothing did."""
+    hunks = find_hunks(*(text.encode("utf-8", "surrogatepass") for text in (before, after)))
+    lines = b"".join(map(_format_hunk, hunks)).decode("utf-8", "surrogatepass")
+    return f"--- {name}\n+++ {name}\n{lines}" if hunks else ""
 
 
 def quote_git_name(name: bytes) -> bytes:
@@ -57,8 +64,7 @@ def _patch_lines(name: str, old: tuple[TreeItem | None, bytes], new: tuple[TreeI
         return
     yield b"--- %s\n" % (left if old[0] is not None else NOWHERE)
     yield b"+++ %s\n" % (right if new[0] is not None else NOWHERE)
-    for hunk in find_hunks(old[1], new[1]):
-        yield f"{hunk.unified_header}\n".encode() + b"".join(_patch_row(sign, line) for sign, line in hunk.rows)
+    yield from map(_format_hunk, find_hunks(old[1], new[1]))
 
 
 def _mode_lines(old: TreeItem | None, new: TreeItem | None) -> Iterator[bytes]:
@@ -74,6 +80,10 @@ def _git_mode(item: TreeItem) -> bytes:
     if item.kind is PathKind.LINK:
         return b"120000"
     return b"100755" if item.mode & 0o100 else b"100644"
+
+
+def _format_hunk(hunk: Hunk) -> bytes:
+    return f"{hunk.unified_header}\n".encode() + b"".join(_patch_row(sign, line) for sign, line in hunk.rows)
 
 
 def _patch_row(sign: str, line: bytes) -> bytes:

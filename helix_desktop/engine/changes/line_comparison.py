@@ -1,4 +1,4 @@
-"""Finds the difference of two texts, line by line. It is a generator, so the window can pause it and continue later.
+"""Finds what two texts have in common, line by line.
 
 Lines that occur once in both texts serve as anchors (the longest run of them in the same order). Between anchors, small
 pieces are compared exactly and large ones count as replaced. This bounds the work whatever the texts are.
@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import zip_longest
 from typing import Any
 
 from helix_desktop.fast_dataclass import dataclass
@@ -28,54 +27,9 @@ class MatchingLines:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class DiffRow:
-    """One line of the result. `sign`: " " in both, "-" only in the first, "+" only in the second."""
-
-    sign: str
-    text: str
-    left: int = -1
-    right: int = -1
-
-
 def find_matching_lines(left: Sequence[Any], right: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
     """What two lists of lines (text or bytes) have in common. `exact`: up to how many lines are compared exactly."""
     return _match_span(left, right, (0, len(left), 0, len(right)), exact)
-
-
-def diff_rows(left: Sequence[str], right: Sequence[str]) -> Iterator[DiffRow]:
-    """The lines of both texts in order. Removed lines come before those that replaced them."""
-    a = b = 0
-    for same in find_matching_lines(left, right):
-        yield from (DiffRow("-", left[i], left=i) for i in range(a, same.left))
-        yield from (DiffRow("+", right[i], right=i) for i in range(b, same.right))
-        yield from (DiffRow(" ", left[same.left + i], same.left + i, same.right + i) for i in range(same.count))
-        a, b = same.left + same.count, same.right + same.count
-    yield from (DiffRow("-", left[i], left=i) for i in range(a, len(left)))
-    yield from (DiffRow("+", right[i], right=i) for i in range(b, len(right)))
-
-
-def pair_rows(rows: Sequence[DiffRow]) -> list[tuple[DiffRow | None, DiffRow | None]]:
-    """Pairs rows for two columns, with replaced lines beside their replacement."""
-    pairs: list[tuple[DiffRow | None, DiffRow | None]] = []
-    gone: list[DiffRow] = []
-    come: list[DiffRow] = []
-
-    def flush() -> None:
-        pairs.extend(zip_longest(gone, come))
-        gone.clear()
-        come.clear()
-
-    for row in rows:
-        if row.sign == "-":
-            gone.append(row)
-        elif row.sign == "+":
-            come.append(row)
-        else:
-            flush()
-            pairs.append((row, row))
-    flush()
-    return pairs
 
 
 def _match_span(

@@ -460,7 +460,7 @@ class CachePage(QWidget):
         titles = (entry_tasks.entry_name_with_hash(one), entry_tasks.entry_name_with_hash(two))
 
         def show_comparison(texts: tuple[str, str]) -> None:
-            TextComparisonDialog(self._theme, titles, texts, self).open()
+            TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
 
         self._run_for_shown_workspace(reading, show_comparison)
 

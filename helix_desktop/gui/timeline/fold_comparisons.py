@@ -6,6 +6,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.history.moment import Moment
+from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text
 from helix_desktop.gui.theme import Theme
@@ -16,15 +17,22 @@ from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import Conversation
 
 
-def compare_documents(earlier: TimelineEvent, event: TimelineEvent, theme: Theme, parent: QWidget) -> None:
+def compare_documents(
+    earlier: TimelineEvent, event: TimelineEvent, doing: BackgroundRunner, theme: Theme, parent: QWidget
+) -> None:
     """A handover beside the one before it, section by section."""
     old, new = (fold_sentences.split_document_sections(each.current_folds[0].text) for each in (earlier, event))
     titles = (fold_sentences.describe_event_title(earlier), fold_sentences.describe_event_title(event))
-    TextComparisonDialog(theme, titles, fold_sentences.align_document_sections(old, new), parent).open()
+    TextComparisonDialog(doing, theme, titles, fold_sentences.align_document_sections(old, new), parent).open()
 
 
 def compare_views_around_fold(
-    event: TimelineEvent, conversation: Conversation, past: PastMomentLoader, theme: Theme, parent: QWidget
+    event: TimelineEvent,
+    conversation: Conversation,
+    past: PastMomentLoader,
+    doing: BackgroundRunner,
+    theme: Theme,
+    parent: QWidget,
 ) -> None:
     """What the model saw before a fold and after it, side by side."""
     facts = conversation.state.facts
@@ -37,9 +45,8 @@ def compare_views_around_fold(
             f"{tr('Before {name}', name=name)} · {format_token_count(was)}",
             f"{tr('After {name}', name=name)} · {format_token_count(now)} ({now - was:+,})",
         )
-        TextComparisonDialog(
-            theme, titles, (format_view_as_text(old, facts), format_view_as_text(new, facts)), parent
-        ).open()
+        texts = format_view_as_text(old, facts), format_view_as_text(new, facts)
+        TextComparisonDialog(doing, theme, titles, texts, parent).open()
 
     past.compute_moment_at(
         conversation,

@@ -303,13 +303,15 @@ class TimelinePage(QWidget):
         event = self._chosen
         earlier = self._timeline_of_event(event).find_handover_before(event) if event is not None else None
         if event is not None and earlier is not None:
-            fold_comparisons.compare_documents(earlier, event, self._theme, self)
+            fold_comparisons.compare_documents(earlier, event, self._doing, self._theme, self)
 
     def compare_views_around_fold(self) -> None:
         """What the model saw before the chosen fold and after it, side by side."""
         event, session = self._chosen, self._session
         if event is not None and session is not None and event.history is self.timeline.history:
-            fold_comparisons.compare_views_around_fold(event, session.conversation, self._past, self._theme, self)
+            fold_comparisons.compare_views_around_fold(
+                event, session.conversation, self._past, self._doing, self._theme, self
+            )
 
     def export_timeline(self) -> None:
         """Write the story as Markdown to a file of the user's choice."""

@@ -112,9 +112,10 @@ class DifferenceView(QAbstractScrollArea):
         language: str = "",
         kept: frozenset[str] = frozenset(),
         made: DifferenceSheet | None = None,
+        actions: bool = True,
     ) -> None:
-        """Another file, from its top. `made`: its rows, where they were made in a thread."""
-        self._hunks, self._language, self._kept, self._actions = hunks, language, kept, True
+        """Another file, from its top. `made`: its rows, where they were made in a thread. Without `actions`: to be read only."""
+        self._hunks, self._language, self._kept, self._actions = hunks, language, kept, actions
         self._patch = ""
         self._close_comment()
         self._rows = ()  # otherwise the previous file's rows would be laid out at the top

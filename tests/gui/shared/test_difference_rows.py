@@ -7,8 +7,8 @@ import random
 import pytest
 
 from helix_desktop.engine import exact_text
+from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.gui.shared.difference_rows import build_patch_rows, find_changed_words
-from helix_desktop.tools import unified_diff
 from tests.faults import cards
 
 
@@ -29,7 +29,7 @@ def test_every_line_is_there(seed: int) -> None:
     chance = random.Random(seed)
     before = "".join(cards.value(chance) + chance.choice(("\n", "\r\n", "")) for _ in range(chance.randrange(6)))
     after = before.replace(chance.choice(cards.WORDS), cards.value(chance)) + chance.choice(("", cards.value(chance)))
-    text = unified_diff.format_unified_diff(before, after, "file")
+    text = format_unified_diff(before, after, "file")
     assert read_back(text, columns=False) == text.removesuffix("\n")
     both = [line for row in build_patch_rows(text, columns=True) for line in (row.left, row.right) if line is not None]
     one = [row.right for row in build_patch_rows(text, columns=False) if row.right is not None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from helix_desktop.engine.changes.line_comparison import diff_rows
+from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Folded, FoldKind, PartRef, Stored, Text, UserSaid
 from helix_desktop.gui import translation as spoken
@@ -65,7 +65,7 @@ def test_only_the_changed_sentence_differs(written: Written) -> None:
     story = story_of(written)
     old, new = (fold_sentences.split_document_sections(event.current_folds[0].text) for event in story.events[2:4])
     a, b = fold_sentences.align_document_sections(old, new)
-    changed = [row.text for row in diff_rows(a.split("\n"), b.split("\n")) if row.sign != " "]
+    changed = [line for line in format_unified_diff(a, b, "handover").split("\n") if line[:1] in "-+"]
     assert any("12 call sites" in line for line in changed)
     assert not any("Rust storage engine" in line for line in changed)
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
-from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QWidget
 
+from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 
@@ -10,19 +10,23 @@ LINES = [f"line {number}" for number in range(275)]
 OTHER = [("changed" if number in (120, 121, 260) else line) for number, line in enumerate(LINES)]
 
 
-def test_it_opens_at_the_first_place_that_differs_and_steps_to_the_next(theme: Theme) -> None:
-    dialog = TextComparisonDialog(theme, ("a", "b"), ("\n".join(LINES), "\n".join(OTHER)))
+def test_only_what_differs_is_shown_side_by_side(theme: Theme, doing: BackgroundRunner) -> None:
+    parent = QWidget()
+    dialog = TextComparisonDialog(doing, theme, ("a", "b"), ("\n".join(LINES), "\n".join(OTHER)), parent)
     dialog.show()
-    while dialog.view._finding is not None:
-        dialog.view._continue_comparison()
-    view = dialog.view
-    assert len(view.difference_rows) == 2
-    assert (view.at, dialog._place.text()) == (0, "1 of 2")
-    first = view.left.verticalScrollBar().value()
-    assert first > 0
-    QTest.mouseClick(dialog._steps[1], Qt.MouseButton.LeftButton)
-    assert (view.at, dialog._place.text()) == (1, "2 of 2")
-    assert view.left.verticalScrollBar().value() > first
-    QTest.mouseClick(dialog._steps[1], Qt.MouseButton.LeftButton)
-    assert view.at == 0
+    QApplication.processEvents()
+    shown = [line.text for line in dialog.view.shown_lines]
+    assert dialog.view.has_two_columns
+    assert {"line 120", "line 121", "line 260", "changed", "line 117", "line 263"} <= set(shown)
+    assert "line 100" not in shown
+    assert dialog._said.text() == "3 lines only in the first · 3 lines only in the second"
+    assert [label.text() for label in dialog.titles] == ["a", "b"]
+    dialog.close()
+
+
+def test_equal_texts_differ_in_nothing(theme: Theme, doing: BackgroundRunner) -> None:
+    parent = QWidget()
+    dialog = TextComparisonDialog(doing, theme, ("a", "b"), ("same", "same"), parent)
+    QApplication.processEvents()
+    assert dialog._said.text() == "No differences."
     dialog.close()
