@@ -18,7 +18,6 @@ ALLOWED = {
     "processes/jail.py": {"fork", "execvp", "subprocess"},  # a script of the starter's: it becomes the command, and imports nothing of ours
     "installation_checks.py": {"platform"},  # which system this is; `processor`, which asks a program, is not used
     "workbench/conversation_sharing.py": {"platform"},  # the name of this computer
-    "histories/session_export.py": {"uuid"},  # made of a name; `getnode`, which asks a program, is not used
     "histories/claude_code_writer.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
     "histories/conversation_restoring.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
     "gui/deep_links.py": {"QDesktopServices", "openUrl"},  # the desktop opens an address or a file; only the window knows Qt
