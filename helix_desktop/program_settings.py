@@ -147,15 +147,15 @@ MACHINE = ProgramSetting(
 )  # fmt: skip
 RECORDER = ProgramSetting(
     "recorder.on", "Recorder", "Keep the conversations of the agents on this computer",
-    "Reads the history files of Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose as they grow. Each conversation is kept in the workspace of its folder, with the window open or not.",
+    "Reads the history files of Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose as they grow. Each conversation is saved in the workspace of its folder, even if the window is closed.",
     False,
 )  # fmt: skip
 RECORDER_WITHOUT_AGENTS = ProgramSetting(
-    "recorder.without_agents", "Recorder", "Agents that are not recorded", "One agent on each line, such as goose.", "", long=True,
+    "recorder.without_agents", "Recorder", "Agents that are not recorded", "One agent per line, such as goose.", "", long=True,
 )  # fmt: skip
 RECORDER_WITHOUT_FOLDERS = ProgramSetting(
     "recorder.without_folders", "Recorder", "Folders that are not recorded",
-    "One folder on each line. Conversations in it or below it are left out.", "", long=True,
+    "One folder per line. Conversations in these folders and their subfolders are left out.", "", long=True,
 )  # fmt: skip
 KEYS_IN_FILE = ProgramSetting(
     "keys.file", "Keys", "Store keys in a file",

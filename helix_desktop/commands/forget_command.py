@@ -77,6 +77,6 @@ def _describe_forget_result(purged: ForgetResult) -> str:
     if not purged.entries and not purged.facts:
         return "Nothing in this workspace contains that."
     return (
-        f"Forgotten: {len(purged.entries):,} entries; {purged.facts:,} facts in {len(purged.conversations):,} "
+        f"Forgotten: {len(purged.entries):,} entries; {purged.facts:,} records in {len(purged.conversations):,} "
         f"conversations and {purged.backups:,} backups were changed."
     )

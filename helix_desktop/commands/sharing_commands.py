@@ -227,7 +227,7 @@ async def _sharing_figures(workspace: StoredWorkspace, link: SharedStoreLink) ->
 
 def _describe_sharing(figures: Mapping[str, Any]) -> str:
     entries, facts = figures["waiting"], figures["facts_waiting"]
-    what = f"{entries:,} cache entries ({figures['waiting_bytes']:,} bytes), {facts:,} facts of conversations."
+    what = f"{entries:,} cache entries ({figures['waiting_bytes']:,} bytes), {facts:,} records of conversations."
     if figures["trouble"]:
         since = f" since {_format_time_ago(figures['away'])}" if figures["away"] else ""
         return f"Not in sync{since}. {figures['trouble']}\nWaiting here: {what}"

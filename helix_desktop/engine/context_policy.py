@@ -176,7 +176,7 @@ class Policy:
         group="Handover", keeps_most=0.5, within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declare_threshold(
-        6, "Minimum facts to hand over", "A handover covers at least this many facts in the journal.",
+        6, "Minimum records to hand over", "A handover is written only if it covers at least this many records of the journal.",
         group="Handover", within=(1, 1_000), unit="facts",
     )  # fmt: skip
     handover_cooldown: float = _declare_threshold(
@@ -210,7 +210,7 @@ class Policy:
         group="Safety", helix=8, observational=8, none=8, keeps_most=8, within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declare_threshold(
-        0.10, "Minimum reduction per fold", "A fold must shrink what it covers by at least this share.",
+        0.10, "Minimum reduction per fold", "A fold must shorten the text it replaces by at least this share.",
         group="Safety", within=(0, 0.9),
     )  # fmt: skip
     failures: int = _declare_threshold(

@@ -292,15 +292,15 @@ class DocumentWriter:
         main, fast, long = (self.models(role) for role in ModelRole)
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
-            yield WritingAttempt(f"{main.model_name} over its own context", main, ModelRole.MAIN, "prefix")
+            yield WritingAttempt(f"{main.model_name}, using its own context", main, ModelRole.MAIN, "prefix")
         quick = fast or main
         if quick is not None:
             yield WritingAttempt(quick.model_name, quick, ModelRole.FAST if fast else ModelRole.MAIN, "transcript")
         if long is not None and (quick is None or long.model_name != quick.model_name):
-            yield WritingAttempt(f"{long.model_name} with its long window", long, ModelRole.LONG, "transcript")
+            yield WritingAttempt(f"{long.model_name}, using its long window", long, ModelRole.LONG, "transcript")
         if quick is not None:
             yield WritingAttempt(
-                f"{quick.model_name} in pieces", quick, ModelRole.FAST if fast else ModelRole.MAIN, "pieces"
+                f"{quick.model_name}, in several parts", quick, ModelRole.FAST if fast else ModelRole.MAIN, "pieces"
             )
         if main is not None and quick is not None and main.model_name != quick.model_name:
             yield WritingAttempt(main.model_name, main, ModelRole.MAIN, "transcript")

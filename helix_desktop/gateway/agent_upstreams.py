@@ -79,7 +79,7 @@ def _read_text_or_empty(file: Path) -> str:
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigFileMistake(f"{file} can't be read, so it is not known where requests go: {error}.") from None
+        raise ConfigFileMistake(f"{file} can't be read, so the requests' destination is unknown: {error}.") from None
 
 
 def _read_json_settings(file: Path) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def _checked_address(address: Any, source: str) -> str:
 
 def _refuse(title: str, reason: str) -> ActionRefused:
     return ActionRefused(
-        f"{title} can't go through the gateway: {reason}. Nothing was sent.",
+        f"{title} can't use the gateway: {reason}. Nothing was sent.",
         remedy="Start the agent without wrap, or change that setting.",
     )
 

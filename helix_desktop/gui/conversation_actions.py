@@ -140,7 +140,7 @@ class ConversationActions:
     def ask_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
         """Offers the ways for the copy that a conversation works in."""
         if not row.copy:
-            self._notices.show_notice(tr("This conversation has no copy of its own."))
+            self._notices.show_notice(tr("This conversation does not have its own copy."))
             return
 
         def bring_back(way: str) -> None:
@@ -155,7 +155,7 @@ class ConversationActions:
             self._notices.show_notice("\n".join(map(translate_sentences, said)))
 
         def ask_to_discard() -> None:
-            text = tr("The copy will be deleted. What was done in it is stored in the cache first.")
+            text = tr("The copy will be deleted. Its changes are stored in the cache first.")
             ask_to_confirm(self._window, tr("Discard the copy"), text, tr("Discard"), partial(bring_back, "discard"))
 
         ways = {"merge": tr("Merge"), "rebase": tr("Rebase"), "apply": tr("Apply as changes")}
@@ -191,14 +191,14 @@ class ConversationActions:
         def write_as_before(compaction: int) -> None:
             self._doing.run_in_background(
                 self._write_session_for_agent(bench, row, agent, compaction),
-                then=lambda lines: show_text_box(self._window, tr("The session was written"), "\n\n".join(lines)),
+                then=lambda lines: show_text_box(self._window, tr("The session was saved"), "\n\n".join(lines)),
             )
 
         def offer_ways(compactions: int) -> None:
-            ways = [(tr("Write the session"), partial(write_as_before, 0))]
+            ways = [(tr("Save the session"), partial(write_as_before, 0))]
             if compactions:
-                ways.append((tr("As before its last compaction"), partial(write_as_before, compactions)))
-            text = tr("A new session is written where the agent looks for its sessions. No file that is there is changed, and the agent's login is not read.")  # fmt: skip
+                ways.append((tr("As it was before the last compaction"), partial(write_as_before, compactions)))
+            text = tr("A new session is saved where the agent looks for its sessions. Existing files are not changed, and the agent's login is not read.")  # fmt: skip
             ask_which_way(self._window, tr("Continue in another agent"), text, "", ways)
 
         self._doing.run_in_background(_count_compactions(bench, row), then=offer_ways)

@@ -55,7 +55,7 @@ class ForgetTextDialog(TransientDialog):
         self._closed = False
         self.text = QLineEdit(self)
         self.text.setEchoMode(QLineEdit.EchoMode.Password)
-        self.text.setAccessibleName(tr("Text to forget"))
+        self.text.setAccessibleName(tr("Text to remove"))
         self.text.setPlaceholderText(tr("Paste the text"))
         self.show_text_checkbox = QCheckBox(tr("Show text"), self)
         self.stop_button = QPushButton(tr("Stop"), self)
@@ -143,7 +143,7 @@ class ForgetTextDialog(TransientDialog):
             self.stop_button.hide()
             self._show_forget_message(
                 tr(
-                    "Removing the text. This can't be stopped. Don't close the program now, or some copies may remain and you would have to forget the text again."
+                    "Removing the text. This can't be stopped. Don't close the program now. Otherwise, some copies may remain and you would have to remove the text again."
                 )
             )
 
@@ -179,7 +179,7 @@ def describe_forgotten(purged: ForgetResult) -> str:
         first = tr(
             "{entries}. {messages} changed. {backups} cleaned.",
             entries=format_count(len(purged.entries), "{n} entry removed", "{n} entries removed"),
-            messages=format_count(purged.facts, "{n} fact", "{n} facts"),
+            messages=format_count(purged.facts, "{n} record", "{n} records"),
             backups=format_count(purged.backups, "{n} backup", "{n} backups"),
         )
     return "\n".join([first, *purged.elsewhere])
@@ -189,9 +189,9 @@ def _explain_forgetting(workspace: str) -> list[str]:
     return [
         tr("Removes text, such as a key or a password, from everywhere in the workspace {name}:", name=workspace),
         tr(
-            "from the journal of every conversation, the cache (every entry that contains it is removed entirely), the index, the backups and your drafts. The messages that contained it will say that something was forgotten."
+            "from the journal of every conversation, the cache (every entry that contains it is removed entirely), the index, the backups and your drafts. The messages that contained it will show that text was removed."
         ),
         tr(
-            "This can't be undone. Text already sent to a provider and files you exported are not affected, so replace a leaked key as well."
+            "This can't be undone. Text already sent to a provider and files you exported are not affected. If a key was leaked, replace it as well."
         ),
     ]

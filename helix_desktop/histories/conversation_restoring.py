@@ -128,7 +128,7 @@ def restore_session(
     """The conversation for the agent under a new id. `before_compaction`: as it was before that one, counted from 1."""
     compactions = list_compactions(facts)
     if before_compaction and not 0 < before_compaction <= len(compactions):
-        raise InvalidInput(f"This conversation has {len(compactions)} compactions in effect.", remedy="Choose one of them by its number, from 1.")  # fmt: skip
+        raise InvalidInput(f"This conversation has {len(compactions)} compactions in effect.", remedy="Choose one of them by its number, starting with 1.")  # fmt: skip
     name = opencode_writer.create_opencode_id("ses") if agent == "opencode" else str(uuid.uuid4())
     original = _restore_original_lines(facts, content, agent, name, before_compaction)
     if original is not None:
@@ -218,18 +218,18 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     if restored.is_original:
         yield "These are the agent's own lines, with a new session ID."
     if restored.left_out_reasoning:
-        yield f"{restored.left_out_reasoning:,} parts of reasoning were left out: this agent's provider can't read them."
+        yield f"{restored.left_out_reasoning:,} reasoning blocks were left out, because this agent's provider can't read them."
     if restored.left_out_context:
-        yield f"{restored.left_out_context:,} messages that an agent had added itself were left out."
+        yield f"{restored.left_out_context:,} messages that an agent had added automatically were left out."
     if restored.calls_as_text:
-        yield f"{restored.calls_as_text:,} tool calls became text: the agent has no such tool."
+        yield f"{restored.calls_as_text:,} tool calls were converted to text, because the agent has no such tool."
     if restored.version and restored.version != form.seen_version:
         yield f"The session is from version {restored.version}. Restoring was tested with {form.seen_version}."
     yield f"To continue in {restored.folder}, run: {form.resume.format(restored.session)}"
 
 
 def write_restored_session(restored: RestoredSession, places: HistoryPlaces) -> Path:
-    """Write the session where the agent looks for its sessions; the file or database that has it now."""
+    """Save the session where the agent looks for its sessions; the file or database that has it now."""
     form = FORMATS[restored.agent]
     named = places.variables.get(form.variable, "")
     root, begin = (Path(named), "") if named else (places.home, f"{form.usual}/".lstrip("/"))

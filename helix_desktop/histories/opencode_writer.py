@@ -121,7 +121,7 @@ def insert_opencode_session(database: Path, content: bytes) -> None:
             with connection:
                 _insert_rows(connection, document)
     except sqlite3.Error as error:
-        raise InvalidInput(f"opencode's database {database} did not take the session: {error}.", remedy=remedy) from error  # fmt: skip
+        raise InvalidInput(f"opencode's database {database} did not accept the session: {error}.", remedy=remedy) from error  # fmt: skip
 
 
 def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) -> None:

@@ -372,7 +372,7 @@ class HostedServer:
         notes = []
         if len(usable) > MOST_TOOLS:
             notes.append(
-                f"The server has {len(usable)} tools. Only the first {MOST_TOOLS} that are turned on are offered to the agent."
+                f"The server has {len(usable)} tools. Of the tools that are turned on, only the first {MOST_TOOLS} are offered to the agent."
             )
         if len(usable) < len(found):
             notes.append(

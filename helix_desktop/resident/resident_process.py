@@ -76,7 +76,7 @@ class Resident:
             case ["stop"]:
                 self.ended.set()
             case _:
-                raise InvalidInput("This request is not supported.", remedy="Update all of Helix Desktop.")
+                raise InvalidInput("This request is not supported.", remedy="Update all parts of Helix Desktop.")
         return 0
 
     def resident_status(self) -> dict[str, Any]:

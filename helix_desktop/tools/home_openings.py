@@ -103,7 +103,7 @@ OPENINGS = (
     HomeOpening(
         "registries",
         "Package registries with a sign-in",
-        "Commands with network access can read your settings for pip, npm, Cargo, Maven, Gradle and others, with the passwords in them.",
+        "Commands with network access can read your settings for pip, npm, Cargo, Maven, Gradle and others, including the passwords in them.",
         tuple(
             """
                 .npmrc .yarnrc .yarnrc.yml .pypirc .config/pip .pip .config/uv .config/pypoetry .netrc .cargo/config

@@ -177,7 +177,7 @@ class RepositoryCopies:
         if uncovered := await asyncio.to_thread(_find_uncovered_file, checkpoints.roots, now, listed):
             raise ActionRefused(
                 f"{printable_path(uncovered)} is not covered by checkpoints.",
-                remedy=f"{_NOT_TOUCHED} Commit it in the copy and merge it instead, or move it out of the copy.",
+                remedy=f"{_NOT_TOUCHED} Commit the file in the copy and merge the copy instead, or move the file out of the copy.",
             )
         changes = folder_state.compare_trees(before, now)
         wanted = {change for change in changes if _is_brought_back(change, listed)}
@@ -247,7 +247,7 @@ class RepositoryCopies:
     async def _store_what_is_nowhere_else(self, copy: FolderCopy) -> list[str]:
         """What was committed there and what was not, as a bundle of each repository."""
         if any(not made.base for made in copy.repositories) and await self._find_changes(copy):
-            raise ActionRefused("This copy is not a git repository.", remedy="Bring its changes back first.")
+            raise ActionRefused("This copy is not a git repository.", remedy="Bring the copy's changes back first.")
         said = []
         for source, checkout, made in _checkouts_of(copy):
             if bundle := await asyncio.to_thread(copying.bundle_own_content, source, checkout, made):

@@ -52,9 +52,9 @@ PUT_TOGETHER = {
     "the connection was lost.",
     "Last output: {} Retrying in {} s.",
     "the text was too long",
-    "{} in pieces: {}",
-    "{} over its own context: {}",
-    "{} with its long window: {}",
+    "{}, in several parts: {}",
+    "{}, using its own context: {}",
+    "{}, using its long window: {}",
 }
 
 
@@ -123,7 +123,7 @@ def test_what_is_put_in_stays(language: str) -> None:
         ("Next: handover, because the window is 86% full.", "接下来：交接文档，因为窗口已占 86%。"),
         ("the next request would not fit: 3 parts of 9,000 tokens", "下一个请求将放不下：3 个部分，共 9,000 token"),
         (
-            "gpt over its own context: The answer was empty.; mini in pieces: the text was too long",
+            "gpt, using its own context: The answer was empty.; mini in pieces: the text was too long",
             "gpt（利用自身上下文）：回答为空。；mini（分段）：文本过长",
         ),
         (

@@ -104,8 +104,8 @@ def describe_forgetting(row: EntryRow, uses: int) -> str:
             ),
             format_count(
                 uses,
-                "{n} message refers to this entry and will show that it was forgotten.",
-                "{n} messages refer to this entry and will show that it was forgotten.",
+                "{n} message refers to this entry and will show that it was removed.",
+                "{n} messages refer to this entry and will show that it was removed.",
             ),
             tr("After that, neither you nor the agent can recall the entry. This can't be undone."),
         ]

@@ -258,7 +258,7 @@ class ChangesPage(QWidget):
         over = self._changes is not None and any(left.is_beyond_limits for left in self._changes.list_uncovered_paths())
         if over:
             usual = join_sentences(
-                usual, tr("Some files are beyond the limits and not covered; they are listed below.")
+                usual, tr("Some files exceed the limits and are not covered. They are listed below.")
             )
         self.cover_button.setVisible(over)
         first = tr(

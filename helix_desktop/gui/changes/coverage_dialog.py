@@ -23,7 +23,7 @@ class CheckpointCoverageDialog(TransientDialog):
         self.resize(theme.zoomed_pixels(560), theme.zoomed_pixels(440))
         why = build_plain_label(
             tr(
-                "This folder is larger than the limits, so some of its files are not covered: what commands change in them can't be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
+                "This folder exceeds the limits, so some of its files are not covered. Changes that commands make to these files can't be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
             ),
             parent=self,
         )

@@ -65,12 +65,12 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
     if rewrite is None or rewrite.dollars < PENDING_DOLLARS:
         return ""
     reason = (
-        tr("each model has a cache of its own")
+        tr("each model has its own cache")
         if rewrite.is_model
-        else tr("the tools, the system prompt or the rules are no longer the same")
+        else tr("the tools, the system prompt or the rules have changed")
     )
     return tr(
-        "With the next message, {tokens} tokens are written to the provider's cache again, for about {price}: {reason}.",
+        "The next message writes {tokens} tokens to the provider's cache again, for about {price}. Reason: {reason}.",
         tokens=format_token_count(rewrite.tokens),
         price=format_dollars(rewrite.dollars),
         reason=reason,
@@ -85,7 +85,7 @@ def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
         return ""
     dearest = max(causes, key=lambda one: one.cost)
     return tr(
-        "{tokens} tokens had to be sent to the provider's cache again, for {price}: {reason}.",
+        "{tokens} tokens had to be written to the provider's cache again, for {price}. Reason: {reason}.",
         tokens=format_token_count(sum(one.tokens for one in causes)),
         price=format_dollars(again),
         reason=_describe_reason(dearest),
@@ -98,8 +98,8 @@ def _describe_reason(one: CauseCost) -> str:
         CauseKind.TIME: tr("the cache had expired after a pause of {pause}", pause=detail),
         CauseKind.TOOLS: tr("the tools have changed ({names})", names=detail),
         CauseKind.SYSTEM: tr("the system prompt or the rules have changed ({names})", names=detail),
-        CauseKind.ORDER: tr("the same tools came in another order"),
+        CauseKind.ORDER: tr("the same tools were sent in another order"),
         CauseKind.MODEL: tr("the model or its thinking time was changed"),
         CauseKind.EDIT: tr("earlier messages were changed, or you went back"),
     }
-    return words.get(one.cause.kind, tr("the provider did not keep it, although nothing had changed"))
+    return words.get(one.cause.kind, tr("the provider did not keep the text, although nothing had changed"))

@@ -66,7 +66,7 @@ class ConnectAgentsDialog(QDialog):
         column.setSpacing(14)
         column.addLayout(self._build_gateway_switch_row())
         told = tr(
-            "Set this address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key passes through and is not stored."
+            "Set this address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key is passed on to the provider and is not stored."
         )
         column.addWidget(build_plain_label(told, "muted"))
         column.addWidget(self._words)

@@ -129,7 +129,7 @@ class FleetDialog(TransientDialog):
         self._stop.setVisible(state in ("running", "waiting", "needs_you"))
         self._retry.setVisible(state in ("failed", "cancelled"))
         self._allow.setVisible(state == "needs_you")
-        self._allow.setText(tr("Allow {tool} and go on", tool=make_safe_text(task.get("asked", ""))))
+        self._allow.setText(tr("Allow {tool} and continue", tool=make_safe_text(task.get("asked", ""))))
 
     def _open_chosen_conversation(self) -> None:
         _, one, task = self._chosen_task()
@@ -160,7 +160,7 @@ class FleetDialog(TransientDialog):
         text.setTabChangesFocus(True)
         for identity, name in self._names.items():
             workspace.addItem(name, identity)
-        allowed.addItem(tr("It waits for you where it needs a permission"), ())
+        allowed.addItem(tr("It waits for you if it needs permission"), ())
         allowed.addItem(tr("It may edit files without asking"), ("edits",))
         allowed.addItem(tr("It may edit files and run commands without asking"), ("edits", "commands"))
         for field, name in ((text, tr("What to do")), (workspace, tr("Workspace")), (allowed, tr("Permissions"))):
@@ -189,7 +189,7 @@ class FleetDialog(TransientDialog):
     def _build_workers_page(self) -> QWidget:
         columns = ((tr("Worker"), 260), (tr("Workspace"), 180), (tr("Tasks"), 100), (tr("State"), 0))
         self._worker_list = FleetList(tr("Workers"), columns, self)
-        here = build_push_button(tr("Do the waiting tasks here"), self, self._do_tasks_here)
+        here = build_push_button(tr("Do waiting tasks on this computer"), self, self._do_tasks_here)
         drain = build_push_button(tr("Let it end"), self, self._drain_chosen_worker)
         return self._build_list_page(self._worker_list, build_row(1, here, drain, spacing=8))
 

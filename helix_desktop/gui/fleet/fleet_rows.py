@@ -79,7 +79,7 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
     }  # fmt: skip
     where = task["worker"].rpartition(" ")[0]  # without the number of its process
     if task["worker"] in one["lost"]:
-        where = tr("{worker} (no sign of life)", worker=where)
+        where = tr("{worker} (not responding)", worker=where)
     now = translate_sentences(task["why"]) or (tr("taken over") if task["claims"] > 1 else "")
     text, agent = " ".join(task["text"].split())[:LONGEST_CELL], task["agent"] or tr("agent")
     words = [states[state], text, one["name"], agent, where, now]
@@ -92,7 +92,7 @@ def list_worker_rows(found: Sequence[Figures]) -> dict[str, list[str]]:
     for one in found:
         for worker, count in sorted(one.get("workers", {}).items()):
             draining = tr("takes no more tasks") if worker in one["draining"] else ""
-            state = tr("no sign of life") if worker in one["lost"] else draining
+            state = tr("not responding") if worker in one["lost"] else draining
             tasks = format_count(count, "{n} task", "{n} tasks")
             rows[f"{one['workspace']} {worker}"] = [make_safe_text(worker), one["name"], tasks, state]
         for why in one.get("unable", ()):
@@ -114,7 +114,7 @@ def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
     sound = [one for one in found if "tasks" in one]
     count = {state: str(sum(one["tasks"][state.replace("_", "-")] for one in sound)) for state in COLOUR_BY_STATE}
     workers = format_count(sum(len(one["workers"]) for one in sound), "on {n} worker", "on {n} workers")
-    stopped = tr("nothing begins until you start again") if any(one["is_stopped"] for one in sound) else ""
+    stopped = tr("no task starts until you start again") if any(one["is_stopped"] for one in sound) else ""
     ended = tr("{done} done, {failed} failed", done=count["done"], failed=count["failed"])
     cost = format_dollars(sum(one["cost"] for one in sound))
     if limits := [one["budgets"]["workspace"]["limit"] for one in sound if "workspace" in one["budgets"]]:

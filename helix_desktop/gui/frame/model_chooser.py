@@ -161,7 +161,7 @@ class ModelRowPainter(QStyledItemDelegate):
         painter.setPen(self._theme.colour_of_token("muted"))
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, row.heading)
         if first:
-            words = tr("window · in / out per million tokens")
+            words = tr("window · input / output price per million tokens")
             painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, words)
 
     def _draw_model_row(self, painter: QPainter, rect: QRect, row: ModelRow, model: ModelChoice) -> None:

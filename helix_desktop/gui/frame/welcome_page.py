@@ -112,7 +112,7 @@ class WelcomePage(QWidget):
 
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
         """Builds the card that offers to import; hidden until something is found."""
-        about = tr("See what they cost, and go on in any of them with any model.")
+        about = tr("See what they cost, and continue any of them with any model.")
         words, button = self._fill_action_card(self._found_card, self._found, about, tr("Choose…"))
         set_widget_look(button, "primary")
         words.addLayout(self._newest)

@@ -270,7 +270,7 @@ class ImportConversationsDialog(QDialog):
 
     def _on_keys_forgotten(self, number: int) -> None:
         self._keys.hide()
-        self._message_label.setText(format_count(number, "{n} key was forgotten.", "{n} keys were forgotten."))
+        self._message_label.setText(format_count(number, "{n} key was removed.", "{n} keys were removed."))
         self._on_conversations_changed()
 
     def _show_what_was_left_out(self) -> None:

@@ -55,7 +55,7 @@ def describe_request(request: Request, *, as_sent: bool | None) -> str:
     words = [format_count(len(request.messages), "{n} message", "{n} messages")]
     if as_sent is not None:
         same = tr("verified: exactly what was sent")
-        other = tr("not exactly what was sent: some of it was forgotten or is damaged")
+        other = tr("not exactly what was sent: some of it was removed or is damaged")
         words.append(same if as_sent else other)
     return " · ".join(words)
 

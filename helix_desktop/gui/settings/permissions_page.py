@@ -68,7 +68,7 @@ class PermissionsPage(SettingsPage):
         self.add_heading(tr("Your home folder"))
         self.add_sentence(
             tr(
-                "In the sandbox, commands see none of your home folder but the workspace's folders, installed toolchains and your Git name. Here you can open more."
+                "In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git name. Here you can give them access to more."
             )
         )
         for name, title, gives in self._access.openings:
@@ -91,7 +91,7 @@ class PermissionsPage(SettingsPage):
             "hidden",
             "",
             tr(
-                "One pattern per line, as in .gitignore. An agent can't read, list or change these files. A command that needs one asks you by name. Undo still covers them."
+                "One pattern per line, as in .gitignore. Agents can't read, list or change these files. If a command needs such a file, you are asked, and the question names the file. Undo still covers these files."
             ),
             "\n".join(self._access.hidden),
             long=True,

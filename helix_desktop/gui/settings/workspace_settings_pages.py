@@ -185,8 +185,8 @@ class CheckpointsPage(SettingsPage):
             ),
             FieldDeclaration(
                 "most_files",
-                tr("Most files that are covered"),
-                tr("What is new beyond this is left out and listed under Changes. 0 means no limit."),
+                tr("Maximum number of covered files"),
+                tr("New files beyond this limit are not covered, but listed under Changes. 0 means no limit."),
                 covered.most_files,
                 least=0,
                 most=100_000_000,
@@ -194,8 +194,8 @@ class CheckpointsPage(SettingsPage):
             ),
             FieldDeclaration(
                 "most_bytes",
-                tr("Most that is covered"),
-                tr("What is new beyond this is left out and listed under Changes. 0 means no limit."),
+                tr("Maximum size of covered files"),
+                tr("New files beyond this limit are not covered, but listed under Changes. 0 means no limit."),
                 covered.most_bytes // MEGABYTE,
                 least=0,
                 most=100_000_000,

@@ -83,7 +83,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         talks = format_count(conversations, "{n} conversation", "{n} conversations")
         stored = format_count(entries, "{n} cache entry", "{n} cache entries")
         text = tr(
-            "This uploads {conversations} and {entries} ({size}), and everything new from now on. Of the files in the folder, only the content that agents read is uploaded.",
+            "This uploads {conversations} and {entries} ({size}), and everything new from now on. Files in the folder are not uploaded, except for content that agents read.",
             conversations=talks,
             entries=stored,
             size=format_byte_size(size_),

@@ -92,7 +92,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
         parts.append(tr("kept: “{words}”", words=fold.asked[:60]) if fold.asked else tr("preview kept"))
     elif fold.kind in (FoldKind.OBSERVATIONS, FoldKind.REFLECTION):
         facts, high = fold.text.count("\n- "), fold.text.count("!!!")
-        parts.append(format_count(facts, "{n} fact", "{n} facts") + ", " + tr("{n} high priority", n=high))
+        parts.append(format_count(facts, "{n} note", "{n} notes") + ", " + tr("{n} high priority", n=high))
     elif fold.kind is not FoldKind.MARKER:
         parts += [
             format_count(count_covered_facts(fold), "{n} message", "{n} messages"),
@@ -127,7 +127,7 @@ def describe_timeline(story: ConversationTimeline) -> str:
     if story.dollars[-1]:
         parts.append(format_dollars(story.dollars[-1]))
     if story.imported_dollars:
-        parts.append(tr("{cost} of it before the import", cost=format_dollars(story.imported_dollars)))
+        parts.append(tr("{cost} of this before the import", cost=format_dollars(story.imported_dollars)))
     return ", ".join(parts)
 
 
@@ -225,7 +225,7 @@ def format_timeline_as_markdown(story: ConversationTimeline, heading: str) -> st
         f"# {heading}",
         "",
         tr(
-            "{steps} steps · {sent} tokens sent · ≈ {all} with a summary at the limit instead",
+            "{steps} steps · {sent} tokens sent · ≈ {all} with a summary only when the window is full",
             steps=format_number(totals.steps),
             sent=format_token_count(totals.sent),
             all=format_token_count(totals.without),

@@ -38,7 +38,7 @@ def describe_fact(fact: Fact) -> str:
             return tr(
                 "Content was permanently removed here: {entries}, {facts}.",
                 entries=format_count(len(entries), "{n} entry", "{n} entries"),
-                facts=format_count(facts, "{n} fact", "{n} facts"),
+                facts=format_count(facts, "{n} record", "{n} records"),
             )
     return ""
 

@@ -179,7 +179,7 @@ class ConversationSync:
 
     def _refuse_if_used_elsewhere(self, conversation: str, name: bytes) -> None:
         if complaint := self.complaints.get(name.hex()):
-            raise JournalCorrupt(complaint, remedy="To work here all the same, continue in a copy of the conversation.")
+            raise JournalCorrupt(complaint, remedy="To work here anyway, continue in a copy of the conversation.")
         if machine := self.leases.find_machine_writing(conversation):
             raise _busy_elsewhere_error(machine)
 
@@ -577,7 +577,7 @@ def _encrypt_segments(
 def _busy_elsewhere_error(machine: str) -> ActionRefused:
     return ActionRefused(
         f"{machine} is working in this conversation.",
-        remedy="Wait until it has finished, continue here all the same, or continue in a copy.",
+        remedy="Wait until it has finished, continue here anyway, or continue in a copy.",
     )
 
 

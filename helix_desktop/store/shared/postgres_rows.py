@@ -88,7 +88,7 @@ class PostgresRowStore:
             import psycopg
         except ImportError as error:
             raise NotFound(
-                "Sharing over PostgreSQL requires the package psycopg, which is not installed.", remedy=INSTALL
+                "Sharing over PostgreSQL requires the Python package psycopg, which is not installed.", remedy=INSTALL
             ) from error
         self._psycopg = psycopg
         self._space = space

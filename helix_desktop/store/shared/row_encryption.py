@@ -55,7 +55,7 @@ class RowCipher:
             from cryptography.hazmat.primitives.ciphers import aead
         except ImportError as error:
             raise NotFound(
-                "Sharing requires the package cryptography, which is not installed.", remedy=INSTALL
+                "Sharing requires the Python package cryptography, which is not installed.", remedy=INSTALL
             ) from error
         self._cipher = aead.AESGCM
         self._names = hmac.digest(key, b"helix names 1", "sha256")

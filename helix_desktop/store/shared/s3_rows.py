@@ -339,7 +339,7 @@ def _open_bucket(url: str, login: str) -> tuple[str, S3Store]:
         from obstore.store import S3Store
     except ImportError as error:
         raise NotFound(
-            "Sharing over S3 requires the package obstore, which is not installed.", remedy=INSTALL
+            "Sharing over S3 requires the Python package obstore, which is not installed.", remedy=INSTALL
         ) from error
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))

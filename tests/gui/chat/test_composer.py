@@ -271,7 +271,7 @@ def test_the_meter_is_an_estimate_until_the_provider_has_reported(composer: Comp
 
 def test_more_than_a_window_is_said_in_words(composer: Composer) -> None:
     composer.show_window_meter({ContextKind.CONVERSATION: 997_000}, 128_000)
-    assert composer._figures.text() == "too long for this model: folds before the next message"
+    assert composer._figures.text() == "too long for this model: it will be folded before the next message"
     assert "%" not in composer.meter.toolTip()
 
 

@@ -122,7 +122,7 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
     rows = [dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())]
     assert [[row.text(column) for column in (0, 1, 2, 4, 5, 7)] for row in rows if row is not None] == [
         ["running", "Task 2", "Thesis", "build", "", ""],
-        ["running", "Task 1", "Thesis", "old (no sign of life)", "taken over", ""],
+        ["running", "Task 1", "Thesis", "old (not responding)", "taken over", ""],
         ["needs you", "Task 3", "Thesis", "", "Nobody could be asked.", ""],
         ["waiting", "Task 4", "Thesis", "", "", ""],
         ["waiting", "Task 5", "Thesis", "", "", ""],
@@ -153,7 +153,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     press(dialog, "Stop all")
     press(dialog, "Workers")
     press(dialog, "Let it end")
-    press(dialog, "Do the waiting tasks here")
+    press(dialog, "Do waiting tasks on this computer")
     assert went == [("w1", f"{2:020x}")]
     assert fleet.asked == [
         ("cancel", "w1", f"{2:020x}"),
