@@ -123,7 +123,7 @@ def test_what_is_put_in_stays(language: str) -> None:
         ("Next: handover, because the window is 86% full.", "接下来：交接文档，因为窗口已占 86%。"),
         ("the next request would not fit: 3 parts of 9,000 tokens", "下一个请求将放不下：3 个部分，共 9,000 token"),
         (
-            "gpt, using its own context: The answer was empty.; mini in pieces: the text was too long",
+            "gpt, using its own context: The answer was empty.; mini, in several parts: the text was too long",
             "gpt（利用自身上下文）：回答为空。；mini（分段）：文本过长",
         ),
         (

@@ -145,7 +145,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     press(dialog, "Stop")
     press(dialog, "Open conversation")
     choose(dialog, "Task 3")
-    press(dialog, "Allow run_command and go on")
+    press(dialog, "Allow run_command and continue")
     choose(dialog, "Task 6")
     press(dialog, "Run again")
     choose(dialog, "Task 4")
