@@ -38,12 +38,12 @@ OPTIONS: Options = {
     },
     "--conversation, -c C": "the ID or title of the conversation to continue",
     "--model, -m M": "the model for this conversation, as provider/model",
-    "--allow WHAT...": "edits, commands, all, or the name of a tool; five things must be allowed by name: hidden (commands that hide what they run), held (commands that a rule may hold back), outside_sandbox, opened (what is closed to other commands, such as hidden files and keys), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
+    "--allow WHAT...": "edits, commands, all, or the name of a tool; five things must be allowed by name: hidden (commands that hide what they run), held (commands to which a rule may apply), outside_sandbox, opened (commands that use hidden files or other access that you did not give to all commands), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
     "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
-    "--copy": "start the conversation in a copy of the repository, apart from your own files",
+    "--copy": "start the conversation in its own copy of the repository",
     "--copy-with-changes": "the same, with your uncommitted changes in the copy",
-    "--resume": "with --conversation and without TEXT: go on with a turn that was interrupted or stopped at a limit",
-    "--json": "print every fact of the turn as a line of JSON instead of text",
+    "--resume": "with --conversation and without TEXT: continue a turn that was interrupted or stopped at a limit",
+    "--json": "print every record of the turn as a line of JSON instead of text",
     "[TEXT...]": {
         "dest": "text",
         "help": "the message; - reads standard input, /NAME uses a slash command or skill from the folder",
@@ -61,7 +61,7 @@ def run_ask_command(arguments: argparse.Namespace) -> int:
     if arguments.resume and (arguments.text or not arguments.conversation):
         raise InvalidInput("To resume a turn, specify its conversation with --conversation and no TEXT.")
     if arguments.conversation and (arguments.copy or arguments.copy_with_changes):
-        raise InvalidInput("Only a new conversation can be given a copy.", remedy="Leave out --conversation.")
+        raise InvalidInput("Only a new conversation can work in a copy.", remedy="Leave out --conversation.")
     if not arguments.resume and not arguments.text:
         raise InvalidInput("There is no message.", remedy="Specify it as TEXT, or - to read standard input.")
     if arguments.workspace is None:
@@ -108,8 +108,8 @@ async def _end_interrupted(bench: Workbench, resumed: str, console: Console) -> 
     for conversation in await interrupted_turns.end_interrupted_turns(bench, keep=keep):
         row = bench.conversation_row(conversation)
         await console.print_error(
-            f"The program was ended during a turn in {row.title if row else conversation}."
-            f" To go on with it, run: helix-desktop ask -c {conversation} --resume"
+            f"The program was stopped during a turn in {row.title if row else conversation}."
+            f" To continue the turn, run: helix-desktop ask -c {conversation} --resume"
         )
 
 
@@ -132,7 +132,7 @@ async def _run_asked_turn(
     if arguments.copy or arguments.copy_with_changes:
         session = await bench.start_conversation_in_copy(with_changes=arguments.copy_with_changes)
         line = f"helix-desktop copy bring-back -w {bench.id} {session.id}"
-        await console.print_error(f"The agent works in a copy. To bring back what it does, run: {line}")
+        await console.print_error(f"The agent works in a copy. To bring back its changes, run: {line}")
     else:
         session = await _open_named_session(bench, arguments.conversation)
     if reached:
@@ -158,8 +158,8 @@ async def _run_asked_turn(
     if telling.refused:
         names = list(dict.fromkeys(telling.refused))
         await console.print_error(
-            f"Refused, because nobody could be asked: {', '.join(names)}. "
-            f"`--allow {' --allow '.join(names)}` would have let it."
+            f"Refused, because there was nobody to ask: {', '.join(names)}. "
+            f"To allow this, add `--allow {' --allow '.join(names)}`."
         )
     done = telling.ended is not None and telling.ended.reason is TurnEnd.DONE
     if not done:

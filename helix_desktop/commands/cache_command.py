@@ -96,7 +96,7 @@ def describe_over_limit(workspace: StoredWorkspace, over: int) -> str:
     limit = workspace.settings.limit
     return (
         f"The cache is {over:,} bytes over its limit of {limit:,} bytes. `helix-desktop cache collect --workspace"
-        f" {workspace.id} --to {limit}` removes what no message uses; or raise limits.cache_bytes in"
+        f" {workspace.id} --to {limit}` removes entries that no message uses. You can also raise limits.cache_bytes in"
         f" {workspace.folder / 'workspace.toml'}. Nothing is removed automatically."
     )
 

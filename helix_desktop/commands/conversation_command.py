@@ -28,7 +28,7 @@ def add_conversation_command(nouns: Subparsers) -> None:
         **CONVERSATION,
         "--as openai": {"choices": ("openai",), "default": "openai", "help": "chat completions messages"},
     }
-    sentence = "write a conversation to standard output as messages, one a line; `restore` writes it for an agent"
+    sentence = "write a conversation to standard output, one message per line; see also `restore`"
     add_workspace_verb(verbs, "export", sentence, export_conversation_file, options, reads=True)
 
 

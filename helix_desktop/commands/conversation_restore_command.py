@@ -26,14 +26,14 @@ _VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "GEMINI_CLI_HO
 
 OPTIONS: Options = {
     **CONVERSATION,
-    "--to WHERE": {"metavar": f"{'|'.join(AGENTS)}|FILE", "default": "", "help": "the agent to write for, or a new file (default: the agent that the conversation comes from)"},
+    "--to WHERE": {"metavar": f"{'|'.join(AGENTS)}|FILE", "default": "", "help": "the agent to save the session for, or a new file (default: the agent that the conversation comes from)"},
     "--before-compaction N": {"type": int, "default": 0, "help": "as it was before its compaction number N, counted from 1"},
     "--agent-places PLACE": {"nargs": len(_VARIABLES) + 1, "default": None, "help": argparse.SUPPRESS},
 }  # fmt: skip
 
 
 def add_restore_command(verbs: Subparsers) -> None:
-    sentence = "give a conversation to an agent as a new session"
+    sentence = "save a conversation as a new session of another agent"
     workspace_access.add_workspace_verb(
         verbs, "restore", sentence, restore_conversation, OPTIONS, run=run_restore, reads=True
     )
@@ -56,7 +56,7 @@ async def restore_conversation(arguments: argparse.Namespace, workspace: StoredW
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
     agent = arguments.to if arguments.to in AGENTS else restoring.agent_of_origin(facts)
     if not agent and not arguments.to:
-        raise InvalidInput("This conversation comes from no agent that can resume it.", remedy=f"Choose an agent: `--to {'`, `--to '.join(AGENTS)}`.")  # fmt: skip
+        raise InvalidInput("This conversation does not come from an agent that can resume it.", remedy=f"Choose an agent: `--to {'`, `--to '.join(AGENTS)}`.")  # fmt: skip
     contents = await read_exported_entries(workspace, facts)
     home, *named = arguments.agent_places
     folder = next(iter(workspace.settings.roots), home)

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 COPY: Options = {"COPY": "the ID of the copy or of its conversation, or the first part of it"}
 BRINGING_BACK: Options = {
     **COPY,
-    "--by merge|rebase|apply|discard": "merge: merge its commits into your branch; rebase: put them on top of it; apply: take its changes over as uncommitted ones, which can be undone; discard: keep its content in the cache and delete it (default: merge)",
-    "--message, -m TEXT": "for merge and rebase: commit what is not committed in the copy, with this message",
+    "--by merge|rebase|apply|discard": "merge: merge the copy's commits into your branch; rebase: add them on top of your branch; apply: add the copy's changes as uncommitted changes, which can be undone; discard: store the changes in the cache and delete the copy (default: merge)",
+    "--message, -m TEXT": "for merge and rebase: commit the copy's uncommitted changes with this message first",
     "--yes": "do not ask for confirmation before a copy is discarded",
 }
 
 
 def add_copy_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("copy", help="list the copies of a repository that agents work in, and bring them back")
+    noun = nouns.add_parser("copy", help="list the repository copies that agents work in, and bring back their changes")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    sentence = "list the copies with their size, their age and what is in them alone"
+    sentence = "list the copies with their size, age and own changes"
     add_workspace_verb(verbs, "list", sentence, partial(workspace_access.act_on_workbench, _print_copies))
     work = partial(workspace_access.act_on_workbench, _print_copy)
-    add_workspace_verb(verbs, "show", "show what is in a copy alone", work, COPY)
+    add_workspace_verb(verbs, "show", "show the changes that exist only in a copy", work, COPY)
     work = partial(workspace_access.act_on_workbench, _bring_back)
-    sentence = "bring what was done in a copy back into your own folder"
+    sentence = "bring the changes in a copy back into your own folder"
     add_workspace_verb(
         verbs,
         "bring-back",

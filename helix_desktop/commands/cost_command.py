@@ -61,7 +61,7 @@ async def _print_conversation_cost(arguments: argparse.Namespace, workspace: Sto
             words = one.cause.describe_cause()
             await console.print_line(f"        {one.tokens:>10,}         {_format_dollars(one.cost):>10}  {words}")
     if not requests:
-        await console.print_error("No request of this conversation was reported by its provider.")
+        await console.print_error("The provider reported no usage for this conversation.")
     return 0
 
 

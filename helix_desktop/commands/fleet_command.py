@@ -25,17 +25,17 @@ FleetAct = Callable[[argparse.Namespace, "FleetTaskList"], Awaitable[list[str]]]
 def add_fleet_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("fleet", help="show what the workers do, and stop them")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
-    _add_fleet_verb(verbs, "status", "show what waits, runs, failed and costs, and where it runs", _change_nothing)
-    stop = _add_fleet_verb(verbs, "stop", "cancel tasks, or let nothing run until `fleet start`", _stop_tasks)
-    stop.add_argument("tasks", nargs="*", metavar="T", help="the task's ID, or its beginning")
-    stop.add_argument("--all", action="store_true", help="stop all tasks; they wait until `fleet start`")
+    _add_fleet_verb(verbs, "status", "show tasks, where they run, what failed, and costs", _change_nothing)
+    stop = _add_fleet_verb(verbs, "stop", "cancel tasks, or stop all tasks until `fleet start`", _stop_tasks)
+    stop.add_argument("tasks", nargs="*", metavar="T", help="the task's ID, or the first part of it")
+    stop.add_argument("--all", action="store_true", help="stop all tasks until `fleet start`")
     _add_fleet_verb(verbs, "start", "let tasks run again after `fleet stop --all`", _start_tasks)
-    drain = _add_fleet_verb(verbs, "drain", "tell workers to take no more tasks and to end", _drain_workers)
-    drain.add_argument("workers", nargs="*", metavar="WORKER", help="as `fleet status` names it (default: all)")
-    budget = _add_fleet_verb(verbs, "budget", "limit what tasks may cost together", _set_budget)
-    budget.add_argument("dollars", type=float, metavar="DOLLARS", help="0: no limit")
+    drain = _add_fleet_verb(verbs, "drain", "let workers finish their tasks and exit", _drain_workers)
+    drain.add_argument("workers", nargs="*", metavar="WORKER", help="see `fleet status` (default: all)")
+    budget = _add_fleet_verb(verbs, "budget", "limit the total cost of tasks", _set_budget)
+    budget.add_argument("dollars", type=float, metavar="DOLLARS", help="the limit; 0 means no limit")
     budget.add_argument("--agent", default="", metavar="A", help="only the tasks of this agent")
-    budget.add_argument("--per", choices=("day", "workspace", "fleet"), default="workspace", help="what is counted: a day (until midnight, UTC), the workspace (the default), or all workspaces of the shared store")  # fmt: skip
+    budget.add_argument("--per", choices=("day", "workspace", "fleet"), default="workspace", help="what the limit applies to: a day (until midnight UTC), the workspace (default), or all workspaces of the shared store")  # fmt: skip
 
 
 def _add_fleet_verb(verbs: Subparsers, name: str, sentence: str, act: FleetAct) -> argparse.ArgumentParser:

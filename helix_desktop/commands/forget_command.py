@@ -29,16 +29,16 @@ def add_forget_command(nouns: Subparsers) -> None:
 
 def run_forget_command(arguments: argparse.Namespace) -> int:
     if not arguments.hashes and not arguments.text:
-        raise InvalidInput("There is nothing to forget.", remedy="Specify --text TEXT, or the hash of an entry.")
+        raise InvalidInput("There is nothing to remove.", remedy="Specify --text TEXT, or the hash of an entry.")
     if not arguments.yes:
-        raise InvalidInput("Nothing was forgotten. Forgetting cannot be undone.", remedy="Add --yes to confirm.")
+        raise InvalidInput("Nothing was removed. This cannot be undone.", remedy="Add --yes to confirm.")
     return workspace_access.run_on_workspace(arguments, gather=arguments.text == STANDARD)
 
 
 async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     text = await _read_text_to_forget(console) if arguments.text == STANDARD else arguments.text
     if not text and not arguments.hashes:
-        raise InvalidInput("There is nothing to forget: standard input was empty.")
+        raise InvalidInput("There is nothing to remove: standard input was empty.")
     entries = [await workspace.cache.resolve_prefix(name) for name in arguments.hashes]
     purged = await workspace.content_forgetter(text=text, entries=entries)
     await print_result(arguments, console, _forget_result_as_json(purged), _describe_forget_result(purged))
@@ -69,7 +69,7 @@ def _places_in_window_memory(window: Path, text: str) -> tuple[str, ...]:
     if not text or not window.exists() or not TextForms(text).occurs_in_bytes(window.read_bytes()):
         return ()
     return (
-        f"The text is also in {window}, in a draft or in your input history. To forget it there, use the window: Settings > Storage.",
+        f"The text is also in {window}, in a draft or in your input history. To remove it there, use the window: Settings > Storage.",
     )
 
 
@@ -77,6 +77,6 @@ def _describe_forget_result(purged: ForgetResult) -> str:
     if not purged.entries and not purged.facts:
         return "Nothing in this workspace contains that."
     return (
-        f"Forgotten: {len(purged.entries):,} entries; {purged.facts:,} records in {len(purged.conversations):,} "
+        f"Removed {len(purged.entries):,} entries. {purged.facts:,} records in {len(purged.conversations):,} "
         f"conversations and {purged.backups:,} backups were changed."
     )

@@ -31,18 +31,18 @@ IN_USE_SECONDS = 3600.0  # A database notes when a turn began, not what came in 
 
 
 def add_recorder_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("recorder", help="keep the conversations of the agents on this computer")
+    noun = nouns.add_parser("recorder", help="save the conversations of the agents on this computer")
     noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
     noun.set_defaults(run=_record_or_print_status, json=False)
     verbs = noun.add_subparsers(metavar="VERB")
     options: Options = {
-        "--at-login": "also record after the next login, before anything of Helix Desktop is started",
-        "--without-agent AGENT...": {"default": None, "help": "leave out this agent; use it again for another one"},
-        "--without-folder FOLDER...": {"default": None, "help": "leave out conversations in this folder or below it; use it again for another one"},
+        "--at-login": "start recording when you log in",
+        "--without-agent AGENT...": {"default": None, "help": "leave out this agent; can be repeated"},
+        "--without-folder FOLDER...": {"default": None, "help": "leave out conversations in this folder and its subfolders; can be repeated"},
     }  # fmt: skip
-    add_verb(verbs, "on", "start recording, and import what is there already", _turn_on, options)
-    add_verb(verbs, "off", "stop recording; what was recorded is kept", _turn_off)
-    add_verb(verbs, "status", "show whether it records, what it reads, and where it keeps it", _print_recorder_status)
+    add_verb(verbs, "on", "start recording, and import existing conversations", _turn_on, options)
+    add_verb(verbs, "off", "stop recording, but keep recorded conversations", _turn_off)
+    add_verb(verbs, "status", "show whether it is on, what it reads, and where it saves", _print_recorder_status)
 
 
 def _record_or_print_status(arguments: argparse.Namespace) -> int:
@@ -99,9 +99,9 @@ def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"The recorder is {'on' if found['on'] else 'off'}{nothing}. It reads{'' if found['on'] else ', when it is on'}:"
     yield from (f"- {one['agent']}: {one['folder']}" for one in found["reads"])
     yield from (f"- not what was done in {name}" for name in found["without_folders"])
-    yield f"Each conversation is kept in the workspace of its folder, in {found['keeps_in']}."
+    yield f"Each conversation is saved in the workspace of its folder, in {found['keeps_in']}."
     if found["last_import"]:
-        yield f"Something was recorded last at {format_local_minute(found['last_import'])}."
+        yield f"The last recording was at {format_local_minute(found['last_import'])}."
     if found["trouble"]:
         yield f"The last import failed, and is tried again: {found['trouble']}"
 

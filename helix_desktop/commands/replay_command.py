@@ -28,7 +28,7 @@ PRICES = {"price.cache_read": "cache_read", "price.cache_write": "cache_write", 
 
 
 def add_replay_command(nouns: Subparsers) -> None:
-    sentence = "replay recorded sessions, and show what would have been sent, billed, kept and lost"
+    sentence = "replay recorded sessions, and show what would have been sent, charged, kept and lost"
     noun = add_verb(nouns, "replay", sentence, run_replay_command, _replay_options())
     noun.description = "Replay recorded agent sessions with different policies, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex."
 
@@ -49,9 +49,9 @@ def _replay_options() -> Options:
         "--cache-write X": {"type": _parse_share, "default": 1.25, "help": "price of writing to the cache, as a multiple of the input price (default: 1.25)"},
         "--output X": {"type": _parse_share, "default": 5.0, "help": "price of output, as a multiple of the input price (default: 5)"},
         "--head N": {"type": head, "default": None, "help": "tokens that the system prompt and tools take up in every request (default: those of Helix Desktop)"},
-        "--recalls KIND": {"default": "named", "help": "recalls of content that a reply uses but the context no longer shows: named (default: reads the pages that have it, if the context shows the hash), searched (must search first, also behind summaries) or none"},
+        "--recalls KIND": {"default": "named", "help": "how to count recalls of content that is no longer in the context: named (the agent knows which pages to read; default), searched (the agent must search first) or none (recalls are not counted)"},
         "--no-recalls": {"dest": "recalls", "action": "store_const", "const": "none", "help": "the same as --recalls none"},
-        "--output-growth X": {"type": growth, "default": 0.0, "help": "by what share outputs would grow if nothing of the context were sent, in proportion to what is left out (default: 0; a published trial found 0.0375)"},
+        "--output-growth X": {"type": growth, "default": 0.0, "help": "how much longer outputs become if context is left out, as a share, if all context were left out (default: 0; a published trial found 0.0375)"},
         "--one-conversation": "replay all sessions one after the other as one conversation with several tasks",
         "--stand-in KIND": {"default": "works", "help": "behaviour of the simulated model that writes folds: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long"},
         "--points": "with --json: also include the folds and the token count of every step",

@@ -16,8 +16,8 @@ def add_resident_command(nouns: Subparsers) -> None:
     noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
     noun.set_defaults(run=_run_or_print_status, json=False)
     verbs = noun.add_subparsers(metavar="VERB")
-    add_verb(verbs, "status", "show whether it runs, and which agents use it", _print_resident_status)
-    add_verb(verbs, "stop", "stop it; agents that use the gateway lose their connection", _stop_resident)
+    add_verb(verbs, "status", "show whether the process is running, and which agents use it", _print_resident_status)
+    add_verb(verbs, "stop", "stop the process; agents that use the gateway lose their connection", _stop_resident)
 
 
 def _run_or_print_status(arguments: argparse.Namespace) -> int:
@@ -29,10 +29,10 @@ def _print_resident_status(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(found, indent=1))
     elif found is None:
-        print("The resident process is not running. It is started when it is needed.")
+        print("The background process is not running. It is started when it is needed.")
     else:
-        print(f"The resident process {found['pid']} has been running since {format_local_minute(found['since'])}.")
-        print(f"The gateway's address is 127.0.0.1:{found['port']}." if found["port"] else "It holds no address.")
+        print(f"The background process {found['pid']} has been running since {format_local_minute(found['since'])}.")
+        print(f"The gateway's address is 127.0.0.1:{found['port']}." if found["port"] else "It has no address.")
         for one in found["registered"]:
             print(" ".join(filter(None, (f"- {one['agent'] or 'any agent'}", one["folder"], one["upstream"]))))
     return 0
@@ -43,7 +43,7 @@ def _stop_resident(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps({"stopped": found is not None}))
     else:
-        print("The resident process is not running." if found is None else "The resident process was stopped.")
+        print("The background process is not running." if found is None else "The background process was stopped.")
     return 0
 
 

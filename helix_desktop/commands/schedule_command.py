@@ -18,24 +18,24 @@ ADDING: Options = {
     "--at HH:MM": {"required": True, "help": "the time of day"},
     "--days DAYS": {"default": "every", "help": "such as mon,thu, weekdays or every (the default)"},
     "--zone ZONE": "a time zone such as Europe/Berlin (default: the computer's)",
-    "--missed once|never": "whether to do it once afterwards if the computer was off (default: once)",
+    "--missed once|never": "if the computer was off: add the task once afterwards, or never (default: once)",
     "--agent A": "see `task add --help`",
     "--model M": "see `task add --help`",
     "--budget DOLLARS": "see `task add --help`",
     "--deadline WHEN": "see `task add --help`",
     "--priority P": "see `task add --help`",
-    "--allow WHAT...": "what it may do without asking",
+    "--allow WHAT...": "what the task may do without asking",
     "TEXT...": {"dest": "text", "help": "what to do"},
 }
 
 
 def add_schedule_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("schedule", help="add tasks at certain times, such as every weekday at 8")
+    noun = nouns.add_parser("schedule", help="add tasks at set times, such as every weekday at 8")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
     add_verb(verbs, "add", "add a schedule and print its ID", _add_schedule, {**NAMED_WORKSPACE, **ADDING})
-    add_verb(verbs, "list", "list the schedules and when they are due next", _list_schedules)
+    add_verb(verbs, "list", "list the schedules and their next times", _list_schedules)
     options: Options = {"ID...": {"dest": "schedules"}}
-    add_verb(verbs, "remove", "remove schedules; tasks that were added stay", _remove_schedules, options)
+    add_verb(verbs, "remove", "remove schedules, but keep the tasks they have added", _remove_schedules, options)
 
 
 def _add_schedule(arguments: argparse.Namespace) -> int:

@@ -35,7 +35,7 @@ def add_sharing_commands(verbs: Subparsers) -> None:
     }
     sentence = "share a workspace with other computers through a store that all of them can reach"
     add_verb(verbs, "share", sentence, on_open, options, work=run_share)
-    sentence = "make a key for HELIX_STORE_KEY, for computers that share a workspace without a desktop"
+    sentence = "create a key for HELIX_STORE_KEY, for computers without a desktop"
     add_verb(verbs, "new-key", sentence, run_new_key)
     options = {
         "URL": _ADDRESSES,

@@ -42,20 +42,20 @@ ADDING: Options = {
         "help": "what to do; - reads one task from each line of standard input, as text or as a JSON object",
     },
     "--file FILE": {"type": Path, "default": None, "help": "add one task from each line of FILE"},
-    "--agent A": "the workspace's agent that does it",
+    "--agent A": "the agent of the workspace that does the task",
     "--model, -m M": "the model, as provider/model",
     "--allow WHAT...": "what the task may do without asking; see `ask --help`",
     "--priority P": {"type": int, "default": 0, "help": "tasks with a higher number go first (default: 0)"},
     "--after T...": "wait until this task is done",
-    "--budget DOLLARS": {"type": float, "default": 0.0, "help": "what it may cost"},
-    "--deadline WHEN": "when it fails if it isn't done: a time such as 2030-01-31T18:00, or from now, such as 90m, 8h or 2d",
+    "--budget DOLLARS": {"type": float, "default": 0.0, "help": "how much the task may cost"},
+    "--deadline WHEN": "the task fails if it isn't done by then: a time such as 2030-01-31T18:00, or a duration such as 90m, 8h or 2d",
     "--key K": "a task with the same key is added only once",
 }
-TASKS: Options = {"T...": {"dest": "tasks", "help": "the task's ID, or its beginning"}}
+TASKS: Options = {"T...": {"dest": "tasks", "help": "the task's ID, or the first part of it"}}
 
 
 def add_task_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("task", help="give tasks to workers, and see what came of them")
+    noun = nouns.add_parser("task", help="give tasks to workers, and see the results")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
     _add_task_verb(verbs, "add", "add tasks and print their IDs", _add_tasks, ADDING)
     states = [state.value for state in FleetTaskState]
@@ -63,11 +63,11 @@ def add_task_command(nouns: Subparsers) -> None:
         "--state STATE": {"choices": states, "metavar": None, "default": "", "help": "only tasks in this state"},
         "--most N": {"type": int, "default": 100, "help": "at most N tasks (default: 100)"},
     }
-    _add_task_verb(verbs, "list", "list tasks, the newest first", _list_tasks, options)
-    _add_task_verb(verbs, "show", "show a task and what came of it", _show_tasks, TASKS)
-    _add_task_verb(verbs, "cancel", "cancel tasks; those that run stop at their next step", _change_tasks, TASKS)
-    options = {**TASKS, "--allow WHAT...": "what the tasks may do from now on, besides what they were allowed"}
-    _add_task_verb(verbs, "retry", "let tasks go on that failed, were cancelled or need you", _change_tasks, options)
+    _add_task_verb(verbs, "list", "list tasks, newest first", _list_tasks, options)
+    _add_task_verb(verbs, "show", "show a task and its result", _show_tasks, TASKS)
+    _add_task_verb(verbs, "cancel", "cancel tasks; running tasks stop before their next step", _change_tasks, TASKS)
+    options = {**TASKS, "--allow WHAT...": "what else the tasks may do from now on without asking"}
+    _add_task_verb(verbs, "retry", "continue tasks that failed, were cancelled or need you", _change_tasks, options)
     _add_task_verb(verbs, "wait", "wait until tasks have ended or need you", _wait_for_tasks, TASKS, lasting=True)
 
 

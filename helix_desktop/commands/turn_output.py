@@ -95,7 +95,7 @@ class TurnPrinter:
         wanted = name_to_allow(question)
         self.refused.append(wanted)
         return PermissionAnswer(
-            allowed=False, words=f"Nobody could be asked, and the command was not started with --allow {wanted}."
+            allowed=False, words=f"There was nobody to ask, and the command was not started with --allow {wanted}."
         )
 
 

@@ -32,19 +32,19 @@ log = logging.getLogger(__name__)
 
 
 def add_worker_command(nouns: Subparsers) -> None:
-    worker = nouns.add_parser("worker", help="do the tasks that were added with `task add`")
+    worker = nouns.add_parser("worker", help="do tasks that were added with `task add`")
     worker.add_argument("--workspace", "-w", action="append", default=[], metavar="W", help="only this workspace's tasks; may be repeated (default: all workspaces)")  # fmt: skip
     worker.add_argument("--at-once", type=int, default=4, metavar="N", help="how many tasks of a workspace run at once (default: 4)")  # fmt: skip
     worker.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the tasks may do without asking; see `ask --help`. A task that needs more ends as needs-you")  # fmt: skip
     worker.add_argument("--ignore-task-allow", action="store_true", help="tasks may do only what this worker's --allow and the workspace's rules allow")  # fmt: skip
-    worker.add_argument("--drain", action="store_true", help="end when no task waits any more")
+    worker.add_argument("--drain", action="store_true", help="exit when no tasks are waiting")
     worker.add_argument("--json", action="store_true", help="print a line of JSON for each task that ended")
     worker.set_defaults(run=_run_worker_command, work=work_in_workspace, lasting=True)
 
 
 def _run_worker_command(arguments: argparse.Namespace) -> int:
     if arguments.at_once < 1:
-        raise InvalidInput("A worker runs at least one task at once.")
+        raise InvalidInput("A worker must run at least one task at a time.")
     arguments.places = program_folders.find_program_folders(arguments.home)
     workspaces = workspace_access.open_all_workspaces(arguments.places)
     names = arguments.workspace or [one.id for one in workspaces.list_workspaces()]

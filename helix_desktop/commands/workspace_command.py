@@ -180,7 +180,7 @@ async def empty_workspace_trash(arguments: argparse.Namespace, workspace: Stored
         lines = [f"{row.id}  {row.title or row.begins}" for row in trashed]
         await print_result(arguments, console, {"would_remove": [row.id for row in trashed]}, *lines)
         await console.print_error(
-            "Nothing was removed. Add --yes to delete these conversations permanently, also from the backups."
+            "Nothing was removed. Add --yes to delete these conversations permanently, including from the backups."
         )
         return ASKING
     from helix_desktop import workbench

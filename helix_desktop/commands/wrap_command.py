@@ -33,11 +33,11 @@ OWN_OPTIONS = (
 
 OPTIONS: Options = {
     "[AGENT]": "the agent: claude, codex, opencode, gemini or pi",
-    "--command LINE": "start any other agent by this command line, for example 'qwen --yolo'; {url} in it is the gateway's address",
+    "--command LINE": "start any other agent with this command line, for example 'qwen --yolo'; {url} is replaced with the gateway's address",
     "--protocol P": {
         "choices": ("anthropic", "openai", "openai-chat", "openai-responses", "gemini"),
         "default": "",
-        "help": "with --command: how the agent speaks to its provider: anthropic, openai (also openai-chat and openai-responses) or gemini",
+        "help": "with --command: the protocol that the agent uses: anthropic, openai (also openai-chat and openai-responses) or gemini",
     },
     "--workspace, -w W": "the workspace for the agent's conversation (default: the one of this folder)",
     "--upstream URL": "send all requests to this address instead of the agent's own provider",
@@ -103,7 +103,7 @@ def _words_of_command(arguments: argparse.Namespace) -> list[str]:
     try:
         words = shlex.split(arguments.command)
     except ValueError as error:
-        raise InvalidInput(f"--command is no command line: {error}.", remedy="Quote it as in a shell: --command 'qwen --yolo'.") from None  # fmt: skip
+        raise InvalidInput(f"--command is not a valid command line: {error}.", remedy="Quote it as in a shell: --command 'qwen --yolo'.") from None  # fmt: skip
     if words and not arguments.protocol:
         raise InvalidInput("--command needs --protocol.", remedy="Add --protocol anthropic, openai or gemini: how the agent speaks to its provider.")  # fmt: skip
     if words and "--" in arguments.argv:  # argparse takes what is behind it for the agent
@@ -128,8 +128,8 @@ def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
         return []
     if mistaken := next((one for one in before if one.partition("=")[0] in OWN_OPTIONS), ""):
         raise InvalidInput(
-            f"{mistaken} stands behind the agent's name. Nothing was started.",
-            remedy="Put wrap's own options before the agent's name, and the agent's options behind --.",
+            f"{mistaken} comes after the agent's name. Nothing was started.",
+            remedy="Put wrap's own options before the agent's name, and the agent's options after --.",
         )
     return given[1:] if given[:1] == ["--"] else given
 
@@ -162,7 +162,7 @@ def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -
     found = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
     if found is None:
         found = project_workspace.create_project_workspace(workspaces, folder)
-        told = f"Helix Desktop: the new workspace {found.name} keeps what agents do in this folder."
+        told = f"Helix Desktop: the new workspace {found.name} stores what agents do in this folder."
         print(told, file=sys.stderr)
     return found.id
 

@@ -47,7 +47,7 @@ def test_a_text_goes_from_entries_and_conversations(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{SECRET}\n".encode())))
     code, out, err = helix("forget", "-w", "Work", "--text", "-", "--yes")
     assert (code, err) == (0, "")
-    assert out.startswith("Forgotten: 1 entries; 1 facts in 1 conversations and ")
+    assert out.startswith("Removed 1 entries. 1 records in 1 conversations and ")
     assert holding(workspace) == []
     assert helix("forget", "-w", "Work", "--text", SECRET, "--yes")[0] == 1
 
@@ -85,5 +85,5 @@ def test_an_empty_input_is_nothing_to_forget(helix: Helix, workspace: Path, monk
     assert helix("forget", "-w", "Work", "--text", "-", "--yes") == (
         2,
         "",
-        "There is nothing to forget: standard input was empty.\n",
+        "There is nothing to remove: standard input was empty.\n",
     )

@@ -117,7 +117,7 @@ def test_facts_that_wait_are_counted_too(
     assert helix("--home", here, "ask", "-w", "Work", "-m", "demo", "hello")[0] == 0
     waiting = json.loads(helix("--home", here, "workspace", "status", "Work", "--json")[1])["facts_waiting"]
     assert (
-        waiting == 0 or f"{waiting} facts of conversations" in helix("--home", here, "workspace", "status", "Work")[1]
+        waiting == 0 or f"{waiting} records of conversations" in helix("--home", here, "workspace", "status", "Work")[1]
     )
     assert helix("--home", here, "workspace", "sync", "Work")[1] == "In sync.\n"
 
@@ -387,5 +387,5 @@ def test_facts_that_still_wait_after_a_sync_are_no_success(
     asyncio.run(write())
     code, out, _ = helix("--home", here, "workspace", "sync", "Work")
     assert code == 1
-    assert "1 facts of conversations" in out
+    assert "1 records of conversations" in out
     assert json.loads(helix("--home", here, "workspace", "sync", "Work", "--json")[1])["facts_waiting"] == 1
