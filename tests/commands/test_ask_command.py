@@ -135,7 +135,7 @@ def test_json_is_what_the_help_says(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["ask", "--help"])
     said = " ".join(capfd.readouterr().out.split())
-    assert "--json print every fact of the turn as a line of JSON" in said
+    assert "--json print every record of the turn as a line of JSON" in said
 
 
 def test_the_built_in_model_goes_by_its_name_alone(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_option_of_ours_behind_the_agents_name_is_refused(option: str, helix: Helix) -> None:
     code, *told = helix("wrap", "claude", option)
     assert code
-    assert "behind the agent's name" in "".join(told)
+    assert "after the agent's name" in "".join(told)
 
 
 def test_a_dry_run_says_where_requests_would_go_and_why(home: Path, helix: Helix) -> None:
