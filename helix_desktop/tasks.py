@@ -87,7 +87,7 @@ def create_thread_pool(name: str, *, threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix=name)
 
 
-def start_thread(work: Callable[[], None], *, name: str, daemon: bool = False) -> threading.Thread:
+def start_thread(work: Callable[[], object], *, name: str, daemon: bool = False) -> threading.Thread:
     """A started thread. `daemon`: the program may end while it runs."""
     started = threading.Thread(target=work, name=name, daemon=daemon)
     started.start()

@@ -8,7 +8,9 @@ import importlib
 import os
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.digest import Digest
     from helix_desktop.engine.entry_catalogue import EntryRow
     from helix_desktop.engine.ports import SearchHit
+    from helix_desktop.engine.session import Session
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench.mcp_servers import WorkspaceServers
 
@@ -107,7 +110,21 @@ def build_context_shelf(workspace: StoredWorkspace, where: program_folders.Progr
         token_counting.TiktokenCounter(),
         grep_entry_lines,
         compact_shelf_entry,
+        partial(_use_agent_session, workspace, where),
     )
+
+
+@asynccontextmanager
+async def _use_agent_session(
+    workspace: StoredWorkspace, where: program_folders.ProgramFolders
+) -> AsyncIterator[Session]:
+    from helix_desktop import workbench
+
+    async with workbench.use_workbench(workspace, where) as bench:
+        rows = (row for row in bench.list_conversations() if row.agent and not row.parent)
+        if (newest := next(rows, None)) is None:
+            raise NotFound("No agent has worked in this workspace.", remedy="Start one with helix-desktop wrap.")
+        yield await bench.open_session(newest.id)
 
 
 class _WorkspaceShelfCatalogue:

@@ -11,7 +11,7 @@ from mcp import MCPError
 from mcp.server.lowlevel import Server
 
 from helix_desktop import __version__
-from helix_desktop.context_server import context_shelf, offered_tools
+from helix_desktop.context_server import context_shelf, offered_tools, session_prompts
 from helix_desktop.context_server.context_shelf import ContextShelf
 from helix_desktop.context_server.offered_tools import OFFERS, OfferedTool
 from helix_desktop.engine.content_recall import find_entry
@@ -39,6 +39,8 @@ def build_cache_server(on: ContextShelf) -> Server[Any]:
         on_list_resources=requests.list_cached_resources,
         on_list_resource_templates=requests.list_resource_templates,
         on_read_resource=requests.read_cached_resource,
+        on_list_prompts=session_prompts.list_session_prompts,
+        on_get_prompt=requests.answer_session_prompt,
     )
 
 
@@ -65,6 +67,16 @@ class _CacheServerRequests:
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
         shown = values["text"] if isinstance(values.get("text"), str) else json.dumps(values, ensure_ascii=False)
         return types.CallToolResult(content=[types.TextContent(text=shown)], structured_content=values)
+
+    async def answer_session_prompt(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        try:
+            told = await session_prompts.run_session_prompt(
+                self._shelf, params.name, (params.arguments or {}).get("words", "")
+            )
+        except HelixError as error:
+            log.warning("%s refused: %s", params.name[:80], error.what[:300])
+            told = f"Helix Desktop could not do what I asked for: {error}\n\nTell me so, and do nothing else."
+        return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=types.TextContent(text=told))])
 
     async def list_cached_resources(
         self, _context: Any, params: types.PaginatedRequestParams | None

@@ -5,6 +5,7 @@ workspace alone, so a hash of another one is not there.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from helix_desktop.engine import content_recall
@@ -12,6 +13,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import EntryRow
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, SearchHit, TokenCounter
+from helix_desktop.engine.session import Session
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.fast_dataclass import dataclass
@@ -44,7 +46,9 @@ class ShelfCatalogue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContextShelf:
-    """One workspace as the server needs it. `compact` is None where there is no model to do it."""
+    """One workspace as the server needs it. `compact` is None where there is no model to do it. `use_agent_session`: opens the
+    conversation in which a connected agent worked last.
+    """
 
     name: str
     cache: ContentCache
@@ -53,6 +57,7 @@ class ContextShelf:
     tokens: TokenCounter
     grep: Grep
     compact: Compact | None = None
+    use_agent_session: Callable[[], AbstractAsyncContextManager[Session]] | None = None
 
 
 async def recall_content(

@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -18,7 +17,7 @@ from helix_desktop import running_instance, tasks
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.gateway_socket import reserve_port
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.processes.starter import DEVNULL, PIPE, ChildProcess, CommandAuthor, ProcessLaunch, open_process
+from helix_desktop.processes.starter import DEVNULL, PIPE, CommandAuthor, ProcessLaunch, open_process
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident.resident_process import RESIDENT_NAME
 
@@ -104,11 +103,7 @@ class HeldRegistration(CollectingConsole):
     async def _hold_registration(self) -> None:
         self._holding = asyncio.current_task()
         while True:
-            wire = await (
-                self._connect_or_start()
-                if self._starts
-                else running_instance.connect_to_owner(self._where.run, RESIDENT_NAME)
-            )
+            wire = await _connect(self._where, self._command if self._starts else ())
             if wire is None:
                 return
             told = [json.dumps(one.as_json_without_key()) for one in self._registrations]
@@ -130,9 +125,6 @@ class HeldRegistration(CollectingConsole):
         """For as long as the agents with these addresses may run, though the resident is killed."""
         for port in {urlsplit(address).port or 0 for address in self.addresses} - self._reserved_ports.keys():
             self._reserved_ports[port] = reserve_port(port)
-
-    async def _connect_or_start(self) -> running_instance.FrameConnection | None:
-        return await connect_to_resident(self._where, self._command)
 
     @property
     def is_held(self) -> bool:
@@ -169,19 +161,19 @@ def _start_resident(command: Sequence[str]) -> None:
     if process.stdout is not None:
         with process.stdout:
             process.stdout.readline()
-    tasks.start_thread(partial(_wait_for_exit, process), name="wait for the resident", daemon=True)
+    tasks.start_thread(process.wait, name="wait for the resident", daemon=True)
 
 
-def _wait_for_exit(process: ChildProcess) -> None:
-    process.wait()
+async def _connect(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection | None:
+    """To the one that runs; without one it is started, or None where no command says how."""
+    if command:
+        return await connect_to_resident(where, command)
+    return await running_instance.connect_to_owner(where.run, RESIDENT_NAME)
 
 
 async def ask_resident(where: ProgramFolders, *arguments: str, command: Sequence[str] = ()) -> dict[str, Any] | None:
     """What the resident answers; None where there is none, unless `command` says how to start one."""
-    wire = await (
-        connect_to_resident(where, command) if command else running_instance.connect_to_owner(where.run, RESIDENT_NAME)
-    )
-    if wire is None:
+    if (wire := await _connect(where, command)) is None:
         return None
     heard = CollectingConsole()
     if await running_instance.run_at_owner(wire, list(arguments), heard):
