@@ -77,7 +77,7 @@ class EditorConversation:
         if self.is_begun:
             return await self._bench.open_session(self.id)
         self.is_begun, model = True, self._bench.model_of_conversation(self.id)
-        session = await self._bench.start_conversation(identity=self.id)
+        session = await self._bench.start_users_conversation(self.id)
         if model != self._bench.main_model_name:
             await self._bench.set_conversation_model(self.id, model)
         return session

@@ -40,7 +40,7 @@ OPTIONS: Options = {
     "--model, -m M": "the model for this conversation, as provider/model",
     "--allow WHAT...": "edits, commands, all, or the name of a tool; five things must be allowed by name: hidden (commands that hide what they run), held (commands to which a rule may apply), outside_sandbox, opened (commands that use hidden files or other access that you did not give to all commands), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
     "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
-    "--copy": "start the conversation in its own copy of the repository",
+    "--copy": "start the conversation in its own copy of the repository; with --conversation, continue in a fork that works in a copy of its files",
     "--copy-with-changes": "the same, with your uncommitted changes in the copy",
     "--resume": "with --conversation and without TEXT: continue a turn that was interrupted or stopped at a limit",
     "--json": "print every record of the turn as a line of JSON instead of text",
@@ -60,8 +60,6 @@ def add_ask_command(nouns: Subparsers) -> None:
 def run_ask_command(arguments: argparse.Namespace) -> int:
     if arguments.resume and (arguments.text or not arguments.conversation):
         raise InvalidInput("To resume a turn, specify its conversation with --conversation and no TEXT.")
-    if arguments.conversation and (arguments.copy or arguments.copy_with_changes):
-        raise InvalidInput("Only a new conversation can work in a copy.", remedy="Leave out --conversation.")
     if not arguments.resume and not arguments.text:
         raise InvalidInput("There is no message.", remedy="Specify it as TEXT, or - to read standard input.")
     if arguments.workspace is None:
@@ -129,12 +127,7 @@ async def _run_asked_turn(
         bench.models.model_by_name(arguments.model)  # Reports a wrong model before a conversation is begun.
     elif not arguments.conversation and not bench.main_model_name:
         raise _no_model_chosen_error(bench)
-    if arguments.copy or arguments.copy_with_changes:
-        session = await bench.start_conversation_in_copy(with_changes=arguments.copy_with_changes)
-        line = f"helix-desktop copy bring-back -w {bench.id} {session.id}"
-        await console.print_error(f"The agent works in a copy. To bring back its changes, run: {line}")
-    else:
-        session = await _open_named_session(bench, arguments.conversation)
+    session = await _open_asked_session(bench, arguments, console)
     if reached:
         session = await _begin_writable_turn(bench, session, arguments.if_busy, console)
     if arguments.model:
@@ -215,10 +208,25 @@ async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool
     return True
 
 
+async def _open_asked_session(bench: Workbench, arguments: argparse.Namespace, console: Console) -> Session:
+    """The one that is named, a fork of it in a copy, or a new one."""
+    if not (arguments.copy or arguments.copy_with_changes):
+        session = await _open_named_session(bench, arguments.conversation)
+    elif arguments.conversation:
+        named = await _open_named_session(bench, arguments.conversation)
+        session = await bench.fork_conversation(named.id, in_copy=True)
+    else:
+        session = await bench.start_conversation_in_copy(with_changes=arguments.copy_with_changes)
+    if session.conversation.state.own_copy == session.id:
+        line = f"helix-desktop copy bring-back -w {bench.id} {session.id}"
+        await console.print_error(f"The agent works in a copy. To bring back its changes, run: {line}")
+    return session
+
+
 async def _open_named_session(bench: Workbench, name: str) -> Session:
     """By id, by the title only one conversation has, or a new one."""
     if not name:
-        return await bench.start_conversation()
+        return await bench.start_users_conversation()
     rows = [row for row in bench.list_conversations() if name in (row.id, row.title)]
     if not rows:
         raise NotFound(f"There is no conversation {name} in {bench.name}.")

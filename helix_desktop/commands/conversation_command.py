@@ -1,6 +1,7 @@
 """`conversation`: list those of a workspace, bring in those of other programs, and give them to others."""
 
 import argparse
+import asyncio
 import json
 
 from helix_desktop.commands import (
@@ -33,11 +34,18 @@ def add_conversation_command(nouns: Subparsers) -> None:
 
 
 async def print_conversation_list(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    from helix_desktop.workbench.repository_copies import list_folder_copies
+
     rows = await workspace.journal.list_conversations()
-    told = [
-        {"id": row.id, "title": row.title or row.begins, "updated": row.updated, "parent": row.parent} for row in rows
-    ]
-    lines = [f"{row.id}  {format_local_minute(row.updated)}  {row.title or row.begins}".rstrip() for row in rows]
+    copies = await asyncio.to_thread(list_folder_copies, workspace)
+    labels = {copy.id: copy.label for copy in copies if copy.is_whole}
+    told: list[dict[str, object]] = []
+    lines = []
+    for row in rows:
+        title, copy = row.title or row.begins, labels.get(row.id, "")
+        told.append({"id": row.id, "title": title, "updated": row.updated, "parent": row.parent, "copy": copy})
+        words = f"{title}  (copy of {copy})" if copy else title
+        lines.append(f"{row.id}  {format_local_minute(row.updated)}  {words}".rstrip())
     return await print_result(arguments, console, told, *lines)
 
 

@@ -47,19 +47,20 @@ def add_copy_command(nouns: Subparsers) -> None:
 
 
 async def _print_copies(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
-    copies = await asyncio.to_thread(bench.copies.list_copies)
-    contents = [await bench.copies.read_contents(copy) for copy in copies]
-    told = [_describe_copy(bench, *pair) for pair in zip(copies, contents, strict=True)]
-    return await print_result(arguments, console, told, *map(_format_copy_line, copies, contents))
+    contents = await bench.copies.read_all_contents()
+    found = [copy for copy in await asyncio.to_thread(bench.copies.list_copies) if copy.id in contents]
+    told = [_describe_copy(bench, copy, contents[copy.id]) for copy in found]
+    return await print_result(arguments, console, told, *(_format_copy_line(each, contents[each.id]) for each in found))
 
 
 async def _print_copy(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
     copy = await _find_copy(bench, arguments.copy)
-    found = await bench.copies.read_contents(copy)
+    found = (await bench.copies.read_all_contents())[copy.id]
     lines = [f"{root}: {copy.folder / inside}" for root, inside in copy.roots]
     lines += [f"{made.source} at {made.base}" for made in copy.repositories if made.base]
     lines += [note for made in copy.repositories for note in made.notes]
     lines += [f"Not committed: {name}" for name in found.uncommitted]
+    lines += [f"Also changed in {', '.join(others)}: {path}" for path, others in found.overlaps.items()]
     lines = [_format_copy_line(copy, found), *map(escape_control_characters, lines)]
     return await print_result(arguments, console, _describe_copy(bench, copy, found), *lines)
 
@@ -94,5 +95,6 @@ def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyContents) -> d
 def _format_copy_line(copy: FolderCopy, found: CopyContents) -> str:
     only = f"{len(found.uncommitted):,} files not committed, {found.commits:,} commits of its own"
     state = found.problem or (only if copy.is_whole else "not finished, nothing was done in it")
+    state += f", {len(found.overlaps):,} files also changed in other copies" if found.overlaps else ""
     start = f"{copy.id}  {format_local_minute(copy.created)}  {found.bytes / 1e6:,.1f} MB"
     return f"{start}  {f'copy of {copy.label}: ' if copy.label else ''}{escape_control_characters(state)}"

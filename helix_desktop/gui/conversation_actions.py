@@ -17,10 +17,12 @@ from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_confirm, ask_which_way, show_text_box
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
-from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import Session, Workbench
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
+MOST_FILES_SHOWN = 10
 SUFFIX_BY_EXPORT_FORM = {
     "markdown": ".md",
     "json": ".json",
@@ -59,6 +61,7 @@ class ConversationActions:
             "trash": self.trash_conversation,
             "restore": self.restore_conversation,
             "fork": self.fork_and_open,
+            "fork-copy": partial(self.fork_and_open, in_copy=True),
             "bring-back": self.ask_to_bring_back,
             **{f"export-{form}": partial(self.ask_where_to_export, form=form) for form in SUFFIX_BY_EXPORT_FORM},
             **{f"continue-{agent}": partial(self.ask_to_continue, agent=agent) for agent in AGENTS_TO_CONTINUE_IN},
@@ -127,15 +130,16 @@ class ConversationActions:
 
         ask_to_confirm(self._window, tr("Empty trash"), text, tr("Delete permanently"), delete_trash_now)
 
-    def fork_and_open(self, bench: Workbench, row: ConversationListRow, at: int = 0) -> None:
-        """At its end, or at the fact `at`; the fork is opened."""
+    def fork_and_open(self, bench: Workbench, row: ConversationListRow, at: int = 0, *, in_copy: bool = False) -> None:
+        """At its end, or at the fact `at`; the fork is opened. `in_copy`: it works in a copy of the folders."""
 
         def open_new_fork(session: Session) -> None:
             self._on_list_changed()
             self._on_session_opened(bench, session)
 
         title = _unique_fork_title(row.title, [each.title for each in bench.list_conversations()])
-        self._doing.run_in_background(bench.fork_conversation(row.id, at, title=title), then=open_new_fork)
+        work = bench.fork_conversation(row.id, at, title=title, in_copy=in_copy)
+        self._doing.run_in_background(work, then=open_new_fork)
 
     def ask_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
         """Offers the ways for the copy that a conversation works in."""
@@ -143,9 +147,16 @@ class ConversationActions:
             self._notices.show_notice(tr("This conversation does not have its own copy."))
             return
 
+        async def name_of_copy() -> str:  # a fork and a sub-agent may share that of another conversation
+            return (await bench.open_session(row.id)).conversation.state.own_copy
+
+        async def read_files_in_other_copies() -> Sequence[str]:
+            found = (await bench.copies.read_all_contents()).get(await name_of_copy())
+            return [*found.overlaps] if found is not None else ()
+
         def bring_back(way: str) -> None:
             async def bring_back_copy() -> Sequence[str]:
-                copy = await asyncio.to_thread(bench.copies.find_copy, row.id)
+                copy = await asyncio.to_thread(bench.copies.find_copy, await name_of_copy())
                 return await bench.copies.bring_back(copy, way, row.title) if copy is not None else ()
 
             self._doing.run_in_background(bring_back_copy(), then=notice_brought_back)
@@ -158,11 +169,13 @@ class ConversationActions:
             text = tr("The copy will be deleted. Its changes are stored in the cache first.")
             ask_to_confirm(self._window, tr("Discard the copy"), text, tr("Discard"), partial(bring_back, "discard"))
 
-        ways = {"merge": tr("Merge"), "rebase": tr("Rebase"), "apply": tr("Apply as changes")}
-        acts = [(words, partial(bring_back, way)) for way, words in ways.items()]
-        text = tr("Merge and rebase move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. Apply changes your files, and you can undo it. Files you have changed are never overwritten.")  # fmt: skip
-        title = tr("Bring back the copy of {branch}", branch=row.copy)
-        ask_which_way(self._window, title, text, "", [*acts, (tr("Discard…"), ask_to_discard)])
+        def ask_way(both: Sequence[str]) -> None:
+            ways = {"merge": tr("Merge"), "rebase": tr("Rebase"), "apply": tr("Apply as changes")}
+            acts = [(words, partial(bring_back, way)) for way, words in ways.items()]
+            title, text = tr("Bring back the copy of {branch}", branch=row.copy), describe_ways(both)
+            ask_which_way(self._window, title, text, "", [*acts, (tr("Discard…"), ask_to_discard)])
+
+        self._doing.run_in_background(read_files_in_other_copies(), then=ask_way)
 
     def ask_where_to_export(self, bench: Workbench, row: ConversationListRow, form: str) -> None:
         """Asks where to; the file is written in a thread."""
@@ -252,6 +265,17 @@ async def _count_compactions(bench: Workbench, row: ConversationListRow) -> int:
 
 def _format_json_lines(values: Iterable[object]) -> str:
     return "".join(f"{json.dumps(value, ensure_ascii=False)}\n" for value in values)
+
+
+def describe_ways(both: Sequence[str]) -> str:
+    """What bringing a copy back does. `both`: its files that other copies have changed as well."""
+    text = tr("Merge and rebase move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. Apply changes your files, and you can undo it. Files you have changed are never overwritten.")  # fmt: skip
+    if not both:
+        return text
+    names = "\n".join(make_safe_text(name) for name in both[:MOST_FILES_SHOWN])
+    more = tr("and {n} more", n=format_number(len(both) - MOST_FILES_SHOWN)) if len(both) > MOST_FILES_SHOWN else ""
+    said = tr("These files were also changed in other copies:")
+    return "\n".join(filter(None, (f"{text}\n\n{said}", names, more)))
 
 
 def _unique_fork_title(title: str, taken: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.event_bridge import EventBridge
 from helix_desktop.gui.frame.command_palette import CommandPalette, PaletteItem
 from helix_desktop.gui.frame.connect_panel import DEMO_MODEL
+from helix_desktop.gui.frame.conversation_list import describe_copy_of
 from helix_desktop.gui.frame.notices import Notices, announce_to_screen_reader
 from helix_desktop.gui.frame.welcome_page import WelcomePage
 from helix_desktop.gui.frame.window_frame import WindowFrame
@@ -566,6 +567,7 @@ class MainWindow(WindowFrame):
         row = self.find_current_row()
         parts = [row.title if row else "", self.current_workbench.name if self.current_workbench else "", TITLE]
         self.window().setWindowTitle(" — ".join(filter(None, parts)))
+        self.top.show_working_copy(describe_copy_of(row) if row else "")
 
     def _on_session_events(self, events: tuple[Event, ...]) -> None:
         session = self.current_session

@@ -64,7 +64,7 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
     def create_and_send() -> None:
         begun = partial(_send_first_message, window, bench, parts, waits)
         window.background_runner.run_in_background(
-            bench.start_conversation(), then=begun, failed=give_first_message_back
+            bench.start_users_conversation(), then=begun, failed=give_first_message_back
         )
 
     def ask_about_price(unbegun: Session) -> None:

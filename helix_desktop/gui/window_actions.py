@@ -22,7 +22,7 @@ WORKSPACE_ACTIONS = (
     "lab", "model", "mode", "brought",
 )  # fmt: skip
 CONVERSATION_ACTIONS = (
-    "rename", "pin", "fork", "bring-back", "archive", "trash", "export-markdown", "export-json",
+    "rename", "pin", "fork", "fork-copy", "bring-back", "archive", "trash", "export-markdown", "export-json",
     "export-openai", "fold-marker", "fold-observations", "fold-reflection", "fold-handover", "agents", *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),
 )  # fmt: skip
 QUESTION_ACTIONS = ("allow-once", "allow-conversation", "allow-always", "refuse")
@@ -102,6 +102,7 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
         WindowAction("rename", tr("Rename conversation"), talk, "F2"),
         WindowAction("pin", tr("Pin or unpin conversation"), talk),
         WindowAction("fork", tr("Fork conversation"), talk, "Ctrl+Shift+K"),
+        WindowAction("fork-copy", tr("Fork conversation into a copy of the repository"), talk),
         WindowAction("bring-back", tr("Bring back…"), talk),
         WindowAction("archive", tr("Archive conversation"), talk),
         WindowAction("trash", tr("Move conversation to trash"), talk),

@@ -397,6 +397,7 @@ def _wire_conversation(window: MainWindow) -> None:
         "archive",
         "trash",
         "fork",
+        "fork-copy",
         "bring-back",
         *(f"export-{form}" for form in SUFFIX_BY_EXPORT_FORM),
         *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),

@@ -50,6 +50,9 @@ class WorkspaceConfig:
     mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limit: int = 0  # bytes the cache may take; 0: no limit
     changes: Mapping[str, Any] = field(default_factory=dict)  # what checkpoints cover, and how long they are kept
+    copies: Mapping[str, _PLAIN] = field(
+        default_factory=dict
+    )  # who works in a copy of the folders, and how one is set up
     limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # When a turn stops by itself.
     trusted: Mapping[str, str] = field(default_factory=dict)  # rules files the user agreed to, and their SHA-256
     approved: Mapping[str, str] = field(default_factory=dict)  # MCP tools as the user last allowed them, by fingerprint
@@ -149,6 +152,9 @@ _KEYS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "changes.most_files": ("a number of files, like most_files = 200_000, or 0 for no limit", _is_whole_number),
     "changes.most_bytes": ("a number of bytes, like most_bytes = 5_000_000_000, or 0 for no limit", _is_whole_number),
     "changes.off": ("true or false", lambda value: isinstance(value, bool)),
+    "copies": ("a table with always and set_up", _is_toml_table),
+    "copies.always": ("true or false", lambda value: isinstance(value, bool)),
+    "copies.set_up": ('a command, like set_up = "npm ci"', _is_text),
     "permissions.trusted": ("a table of rules files and their SHA-256", _is_toml_table),
     "permissions.approved": ("a table of MCP tools and what they were when you allowed them", _is_toml_table),
     "permissions.shown": (
@@ -165,7 +171,9 @@ _KEYS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "proposed": ("a table the program made from an import", _is_toml_table),
 }
 # Keys that are fields of the same name.
-_TOP_KEYS = ("name", "colour", "effort", "temperature", "top_p", "instructions", "mcp", "changes", "limits", "shared")
+_TOP_KEYS = (
+    "name", "colour", "effort", "temperature", "top_p", "instructions", "mcp", "changes", "copies", "limits", "shared",
+)  # fmt: skip
 _PERMISSION_LISTS = ("rules", "off", "openings", "readable", "hidden", "shown")
 # The content of this table is checked elsewhere.
 _OPEN = "policy.values", "mcp", "proposed", "permissions.rules", "permissions.trusted"

@@ -9,8 +9,9 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field
 from pathlib import Path
 
 from helix_desktop.engine.changes.turn_changes import printable_path
@@ -90,7 +91,8 @@ class GitCheckout:
 @dataclass(frozen=True, slots=True)
 class CopiedRepository:
     """What a copy was made of. `base`: the commit, empty for a folder without git; `branch`: empty where HEAD was on none; `objects`:
-    folders of the objects it borrows; `notes`: what is not in it, in sentences.
+    folders of the objects it borrows; `notes`: what is not in it, in sentences; `carried`: what was not committed, with its size and
+    its time in the copy, or nothing for a file that is gone.
     """
 
     source: str
@@ -98,6 +100,7 @@ class CopiedRepository:
     branch: str = ""
     objects: Sequence[str] = ()
     notes: Sequence[str] = ()
+    carried: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> GitCheckout | None:
@@ -164,7 +167,8 @@ def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_chang
         raise ActionRefused("A commit was made while the repository was being copied.", remedy="Try again.")
     lines = copy.run("count-objects", "-v").splitlines()
     borrowed = [os.fsdecode(line[11:]) for line in lines if line.startswith(b"alternate: ")]
-    return CopiedRepository(str(source.folder), base, branch, tuple(borrowed), tuple(notes))
+    carried = {name: _read_stamp(copy.folder / name) for name in map(os.fsdecode, changed)}
+    return CopiedRepository(str(source.folder), base, branch, tuple(borrowed), tuple(notes), carried)
 
 
 def _take_over_settings(source: GitCheckout, copy: GitCheckout) -> None:
@@ -221,6 +225,21 @@ def _remove_empty_folders(root: Path, path: str) -> None:
 
 
 # --- what is in it, and bringing it back
+
+
+def list_changed_paths(copy: GitCheckout, made: CopiedRepository) -> list[str]:
+    """What is not as it was when the copy was made, committed or not."""
+    raw = copy.names("diff", "-z", "--name-only", "--no-renames", made.base)
+    raw += copy.names("ls-files", "-z", "--others", "--exclude-standard")
+    names = {*map(os.fsdecode, raw), *made.carried}
+    return sorted(name for name in names if list(made.carried.get(name, (0,))) != _read_stamp(copy.folder / name))
+
+
+def _read_stamp(path: Path) -> list[int]:
+    with suppress(OSError):
+        found = path.lstat()
+        return [found.st_size, found.st_mtime_ns]
+    return []
 
 
 def list_own_commits(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> list[str]:

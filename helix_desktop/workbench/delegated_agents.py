@@ -129,6 +129,7 @@ class AgentWorkforce:
     spawn: TaskSpawner
     find: Callable[[str], Session | None]
     limits: Callable[[], TurnLimits]
+    describe_copy: Callable[[Session], Awaitable[str]]
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _teams: dict[str, AgentTeam] = field(default_factory=dict)
     _roots: dict[str, str] = field(default_factory=dict)  # For each agent, the user's conversation at the top.
@@ -254,8 +255,9 @@ class AgentWorkforce:
             raise
         finally:
             session.redirect_questions(None)  # From now on, the user answers its questions in that conversation.
-        child = result_of_agent(session)
-        return DelegationResult(child.conversation, f"{child.answer}\n{late}".strip(), child.ok and not late)
+        child, copy = result_of_agent(session), await self.describe_copy(session)
+        words = "\n".join(filter(None, (child.answer, late, copy)))
+        return DelegationResult(child.conversation, words, child.ok and not late)
 
     @asynccontextmanager
     async def _working_place(self, agent: DelegatedAgent, team: AgentTeam) -> AsyncIterator[None]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import secrets as random
 import time
 import weakref
@@ -28,6 +29,7 @@ from helix_desktop.engine.facts import (
     Spent,
     Stored,
     SystemSet,
+    ToolCall,
     ToolSpec,
     TurnEnded,
     UserPart,
@@ -47,6 +49,7 @@ from helix_desktop.engine.session_events import (
     MeterChanged,
 )
 from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
@@ -90,6 +93,7 @@ from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopi
 Listener = Callable[[Event], None]
 Writer = Callable[[str], ModelClient]
 MANY = 10_000
+MOST_SAID = 4_000  # bytes of what a set-up command printed
 _open: "weakref.WeakKeyDictionary[StoredWorkspace, Workbench]" = weakref.WeakKeyDictionary()
 
 
@@ -138,12 +142,16 @@ class Workbench:
         self.token_counter = shared.access.tokens
         self._permissions = permissions
         self.sessions = OpenSessions()
+        self.copies = RepositoryCopies(
+            self, lambda copy: _open_folder_tools(workspace, shared, permissions, copy.root_folders, copy)
+        )
         self.workforce = AgentWorkforce(
             AgentRoles(self.project),
             self._open_agent_session,
             self._tasks.spawn_task,
             self.sessions.find_open_session,
             lambda: conversation_setup.parse_turn_limits(workspace.settings.limits),
+            self.copies.describe_copy_of_agent,
         )
         self._reading = asyncio.Lock()  # while held, no facts change and no conversation is opened
         self._rows = ConversationListRows(workspace.journal)
@@ -155,9 +163,6 @@ class Workbench:
         self._writers: dict[str, Writer] = {}
         self.size_limit = CacheSizeLimit(workspace, self._tasks.spawn_task)
         self.file_changes = FileChanges(self)
-        self.copies = RepositoryCopies(
-            self, lambda copy: _open_folder_tools(workspace, shared, permissions, copy.root_folders, copy)
-        )
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
@@ -250,9 +255,9 @@ class Workbench:
     def _complete_row(self, row: ConversationListRow, window: int) -> ConversationListRow:
         """With the machine that wrote there last; at rest measured by the `window` of its next request."""
         machine = self.sharing.machine_that_wrote_last(row.id)
-        copy = self.copies.labels.get(row.id, "")
-        row = replace(row, machine=machine, copy=copy) if machine or copy else row
         session = self.sessions.find_open_session(row.id)
+        copy = self.copies.labels.get(session.conversation.state.own_copy if session is not None else row.id, "")
+        row = replace(row, machine=machine, copy=copy) if machine or copy else row
         resting = session is None or session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
         own = row.agent or row.id in self._instead
         return replace(row, window=window) if window and row.parts and resting and not own else row
@@ -294,9 +299,17 @@ class Workbench:
         started = ConversationStarted(title=title, parent=parent, agent=agent, role=role)
         return await self.open_session(await self._create_conversation(started, identity))
 
-    async def start_conversation_in_copy(self, title: str = "", *, with_changes: bool = False) -> Session:
+    async def start_users_conversation(self, identity: str = "") -> Session:
+        """One that the user begins: in a copy of the folders where the settings say so."""
+        if self.workspace.settings.copies.get("always"):
+            return await self.start_conversation_in_copy(with_changes=True, identity=identity)
+        return await self.start_conversation(identity=identity)
+
+    async def start_conversation_in_copy(
+        self, title: str = "", *, with_changes: bool = False, identity: str = ""
+    ) -> Session:
         """One that works in a copy of the folders, named as it is."""
-        new = new_conversation_id()
+        new = identity or new_conversation_id()
         await self.copies.create_copy(new, with_changes=with_changes)
         return await self.open_session(await self._create_conversation(ConversationStarted(title, copy=new), new))
 
@@ -322,20 +335,26 @@ class Workbench:
         with suppress(HelixError):  # An error will come again in the turn, which shows it.
             session.expect_setup(await self._build_conversation_settings(session.conversation))
 
-    async def fork_conversation(self, conversation: str, at: int = 0, *, agent: str = "", title: str = "") -> Session:
+    async def fork_conversation(
+        self, conversation: str, at: int = 0, *, agent: str = "", title: str = "", in_copy: bool = False
+    ) -> Session:
         """A copy of a conversation up to `at` (0: all of it). `agent`: who continues it, if not this program. `title`: empty keeps the
-        original's.
+        original's. `in_copy`: it works in a copy of the folders as they are now.
         """
         original = (await self.open_session(conversation)).conversation.state
         last, copy = original.last_seq, original.own_copy
-        new = new_conversation_id()
+        new, folders = new_conversation_id(), copy
+        if copy and await asyncio.to_thread(self.copies.find_copy, copy) is None:
+            folders = ""
+        if in_copy:
+            folders = (await self.copies.create_copy(new, with_changes=True, parent=folders)).id
         await self.workspace.journal.fork_conversation(conversation, at or last, new)
         if agent:
             await self.workspace.journal.append_to_journal(
                 new, [ConversationStarted(forked_from=conversation, forked_at=at or last, agent=agent)]
             )
-        if copy and await asyncio.to_thread(self.copies.find_copy, copy) is None:
-            await self.workspace.journal.append_to_journal(new, [ConversationChanged(copy="")])
+        if folders != copy:
+            await self.workspace.journal.append_to_journal(new, [ConversationChanged(copy=folders)])
         await self._reread_rows([new])
         session = await self.open_session(new)
         if not agent:
@@ -438,7 +457,21 @@ class Workbench:
         if event == "Stop" and row is not None and row.parent:
             event = "SubagentStop"
         await self.project.reread_project_folders()
-        return await self.hooks.run_hooks_for_event(event, conversation, values)
+        says = await self._set_up_copy(conversation) if event == "SessionStart" else ""
+        heard = await self.hooks.run_hooks_for_event(event, conversation, values)
+        return replace(heard, says="\n".join(filter(None, (says, heard.says))))
+
+    async def _set_up_copy(self, conversation: str) -> str:
+        """Runs the command of the settings, once in each new copy, and asks as for any command. What the agent is told of it."""
+        command, session = self.workspace.settings.copies.get("set_up"), self.sessions.find_open_session(conversation)
+        if not command or session is None or not self.copies.take_new_copy(session.conversation.state.own_copy):
+            return ""
+        done = await session.run_user_call(
+            "", ToolCall("set-up", ToolName.RUN_COMMAND, json.dumps({"command": command}))
+        )
+        said = await session.read_entry_beginning(done.output, MOST_SAID)
+        code = "" if done.exit_code is None else f" Exit code {done.exit_code}."
+        return f"[You work in a copy of the folders, for which the user has a command: {command}.{code}]\n{said}"
 
     def _tools_on_demand(self, conversation: Conversation) -> OnDemandTools:
         """What a conversation's requests may spend on naming tools, by its policy and its model's window."""
@@ -476,7 +509,7 @@ class Workbench:
         """A conversation for a sub-agent, and the session on it, which has what was delegated and no more."""
         parent = self.sessions.find_open_session(wish.parent)
         copy, new = parent.conversation.state.own_copy if parent else "", new_conversation_id()
-        if wish.isolated:
+        if wish.isolated or self.workspace.settings.copies.get("always"):
             copy = (await self.copies.create_copy(new, with_changes=True, parent=copy)).id
         await self.copies.open_tools(copy)
         async with self._reading:  # Held so that nothing opens it before it is confined.

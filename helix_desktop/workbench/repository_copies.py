@@ -9,9 +9,10 @@ import json
 import os
 import shutil
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -68,12 +69,16 @@ class FolderCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopyContents:
-    """What is in a copy and perhaps nowhere else."""
+    """What is in a copy and perhaps nowhere else. `changed`: the user's files that are different in it; `overlaps`: those that
+    other copies have changed as well, and which.
+    """
 
     bytes: int = 0
     uncommitted: tuple[str, ...] = ()
     commits: int = 0
     problem: str = ""
+    changed: tuple[str, ...] = ()
+    overlaps: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 OpenCopyTools = Callable[[FolderCopy], Awaitable[WorkspaceTools]]
@@ -98,6 +103,7 @@ class RepositoryCopies:
         self._folder = bench.workspace.folder / COPIES
         self.labels: dict[str, str] = {}  # What each is a copy of, as last listed.
         self._kits: dict[str, WorkspaceTools] = {}
+        self._new: set[str] = set()  # not set up yet
         self._opening = asyncio.Lock()
 
     async def aclose(self) -> None:
@@ -106,9 +112,9 @@ class RepositoryCopies:
 
     def list_copies(self) -> list[FolderCopy]:
         """All there are, also what a crash has left, the newest first."""
-        found = [_read_copy(folder) for folder in sorted(self._folder.glob("*"), reverse=True) if folder.is_dir()]
+        found = list_folder_copies(self._bench.workspace)
         self.labels = {copy.id: copy.label for copy in found if copy.is_whole}
-        return sorted(found, key=lambda copy: -copy.created)
+        return found
 
     def find_copy(self, name: str) -> FolderCopy | None:
         return next((copy for copy in self.list_copies() if copy.id == name), None) if name else None
@@ -152,6 +158,7 @@ class RepositoryCopies:
                 copy = replace(copy, start=start.hex if start else "")
             await asyncio.to_thread(_write_copy, copy := replace(copy, is_whole=True))
             self.labels[name] = copy.label
+            self._new.add(name)
         except BaseException:
             if (opened := self._kits.pop(name, None)) is not None:
                 await opened.aclose()
@@ -159,10 +166,38 @@ class RepositoryCopies:
             raise
         return copy
 
+    def take_new_copy(self, name: str) -> bool:
+        """Whether it was made since the program started and has not been set up; from now on it counts as set up."""
+        is_new = name in self._new
+        self._new.discard(name)
+        return is_new
+
     # --- what is in one
 
     async def read_contents(self, copy: FolderCopy) -> CopyContents:
         return await asyncio.to_thread(_read_contents, copy)
+
+    async def describe_copy_of_agent(self, session: Session) -> str:
+        """What an agent is told whose sub-agent worked in a copy; empty where that has none of its own."""
+        copy = await asyncio.to_thread(self.find_copy, session.id)
+        if copy is None or session.conversation.state.own_copy != copy.id:
+            return ""
+        names = (await self.read_contents(copy)).changed
+        if not names:
+            return "[It worked in a copy of the folders and changed no file.]"
+        most = copying.MOST_NAMED
+        shown = ", ".join(map(printable_path, names[:most])) + (", …" if len(names) > most else "")
+        command = f"helix-desktop copy bring-back -w {self._bench.workspace.id} {copy.id} --by apply"
+        return f"[It worked in a copy of the folders. These files are different there, and not in yours: {shown}. You can't bring them back. The user can: with `{command}`, or in the window with “Bring back…” in the menu of that conversation.]"
+
+    async def read_all_contents(self) -> dict[str, CopyContents]:
+        """Of each copy by its name, with what others have changed as well."""
+        copies, where = await asyncio.to_thread(self.list_copies), defaultdict[str, list[str]](list)
+        found = {copy.id: await self.read_contents(copy) for copy in copies}
+        for name, contents in found.items():
+            for path in contents.changed:
+                where[path].append(name)
+        return {name: replace(each, overlaps=_list_overlaps(name, each, where)) for name, each in found.items()}
 
     async def _find_changes(self, copy: FolderCopy) -> list[PathChange]:
         """What is different from how it was at first, but not what git ignores."""
@@ -260,6 +295,12 @@ class RepositoryCopies:
         return said
 
 
+def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
+    """All there are, the newest first."""
+    folders = sorted((workspace.folder / COPIES).glob("*"), reverse=True)
+    return sorted((_read_copy(folder) for folder in folders if folder.is_dir()), key=lambda copy: -copy.created)
+
+
 # --- its files
 
 
@@ -338,15 +379,33 @@ def _checkouts_of(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitChe
 def _read_contents(copy: FolderCopy) -> CopyContents:
     size = sum(Path(above, name).lstat().st_blocks * 512 for above, _, files in os.walk(copy.folder) for name in files)
     uncommitted: list[str] = []
+    changed: list[str] = []
     commits = 0
     try:
         for source, checkout, made in _checkouts_of(copy) if copy.is_whole else ():
             checkout.check_sound()
             uncommitted += [printable_path(os.fsdecode(name)) for name in checkout.uncommitted_paths()]
             commits += len(copying.list_own_commits(source, checkout, made))
+            changed += [
+                f"{_find_users_folder(made.source)}/{name}" for name in copying.list_changed_paths(checkout, made)
+            ]
     except ActionRefused as error:
-        return CopyContents(size, tuple(uncommitted), commits, str(error))
-    return CopyContents(size, tuple(uncommitted), commits, copy.problem)
+        return CopyContents(size, tuple(uncommitted), commits, str(error), tuple(changed))
+    return CopyContents(size, tuple(uncommitted), commits, copy.problem, tuple(changed))
+
+
+def _find_users_folder(source: str) -> str:
+    """The folder that a copy is of in the end, where it is a copy of a copy."""
+    above = Path(source).parent
+    if above.parent.name != COPIES or not Path(source).name.isdigit():
+        return source
+    made = _read_copy(above).repositories
+    number = int(Path(source).name)
+    return _find_users_folder(made[number].source) if number < len(made) else source
+
+
+def _list_overlaps(name: str, found: CopyContents, where: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {path: [each for each in where[path] if each != name] for path in found.changed if len(where[path]) > 1}
 
 
 def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:

@@ -44,5 +44,14 @@ def test_a_copy_from_its_beginning_to_its_end(helix: Helix, project: Path) -> No
     code, out, _ = helix("copy", "bring-back", "-w", "Work", name, "--by", "discard", "--yes")
     assert (code, Path(copy["folder"]).exists()) == (0, False)
     assert helix("copy", "list", "-w", "Work")[1] == ""
-    code, _, said = helix(*ask, "--copy", "-c", name, "x")
-    assert (code, "Only a new conversation" in said) == (2, True)
+    here = json.loads(helix("conversation", "list", "-w", "Work", "--json")[1])[0]["id"]
+    code, _, said = helix(*ask, "--copy", "-c", here, "write forked: by the fork")
+    assert (code, (project / "forked").exists()) == (0, False)
+    rows = {row["id"]: row["copy"] for row in json.loads(helix("conversation", "list", "-w", "Work", "--json")[1])}
+    assert rows[said.split()[-1]] == "main"
+    assert "(copy of main)" in helix("conversation", "list", "-w", "Work")[1]
+    helix(*ask, "--copy", "write forked: by another")
+    assert "1 files also changed in other copies" in helix("copy", "list", "-w", "Work")[1]
+    forked = said.split()[-1]
+    other = json.loads(helix("copy", "list", "-w", "Work", "--json")[1])[0]["id"]
+    assert f"Also changed in {forked}: {project}/forked" in helix("copy", "show", "-w", "Work", other)[1]

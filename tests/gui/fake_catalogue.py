@@ -33,6 +33,7 @@ class Chosen:
     mcp: dict[str, dict[str, Any]] = field(default_factory=dict)
     limit: int = 0
     limits: dict[str, Any] = field(default_factory=dict)
+    copies: dict[str, Any] = field(default_factory=dict)
     roots: Sequence[str] = ("/home/me/code",)
 
 

@@ -67,7 +67,7 @@ from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workbench.conversation_sharing import SharingStatus
-from helix_desktop.workbench.repository_copies import FolderCopy
+from helix_desktop.workbench.repository_copies import CopyContents, FolderCopy
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges
@@ -459,9 +459,13 @@ class FakeCopies(StandIn):
 
     def __init__(self) -> None:
         self.brought_back: list[tuple[str, str, str]] = []
+        self.in_other_copies: dict[str, Sequence[str]] = {}
 
     def find_copy(self, name: str) -> FolderCopy | None:
         return FolderCopy(name, Path(name), is_whole=True)
+
+    async def read_all_contents(self) -> Mapping[str, CopyContents]:
+        return {name: CopyContents(overlaps=dict.fromkeys(each, "x")) for name, each in self.in_other_copies.items()}
 
     async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
         self.brought_back.append((copy.id, way, message))
@@ -528,7 +532,11 @@ class FakeWorkbench(StandIn):
     async def start_conversation_in_copy(self, title: str = "", *, with_changes: bool = False) -> FakeSession:
         session = await self.start_conversation(title)
         self.rows[session.id] = replace(self.rows[session.id], copy="main with changes" if with_changes else "main")
+        session.conversation.state.own_copy = session.id
         return session
+
+    async def start_users_conversation(self, identity: str = "") -> FakeSession:
+        return await self.start_conversation(identity)
 
     def file_changes_of(self, conversation: str) -> FakeChanges:
         assert conversation in {"", *self.sessions}
@@ -542,10 +550,15 @@ class FakeWorkbench(StandIn):
     async def predict_next_request(self, conversation: str) -> None:
         self.sessions[conversation].look_ahead()
 
-    async def fork_conversation(self, conversation: str, at: int = 0, *, title: str = "") -> FakeSession:
+    async def fork_conversation(
+        self, conversation: str, at: int = 0, *, title: str = "", in_copy: bool = False
+    ) -> FakeSession:
         name = f"fork-{next(self._numbers)}"
         origin = self.rows[conversation]
-        self.rows[name] = replace(origin, id=name, title=title or origin.title, updated=time.time(), agent="")
+        copy = "main" if in_copy else origin.copy
+        self.rows[name] = replace(
+            origin, id=name, title=title or origin.title, updated=time.time(), agent="", copy=copy
+        )
         return await self.open_session(name)
 
     def model_of_conversation(self, conversation: str) -> str:

@@ -342,6 +342,12 @@ def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(window: MainW
     row = bench.rows[window.current_session.id]
     assert row.copy == "main with changes"
     assert has_second_line(row, ConversationActivity.IDLE)
+    bench.copies.in_other_copies[row.id] = ["/project/both.txt", *(f"more {n}" for n in range(20))]
+    window.window_actions["bring-back"].trigger()
+    text = window.findChildren(QMessageBox)[-1].text()
+    assert "also changed in other copies:\n/project/both.txt\n" in text
+    assert text.endswith("and 11 more")
+    press(window, "Cancel")
     for words, way in (("Merge", "merge"), ("Rebase", "rebase"), ("Apply as changes", "apply")):
         window.window_actions["bring-back"].trigger()
         press(window, words)
@@ -351,6 +357,14 @@ def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(window: MainW
     assert bench.copies.brought_back[-1][1] == "apply"
     press(window, "Discard")
     assert bench.copies.brought_back[-1][1] == "discard"
+
+
+def test_the_head_names_the_copy_of_a_conversation_and_of_its_fork(window: MainWindow, bench: FakeWorkbench) -> None:
+    assert window.top._copy.text() == ""
+    window.window_actions["fork-copy"].trigger()
+    assert window.current_session is not None
+    assert bench.rows[window.current_session.id].copy == "main"
+    assert window.top._copy.text() == "copy of main"
 
 
 @pytest.mark.parametrize(

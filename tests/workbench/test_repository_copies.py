@@ -12,6 +12,7 @@ import pytest
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Text, ToolCall, UserSaid
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session_events import Event, QuestionAsked
 from helix_desktop.errors import ActionRefused
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.workbench import Workbench
@@ -19,7 +20,7 @@ from helix_desktop.workbench.repository_copies import FolderCopy
 from tests.tools.git_places import PROGRAMS
 from tests.workbench.conftest import Desks
 from tests.workbench.test_git_repository import git, project
-from tests.workbench.test_open_workbench import bench_on
+from tests.workbench.test_open_workbench import bench_on, told
 
 __all__ = ["project"]
 
@@ -319,6 +320,97 @@ async def test_a_sub_agent_works_where_its_parent_does_or_in_a_copy_of_that(desk
     await bench.copies.bring_back(made, "apply")
     assert (copy.folder / "0" / "b").read_text() == "by the sub-agent\n"
     assert (project / "b").read_text() == "b\n"
+
+
+async def test_the_same_file_changed_in_two_copies_is_said(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    (project / "a").write_text("not committed\n")
+    (project / "b").unlink()
+    one, two = [await copy_in(bench, with_changes=True) for _ in range(2)]
+    child = await bench.copies.create_copy("child", with_changes=True, parent=one.id)
+    found = await bench.copies.read_all_contents()
+    assert [contents.changed for contents in found.values()] == [(), (), ()]  # what was carried over is the user's
+    (one.folder / "0" / "a").write_text("by one\n")
+    (one.folder / "0" / "alone").write_text("by one\n")
+    (two.folder / "0" / "a").write_text("by two\n")
+    git(two.folder / "0", "commit", "-qam", "two")
+    (child.folder / "0" / "b").write_text("by the child\n")
+    (two.folder / "0" / "b").write_text("by two\n")
+    found = await bench.copies.read_all_contents()
+    assert {name: contents.overlaps for name, contents in found.items()} == {
+        one.id: {str(project / "a"): [two.id]},
+        two.id: {str(project / "a"): [one.id], str(project / "b"): ["child"]},
+        "child": {str(project / "b"): [two.id]},
+    }
+
+
+async def test_a_fork_may_have_a_copy_of_its_own(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    (project / "a").write_text("not committed\n")
+    session = await bench.start_conversation("Here")
+    fork = await bench.fork_conversation(session.id, in_copy=True)
+    assert fork.conversation.state.own_copy == fork.id
+    copy = bench.copies.find_copy(fork.id)
+    assert copy is not None
+    (copy.folder / "0" / "b").write_text("by the fork\n")
+    assert (copy.folder / "0" / "a").read_text() == "not committed\n"
+    again = await bench.fork_conversation(fork.id, in_copy=True)
+    second = bench.copies.find_copy(again.id)
+    assert second is not None
+    assert (second.parent, (second.folder / "0" / "b").read_text()) == (copy.id, "by the fork\n")
+    shares = await bench.fork_conversation(fork.id)
+    row = bench.conversation_row(shares.id)
+    assert row is not None
+    assert (shares.conversation.state.own_copy, row.copy) == (copy.id, copy.label)
+
+
+async def test_where_the_settings_say_so_new_conversations_and_sub_agents_work_in_copies(
+    desks: Desks, project: Path
+) -> None:
+    bench = await bench_on(desks, project)
+    assert (await bench.start_users_conversation()).conversation.state.own_copy == ""
+    await bench.change_settings({"copies.always": True})
+    session = await bench.start_users_conversation("0" * 20)
+    assert session.conversation.state.own_copy == session.id == "0" * 20
+    wish = Delegation(session.id, "1", "task", "", (), 1)
+    child = await bench._open_agent_session(ConversationStarted(parent=session.id), wish)
+    assert child.conversation.state.own_copy == child.id
+    (bench.copies.opened_tools(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
+    words = await bench.copies.describe_copy_of_agent(child)
+    assert f"{project}/a" in words
+    assert f"copy bring-back -w {bench.id} {child.id} --by apply" in words
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_command_sets_a_new_copy_up_once_and_is_asked_for(
+    desks: Desks, project: Path, *, allowed: bool
+) -> None:
+    bench = await bench_on(desks, project)
+    await bench.change_settings({"copies.set_up": "echo ready > set-up; echo done so"})
+    await bench.choose_permission_mode("ask")
+    here = await bench.start_conversation()
+    copy = await copy_in(bench)
+    session, asked = await bench.open_session(copy.id), list[str]()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, QuestionAsked):
+            asked.append(event.question.preview)
+            session.answer_question(event.number, PermissionAnswer(allowed=allowed))
+
+    session.subscribe_to_events(hear)
+    for talking in (here, session, session):
+        await told(talking, "todo look; tell")
+    assert asked == ["echo ready > set-up; echo done so"]
+    assert (copy.folder / "0" / "set-up").exists() is allowed
+    assert not (project / "set-up").exists()
+    said = [
+        part.text
+        for r in session.all_facts
+        if isinstance(r.fact, UserSaid)
+        for part in r.fact.parts
+        if isinstance(part, Text)
+    ]
+    assert ("Exit code 0" in "".join(said)) is allowed
 
 
 async def test_a_name_is_given_once(desks: Desks, project: Path) -> None:

@@ -170,10 +170,10 @@ def _row_text_for_role(row: ConversationListRow, running: ConversationActivity, 
 
 
 def _other_writer_of(line: ConversationGroupHeading | ConversationListRow) -> str:
-    return "" if isinstance(line, ConversationGroupHeading) else line.agent or line.machine or _describe_copy_of(line)
+    return "" if isinstance(line, ConversationGroupHeading) else line.agent or line.machine or describe_copy_of(line)
 
 
-def _describe_copy_of(row: ConversationListRow) -> str:
+def describe_copy_of(row: ConversationListRow) -> str:
     return tr("copy of {branch}", branch=make_safe_text(row.copy)) if row.copy else ""
 
 

@@ -235,6 +235,7 @@ class Sidebar(QWidget):
             ("rename", tr("Rename…")),
             ("pin", tr("Unpin") if row.pinned else tr("Pin")),
             ("fork", tr("Fork")),
+            ("fork-copy", tr("Fork into a copy of the repository")),
             *((("bring-back", tr("Bring back…")),) if row.copy else ()),
             ("", ""),
             ("export-markdown", tr("Export as Markdown…")),

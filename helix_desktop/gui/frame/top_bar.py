@@ -29,6 +29,8 @@ class TopBar(QWidget):
         self._side.clicked.connect(self.sidebar_wanted)
         self._state = QLabel(self)
         self._state.setProperty("look", "small")
+        self._copy = QLabel(self)
+        self._copy.setProperty("look", "small")
         self.model = ChoicePill(tr("Model"), self)
         self._tabs: dict[str, QPushButton] = {}
         self._row = QHBoxLayout(self)
@@ -40,6 +42,7 @@ class TopBar(QWidget):
             group.addButton(self._tabs[name])
         self._row.addStretch(1)
         self._row.addWidget(self._state)
+        self._row.addWidget(self._copy)
         self._row.addSpacing(6)
         self._row.addWidget(self.model)
         self._side.hide()
@@ -55,6 +58,11 @@ class TopBar(QWidget):
     def show_background_work(self, text: str) -> None:
         """What goes on in the background, in a word or two: "folding: handover"."""
         self._state.setText(text)
+        self.fit_top_bar()
+
+    def show_working_copy(self, words: str) -> None:
+        """The copy of the repository that the conversation works in; empty for none."""
+        self._copy.setText(words)
         self.fit_top_bar()
 
     def show_sidebar_button(self, *, needed: bool) -> None:
@@ -76,6 +84,10 @@ class TopBar(QWidget):
         if room < 0:
             self._row.setContentsMargins(0, 0, 0, 0)
         room -= self._state.sizeHint().width() if self._state.text() else 0
+        self._copy.setVisible(
+            bool(self._copy.text()) and room >= self._copy.sizeHint().width() + px(SHORTENED_CHOICE_WIDTH)
+        )
+        room -= 0 if self._copy.isHidden() else self._copy.sizeHint().width()
         self.model.setVisible(room >= min(self.model.full_width() + px(10), px(SHORTENED_CHOICE_WIDTH)))
         self.model.fit_pill_text(room - px(10))
 

@@ -216,10 +216,36 @@ class CheckpointsPage(SettingsPage):
             self.add_page_widget(
                 build_field_row(declared, partial(self._change_checkpoint_setting, declared.name), self.page_content)
             )
+        self._add_copies_section()
         self._disk_use_label = self.add_sentence("")
         doing.run_in_background(
             bench.file_changes.measure_checkpoints(), then=self._show_checkpoint_disk_use, owner=self
         )
+
+    def _add_copies_section(self) -> None:
+        """Who works in a copy of the repository, and what is run in a new one."""
+        chosen = self._bench.workspace.settings.copies
+        self.add_heading(tr("Copies of the repository"))
+        rows = (
+            FieldDeclaration(
+                "always",
+                tr("Work in copies"),
+                tr("New conversations and sub-agents each work in a copy of their own, which you bring back."),
+                bool(chosen.get("always")),
+            ),
+            FieldDeclaration(
+                "set_up",
+                tr("Set-up command"),
+                tr("Run in each new copy before the first message, such as npm ci. You are asked as for any command."),
+                str(chosen.get("set_up", "")),
+            ),
+        )
+        for declared in rows:
+            change = partial(self._change_copies_setting, declared.name)
+            self.add_page_widget(build_field_row(declared, change, self.page_content))
+
+    def _change_copies_setting(self, name: str, value: Value) -> None:
+        self._doing.run_in_background(self._bench.change_settings({f"copies.{name}": value or None}), owner=self)
 
     def _show_checkpoint_disk_use(self, room: tuple[int, int]) -> None:
         self._disk_use_label.setText(tr("Checkpoints currently take up {size}.", size=format_byte_size(room[1])))

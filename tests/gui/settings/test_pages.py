@@ -651,3 +651,11 @@ def test_what_checkpoints_cover_is_changed(window: MainWindow, bench: FakeWorkbe
         ("changes.keep_days", 7),
         ("changes.most_bytes", 2_000_000_000),
     ]
+    always, command = child(page, QCheckBox, "always"), child(page, QLineEdit, "set_up")
+    assert isinstance(always, QCheckBox)
+    assert isinstance(command, QLineEdit)
+    always.click()
+    command.setText("npm ci")
+    command.editingFinished.emit()
+    always.click()
+    assert bench.written[3:] == [("copies.always", True), ("copies.set_up", "npm ci"), ("copies.always", None)]
