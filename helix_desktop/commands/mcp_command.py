@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
+import json
 import os
 import secrets
 import sys
@@ -12,7 +13,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from helix_desktop import program_folders
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb, workspace_access
@@ -97,10 +98,17 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
 def build_context_shelf(workspace: StoredWorkspace, where: program_folders.ProgramFolders) -> ContextShelf:
     from helix_desktop import token_counting
     from helix_desktop.context_server.context_shelf import ContextShelf
+    from helix_desktop.resident.resident_client import CollectingConsole
     from helix_desktop.tools.recall_tools import grep_entry_lines
 
     async def compact_shelf_entry(digest: Digest, keep: str) -> str:
         return await _compact_with_fast_model(workspace, where, digest, keep)
+
+    async def run_task_command(words: Sequence[str]) -> Any:
+        kept = CollectingConsole()
+        argv = ["task", words[0], "--workspace", workspace.id, "--json", *words[1:]]
+        await workspace_access.answer_command(workspace, where, False, None, argv, kept)
+        return json.loads("\n".join(kept.answers))
 
     return ContextShelf(
         workspace.name,
@@ -110,6 +118,7 @@ def build_context_shelf(workspace: StoredWorkspace, where: program_folders.Progr
         token_counting.TiktokenCounter(),
         grep_entry_lines,
         compact_shelf_entry,
+        run_task_command,
         partial(_use_agent_session, workspace, where),
     )
 
@@ -227,7 +236,6 @@ def run_install_for_client(arguments: argparse.Namespace) -> int:
 
 def _snippets_as_json(found: Sequence[object]) -> str:
     import dataclasses
-    import json
 
     return json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False, indent=1, default=str)  # type: ignore[call-overload]
 

@@ -4,8 +4,9 @@ The tools of the agent inside do the same through `engine/content_recall.py`. Ev
 workspace alone, so a hash of another one is not there.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Protocol
 
 from helix_desktop.engine import content_recall
@@ -24,6 +25,7 @@ NEWEST = 20  # How many of the newest conversations are searched for handovers.
 
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 Compact = Callable[[Digest, str], Awaitable[str]]
+RunTaskCommand = Callable[[Sequence[str]], Awaitable[Any]]
 
 
 class ShelfFacts(Protocol):
@@ -46,8 +48,9 @@ class ShelfCatalogue(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ContextShelf:
-    """One workspace as the server needs it. `compact` is None where there is no model to do it. `use_agent_session`: opens the
-    conversation in which a connected agent worked last.
+    """One workspace as the server needs it. `compact` is None where there is no model to do it. `run_task_command`: the words after
+    `task` on the command line, and what it prints with `--json`. `use_agent_session`: opens the conversation in which a connected
+    agent worked last.
     """
 
     name: str
@@ -56,7 +59,8 @@ class ContextShelf:
     journal: ShelfFacts
     tokens: TokenCounter
     grep: Grep
-    compact: Compact | None = None
+    compact: Compact | None
+    run_task_command: RunTaskCommand
     use_agent_session: Callable[[], AbstractAsyncContextManager[Session]] | None = None
 
 
@@ -151,6 +155,25 @@ async def recall_fold_messages(
         f"{where} there is no fold {wanted[:80]!r}.",
         remedy="Specify which conversation the fold belongs to, or list the resources.",
     )
+
+
+async def add_task(
+    shelf: ContextShelf, *, text: str, agent: str = "", key: str = "", after: Sequence[str] = ()
+) -> dict[str, Any]:
+    """What the task may do without asking is for its worker and the workspace's rules to say."""
+    options = [f"--agent={agent}", f"--key={key}", *(f"--after={need}" for need in after)]
+    (task,) = await shelf.run_task_command(["add", *options, "--", f" {text}"])
+    return {"task": task}
+
+
+async def show_tasks(shelf: ContextShelf, *, tasks: Sequence[str] = (), wait_seconds: int = 0) -> dict[str, Any]:
+    """These tasks, once they have ended or after so long; without names the newest."""
+    words = ["show", "--", *tasks] if tasks else ["list"]
+    if tasks and wait_seconds:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(shelf.run_task_command(["wait", *words[1:]]), wait_seconds)
+    found = await shelf.run_task_command(words)
+    return {"tasks": [{name: task[name] for name in ("id", "state", "why", "answer", "text")} for task in found]}
 
 
 async def list_newest_handovers(shelf: ContextShelf) -> list[tuple[str, str, Folded]]:

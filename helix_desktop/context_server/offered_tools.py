@@ -52,6 +52,9 @@ _ENTRY = _strict_object_schema(
     time={"type": "number"},
     pinned={"type": "boolean"},
 )
+_NAMES = {"type": "array", "description": "IDs of tasks, or their beginnings", "items": _STRING}
+_TASK_FIELDS = ("id", "state", "why", "answer", "text")
+_TASK = _strict_object_schema(_TASK_FIELDS, **dict.fromkeys(_TASK_FIELDS, _STRING))
 _PLACE = _strict_object_schema(
     ("sha256", "line"), sha256=_STRING, line=_INTEGER, snippet=_STRING, tool=_STRING, source=_STRING
 )
@@ -137,6 +140,30 @@ OFFERS = (
         _strict_object_schema(("sha256", "size", "lines"), sha256=_STRING, size=_INTEGER, lines=_INTEGER),
         _bind_to_shelf(context_shelf.put_content),
         changes=True,
+    ),
+    OfferedTool(
+        "add_task",
+        "Give a task to a worker",
+        "Give a task to the workers of this workspace. Each task is done once, in a conversation of its own. Returns its ID at once.",
+        _strict_object_schema(
+            ("text",),
+            text=_text_schema("What to do", 100_000),
+            agent=_text_schema("The workspace's agent that does it", 200),
+            key=_text_schema("A task with the same key is added once", 1_000),
+            after={**_NAMES, "description": "IDs or keys of tasks that must be done before"},
+        ),
+        _strict_object_schema(("task",), task=_STRING),
+        _bind_to_shelf(context_shelf.add_task),
+        changes=True,
+        thinks=True,
+    ),
+    OfferedTool(
+        "show_tasks",
+        "Show tasks",
+        "Show the state and the answer of tasks, by their IDs, and wait until they have ended; without IDs, the newest.",
+        _strict_object_schema((), tasks=_NAMES, wait_seconds=_whole_number_schema("Wait so long at most", 3_600)),
+        _strict_object_schema(("tasks",), tasks={"type": "array", "items": _TASK}),
+        _bind_to_shelf(context_shelf.show_tasks),
     ),
     OfferedTool(
         "cache_stats",

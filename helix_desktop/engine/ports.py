@@ -198,13 +198,14 @@ class PermissionAnswer:
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """What a tool may use while it runs: whom to ask, and where to show what it prints as it goes. `whole_tokens`: up to how
-    many tokens an entry is best recalled whole; 0: not known.
+    many tokens an entry is best recalled whole; 0: not known. `note_begun`: called when nothing holds the call back any more.
     """
 
     conversation: str
     ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
     show: Callable[[str], None]
     whole_tokens: int = 0
+    note_begun: Callable[[], object] = bool
 
 
 class ToolSet(Protocol):

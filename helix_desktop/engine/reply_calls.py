@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from helix_desktop.engine import content_recall
 from helix_desktop.engine.blocks import Reply
@@ -14,7 +15,7 @@ from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.message_blocks import is_json_object
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ToolPrinted
-from helix_desktop.engine.tool_calls import UNREAD
+from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD
 from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
 
 LATELY = 12  # How many of the last calls are searched for repetitions.
@@ -42,6 +43,7 @@ class ReplyCalls:
         self._crew = crew
         self._steward = steward
         self._ask = ask
+        self._begun: set[str] = set()  # ids of calls that nothing held back
         self._lately: deque[tuple[str, str, str]] = deque(maxlen=LATELY)
 
     async def run_reply_calls(self, reply: Reply) -> None:
@@ -124,7 +126,8 @@ class ReplyCalls:
             finally:
                 waits.append(now() - asked)
 
-        return CallContext(here.id, ask, show, content_recall.whole_tokens_for(here.state, here.policy))
+        whole_tokens = content_recall.whole_tokens_for(here.state, here.policy)
+        return CallContext(here.id, ask, show, whole_tokens, partial(self._begun.add, call.id))
 
     async def _result_fact(self, call: ToolCall, outcome: CallOutcome, seconds: float) -> ToolReturned:
         head, tokens = await self._head_and_tokens(outcome)
@@ -178,7 +181,8 @@ class ReplyCalls:
         results: list[Result] = []
         for call, task in itertools.zip_longest(calls, tasks):
             if task is None or task.cancelled() or task.exception():
-                results.append(await self._result_of_unrun_call(call, UNREAD))
+                why = UNREAD if call.id in self._begun else NOT_BEGUN
+                results.append(await self._result_of_unrun_call(call, why))
             else:
                 results.append(task.result())
         await self._record_results(results)

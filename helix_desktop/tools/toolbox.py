@@ -191,6 +191,7 @@ class Toolbox:
         try:
             if self._guard is not None:
                 await self._guard.run_hooks_before_call(call, context)
+            context.note_begun()
             values, own_schema = self._parse_values_of_call(call)
             values, said = argument_schema.split_off_keep(values, own_schema)
             keep = keep or said

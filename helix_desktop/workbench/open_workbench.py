@@ -71,6 +71,7 @@ from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceT
 from helix_desktop.workbench import (
     conversation_list_rows,
     conversation_setup,
+    fleet_tools,
     folder_contents,
     history_imports,
     slash_expansion,
@@ -428,7 +429,12 @@ class Workbench:
             more=self.mcp_servers.list_offered_server_tools,
             only=only,
             on_demand=self._tools_on_demand(conversation),
-            others=(*self.project.skill_tools(), *self.planning.plan_tools(depth), *self.workforce.agent_tools()),
+            others=(
+                *self.project.skill_tools(),
+                *self.planning.plan_tools(depth),
+                *self.workforce.agent_tools(),
+                *fleet_tools.build_fleet_tools(self.workspace),
+            ),
             guard=self.fences,
         )
         return SessionCollaborators(

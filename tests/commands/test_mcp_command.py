@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -92,3 +93,21 @@ async def test_an_agent_uses_the_workspace_over_stdio(made: list[str], tmp_path:
         refused = await client.call_tool("compact_cached_content", {"sha256": put.stdout.strip(), "keep": "x"})
         assert refused.is_error
         assert "This workspace has no model" in str(refused.content)
+
+
+async def test_another_agent_gives_tasks_and_sees_what_came_of_them(made: list[str]) -> None:
+    program = [sys.executable, "-m", "helix_desktop", *made]
+    server = mcp.StdioServerParameters(command=program[0], args=[*program[1:], "mcp", "--workspace", "w"])
+    async with mcp.Client(server, cache=None) as client:
+        given = [await client.call_tool("add_task", {"text": text, "key": "k"}) for text in ("-", "- again")]
+        (task,) = {one.structured_content["task"] for one in given}
+        shown = (await client.call_tool("show_tasks", {})).structured_content["tasks"]
+        assert [(one["id"], one["state"], one["text"]) for one in shown] == [(task, "waiting", "-")]
+        waited = await client.call_tool("show_tasks", {"tasks": [task], "wait_seconds": 1})
+        assert waited.structured_content["tasks"][0]["state"] == "waiting"
+        unknown = await client.call_tool("show_tasks", {"tasks": ["ffff"]})
+        assert unknown.is_error
+        assert "There is no task ffff" in str(unknown.content)
+        await asyncio.to_thread(subprocess.run, [*program, "task", "cancel", "-w", "w", task], check=True)
+        ended = await client.call_tool("show_tasks", {"tasks": [task], "wait_seconds": 60})
+        assert ended.structured_content["tasks"][0]["state"] == "cancelled"

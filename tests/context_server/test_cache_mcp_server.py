@@ -39,6 +39,8 @@ async def test_the_tools_are_listed_with_schemas_and_annotations(mode: str) -> N
         "recall_history",
         "list_cached_content",
         "put_cached_content",
+        "add_task",
+        "show_tasks",
         "cache_stats",
     }
     for tool in tools.values():
@@ -46,7 +48,8 @@ async def test_the_tools_are_listed_with_schemas_and_annotations(mode: str) -> N
         Draft202012Validator.check_schema(tool.output_schema)
         assert tool.annotations is not None
         assert tool.annotations.destructive_hint is False
-    assert [name for name, tool in tools.items() if not tool.annotations.read_only_hint] == ["put_cached_content"]  # type: ignore[union-attr]
+    changing = [name for name, tool in tools.items() if tool.annotations and not tool.annotations.read_only_hint]
+    assert changing == ["put_cached_content", "add_task"]
 
 
 async def test_every_result_fits_its_schema() -> None:
@@ -55,6 +58,7 @@ async def test_every_result_fits_its_schema() -> None:
         "compact_cached_content": {"keep": "all"},
         "recall_history": {"fold": "f1"},
         "put_cached_content": {"content": "x"},
+        "add_task": {"text": "Do it"},
     }
     async with connected() as (client, digest):
         for offer in OFFERS:

@@ -78,6 +78,11 @@ async def compact(digest: Digest, keep: str) -> str:
     return f"{digest.short_hex} kept: {keep}"
 
 
+async def run_task_command(words: Sequence[str]) -> Any:
+    """Tasks that were never given."""
+    return ["0a1b"] if words[0] == "add" else [dict.fromkeys(("id", "state", "why", "answer", "text"), words[-1])]
+
+
 async def shelf() -> tuple[ContextShelf, Digest]:
     """The shelf, and the hash of the long entry on it."""
     cache, journal = MemoryCache(now=lambda: 1.0), Journal(now=lambda: 1.0)
@@ -90,5 +95,7 @@ async def shelf() -> tuple[ContextShelf, Digest]:
     await journal.append_to_journal("c1", [ConversationStarted(title="Work"), *said, TurnEnded(TurnEnd.DONE)])
     document = Folded("f1", FoldKind.HANDOVER, Span(2, 3), "## Completed Work\nIt is done.", 8, 800, number=1)
     await journal.append_to_journal("c1", [document])
-    made = ContextShelf("w", cache, Catalogue(cache, MemoryIndex(journal, cache)), journal, Words(), matching, compact)
+    made = ContextShelf(
+        "w", cache, Catalogue(cache, MemoryIndex(journal, cache)), journal, Words(), matching, compact, run_task_command
+    )
     return made, stored.digest

@@ -101,6 +101,7 @@ class ScriptedTools:
         return name == "run"
 
     async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome:
+        context.note_begun()
         answer = await self.runs[call.name](call, context) if call.name in self.runs else f"{call.name} answers"
         self.ran.append(call.id)
         if isinstance(answer, CallOutcome):

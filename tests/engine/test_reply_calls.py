@@ -25,7 +25,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.reply_calls import SKIPPED, TORN
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ConversationActivity, Event, QuestionAsked
-from helix_desktop.engine.tool_calls import UNREAD
+from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD
 from tests.conftest import Expect
 from tests.engine.agent import SteppedClock, calls, says, told, world
 
@@ -100,7 +100,7 @@ async def test_what_was_done_is_recorded_before_the_calls_that_waited_for_it() -
     await asyncio.wait_for(at.session.wait_until_idle(), 60)
     assert at.tools.ran == ["run-0-1"]
     heads = [(result.call, result.head) for result in at.of(ToolReturned)]
-    assert heads == [("run-0-1", "changed"), ("run-1-1", UNREAD), ("look-2-1", UNREAD)]
+    assert heads == [("run-0-1", "changed"), ("run-1-1", UNREAD), ("look-2-1", NOT_BEGUN)]
 
 
 async def test_a_short_output_is_kept_as_head_and_every_output_is_in_the_cache() -> None:

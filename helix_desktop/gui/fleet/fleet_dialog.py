@@ -19,7 +19,6 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbenches
-from helix_desktop.resident import schedule_changes
 from helix_desktop.resident.schedules import WorkSchedule, read_schedules
 
 LONGEST_TEXT = 1_500  # characters of a task and of its answer
@@ -135,6 +134,7 @@ class FleetDialog(TransientDialog):
         _, one, task = self._chosen_task()
         if task.get("conversation"):
             self._open_conversation(one["workspace"], task["conversation"])
+            self.accept()
 
     def _stop_chosen_task(self) -> None:
         _, one, task = self._chosen_task()
@@ -206,6 +206,8 @@ class FleetDialog(TransientDialog):
         self._run_fleet_work(asyncio.to_thread(read_schedules, self._places.data), show_schedules)
 
     def _remove_chosen_schedule(self) -> None:
+        from helix_desktop.resident import schedule_changes
+
         left = [one for one in self._schedules if one.id != self._schedule_list.chosen_row()]
         self._run_fleet_work(
             schedule_changes.change_schedules(self._places, left), lambda _refused: self._read_schedules()

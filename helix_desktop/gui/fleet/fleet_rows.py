@@ -80,7 +80,7 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
     where = task["worker"].rpartition(" ")[0]  # without the number of its process
     if task["worker"] in one["lost"]:
         where = tr("{worker} (not responding)", worker=where)
-    now = translate_sentences(task["why"]) or (tr("taken over") if task["claims"] > 1 else "")
+    now = translate_sentences(task["why"]) or (tr("attempt {n}", n=task["claims"]) if task["claims"] > 1 else "")
     text, agent = " ".join(task["text"].split())[:LONGEST_CELL], task["agent"] or tr("agent")
     words = [states[state], text, one["name"], agent, where, now]
     cost = format_dollars(task["cost"]) if task["cost"] else ""

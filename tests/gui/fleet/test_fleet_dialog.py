@@ -122,7 +122,7 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
     rows = [dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())]
     assert [[row.text(column) for column in (0, 1, 2, 4, 5, 7)] for row in rows if row is not None] == [
         ["running", "Task 2", "Thesis", "build", "", ""],
-        ["running", "Task 1", "Thesis", "old (not responding)", "taken over", ""],
+        ["running", "Task 1", "Thesis", "old (not responding)", "attempt 2", ""],
         ["needs you", "Task 3", "Thesis", "", "Nobody could be asked.", ""],
         ["waiting", "Task 4", "Thesis", "", "", ""],
         ["waiting", "Task 5", "Thesis", "", "", ""],
@@ -143,7 +143,6 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     dialog, fleet, went, _parent = opened(theme, doing, places)
     choose(dialog, "Task 2")
     press(dialog, "Stop")
-    press(dialog, "Open conversation")
     choose(dialog, "Task 3")
     press(dialog, "Allow run_command and continue")
     choose(dialog, "Task 6")
@@ -154,6 +153,9 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     press(dialog, "Workers")
     press(dialog, "Let it end")
     press(dialog, "Do waiting tasks on this computer")
+    press(dialog, "Tasks")
+    choose(dialog, "Task 2")
+    press(dialog, "Open conversation")
     assert went == [("w1", f"{2:020x}")]
     assert fleet.asked == [
         ("cancel", "w1", f"{2:020x}"),

@@ -1,0 +1,77 @@
+"""Tools with which an agent gives tasks to the workers of its workspace, on any computer, and reads what came of them."""
+
+import asyncio
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    object_schema,
+    text_schema,
+    whole_number_schema,
+)
+from helix_desktop.tools.permission import ActionEffect, ToolAction
+
+if TYPE_CHECKING:  # loaded when an agent gives a task
+    from helix_desktop.store.fleet_tasks import FleetTask
+
+MOST_SECONDS = 600  # that one call waits for tasks
+LOOK_SECONDS = 0.5
+LONGEST_SHOWN = 300  # characters of an answer beside its hash
+_TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1_000}
+_ADD = object_schema("tasks", tasks=_TEXTS, agent=text_schema("An agent of this workspace, by name"))
+_READ = object_schema("tasks", tasks=_TEXTS, seconds=whole_number_schema(f"Wait so long, at most {MOST_SECONDS}"))
+
+
+def build_fleet_tools(workspace: StoredWorkspace) -> tuple[BuiltInTool, ...]:
+    """They stand in no request: the model finds them."""
+    about_add = "Give tasks to the workers of this workspace, on any computer. Returns their IDs. The same text from the same conversation is one task, so a call may be repeated."  # fmt: skip
+    about_read = "Wait for tasks given to workers, by their IDs. Returns the state of each, and the hash of its answer."
+    return (
+        BuiltInTool("add_fleet_tasks", about_add, _ADD, partial(_add_tasks_of_agent, workspace), is_rare=True),
+        BuiltInTool("read_fleet_tasks", about_read, _READ, partial(_read_tasks_of_agent, workspace), is_rare=True),
+    )
+
+
+async def _add_tasks_of_agent(workspace: StoredWorkspace, args: ToolArguments, use: ToolResources) -> ToolOutput:
+    """Workers may be allowed more than this conversation is, so it is asked for."""
+    from helix_desktop.store import fleet_task_files
+    from helix_desktop.store.fleet_tasks import FleetTaskOrder, NewFleetTask
+
+    texts = list(filter(None, (str(text).strip() for text in args.list_argument("tasks"))))
+    agent, preview = args.text_argument("agent"), "\n\n".join(texts)
+    await use.permit(ToolAction(use.call.name, ActionEffect.FOREIGN, "Give tasks to workers", preview))
+    order = [FleetTaskOrder(text, agent) for text in texts]
+    new = [NewFleetTask(one, key=f"{use.context.conversation} {one.agent} {one.text}") for one in order]
+    async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
+        return ToolOutput("\n".join(await tasks.add_fleet_tasks(new)))
+
+
+async def _read_tasks_of_agent(workspace: StoredWorkspace, args: ToolArguments, use: ToolResources) -> ToolOutput:
+    from helix_desktop.store import fleet_task_files
+
+    until = time.monotonic() + min(args.number_argument("seconds", MOST_SECONDS), MOST_SECONDS)
+    names = [str(name) for name in args.list_argument("tasks")]
+    async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
+        found = [await tasks.find_fleet_task(name) for name in names]
+        while time.monotonic() < until and any(_may_still_change(task) for task in found):
+            await asyncio.sleep(LOOK_SECONDS)
+            found = [await tasks.find_fleet_task(one.id) if _may_still_change(one) else one for one in found]
+    return ToolOutput("\n".join([await _describe_result(task, use) for task in found]))
+
+
+def _may_still_change(task: "FleetTask") -> bool:
+    return task.state in ("waiting", "running")
+
+
+async def _describe_result(task: "FleetTask", use: ToolResources) -> str:
+    if not task.result.answer:
+        return f"{task.id} {task.state} {task.result.why}".rstrip()
+    stored = await use.store_result(task.result.answer.encode("utf-8", "replace"), f"task {task.id}")
+    shown = " ".join(task.result.answer[:LONGEST_SHOWN].split())
+    return f"{task.id} {task.state} {stored.digest.hex[:16]} {shown}"

@@ -1,0 +1,101 @@
+"""An agent gives tasks to the fleet and goes on with their answers, while its worker is killed again and again: the sum is right, once.
+
+The agent is a task itself. Its model repeats a call whose end nobody saw, as a careful model may: the same text is one task. Each of
+the tasks it gives has one effect, a line in a ledger outside.
+
+python -m tests.faults.fleet_workforce [--tasks 50] [--kills 5] [--seed 1]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import shutil
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.faults.fleet_kill import PATIENCE, Home, _end_all
+from tests.faults.store_report import report
+from tests.peers.chat_server import ChatServer, reply
+from tests.peers.peer import Answer, Seen
+
+GIVE = "Give all tasks away"
+
+
+def answer(tasks: int, seen: Seen) -> Answer:
+    messages = seen.body["messages"]
+    told = " ".join(str(message["content"]) for message in messages if message["role"] == "user")
+    results = [str(message["content"]) for message in messages if message["role"] == "tool"]
+    if GIVE not in told:
+        (number,) = set(re.findall(r"task-(\d+)", told)) or {"0"}
+        command = {"command": f"echo {number} >> ledger.txt"}
+        return reply(str(int(number) ** 2)) if results else reply(calls=[("run_command", command)])
+    ids = next((found for found in (re.findall("^[0-9a-f]{20}$", one, re.MULTILINE) for one in results) if found), [])
+    read = re.findall(r"^[0-9a-f]{20} done [0-9a-f]{16} (\d+)$", results[-1], re.MULTILINE) if results else []
+    if len(read) == tasks:
+        return reply(f"The sum is {sum(map(int, read))}.")
+    if ids:
+        return _call("read_fleet_tasks", tasks=ids, seconds=2)
+    return _call("add_fleet_tasks", tasks=[f"Do task-{number}" for number in range(tasks)])
+
+
+def _call(tool: str, **arguments: object) -> Answer:
+    return reply(calls=[("call_tool", {"name": tool, "arguments": arguments})])
+
+
+def trials(tasks: int, kills: int, seed: int, found: Counter[str]) -> None:
+    """What was found, counted. Anything under a key that begins with LOST is a failure."""
+    chance, folder = random.Random(seed), Path(tempfile.mkdtemp(prefix="helix-workforce-"))
+    with ExitStack() as last:
+        last.callback(shutil.rmtree, folder, ignore_errors=True)
+        server = last.enter_context(ChatServer(default=lambda seen: answer(tasks, seen)))
+        home = Home(folder, "a", {}, server.base_url)
+        last.callback(_end_all, [home])
+        (giver,) = home.run("task", "add", "-w", "Fleet", "--allow", "add_fleet_tasks", GIVE).split()
+        began = time.monotonic()
+        home.start_worker()
+        state = _kill_until_ended(home, giver, kills, chance, found)
+        found["seconds"] = round(time.monotonic() - began)
+        (ended,) = json.loads(home.run("task", "show", "-w", "Fleet", giver, "--json"))
+        listed = json.loads(home.run("task", "list", "-w", "Fleet", "--most", "1000", "--json"))
+        ledger = Counter(home.ledger())
+        found["effects"], found["attempts of the agent"] = sum(ledger.values()), ended["claims"]
+        right = f"The sum is {sum(number**2 for number in range(tasks))}."
+        wrong = {
+            f"LOST: the agent's end {state} {ended['answer'] or ended['why']}": ended["answer"] != right,
+            f"LOST: tasks given more or less than once ({len(listed)})": len(listed) != tasks + 1,
+            "LOST: effects that happened twice": any(count > 1 for count in ledger.values()),
+        }
+        found.update(name for name, is_so in wrong.items() if is_so)
+
+
+def _kill_until_ended(home: Home, giver: str, kills: int, chance: random.Random, found: Counter[str]) -> str:
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        time.sleep(1.0 + 3.0 * chance.random())
+        (task,) = json.loads(home.run("task", "show", "-w", "Fleet", giver, "--json"))
+        if task["state"] not in ("waiting", "running"):
+            return str(task["state"])
+        if found["kills"] < kills:
+            found["kills"] += 1
+            home.kill_worker(home.workers[0])
+            home.start_worker()
+    return "never"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=50)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    return report("fleet_workforce", given.seed, lambda found: trials(given.tasks, given.kills, given.seed, found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
