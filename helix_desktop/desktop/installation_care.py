@@ -185,14 +185,14 @@ class InstallationCare:
     async def replay_policies(
         self,
         bench: Workbench,
-        conversation: str,
+        conversations: Sequence[str],
         policies: Sequence[str],
         window: int,
         report: Callable[[int, int], None],
     ) -> Sequence[PolicyOutcome]:
         from helix_desktop.desktop import replay_process
 
-        return await replay_process.replay_conversation(bench, conversation, policies, window, report)
+        return await replay_process.replay_conversations(bench, conversations, policies, window, report)
 
     async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench:
         """The workspace of the tour: the one of last time, else a new one on a fresh sample."""

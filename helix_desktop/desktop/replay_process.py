@@ -1,6 +1,6 @@
-"""The replay lab: a conversation through policies it did not have, in a process that can be stopped.
+"""The replay lab: conversations through policies they did not have, in a process that can be stopped.
 
-A conversation is written out as messages of the common form, and `helix-desktop replay` does the rest: nothing is sent anywhere.
+Each is written out as messages of the common form, and `helix-desktop replay` does the rest: nothing is sent anywhere.
 """
 
 import asyncio
@@ -30,21 +30,27 @@ from helix_desktop.workbench.open_workbench import Workbench
 LARGEST = 8 << 20  # The most bytes of an output that are used.
 
 
-async def replay_conversation(
+async def replay_conversations(
     bench: Workbench,
-    conversation: str,
+    conversations: Sequence[str],
     policies: Sequence[str],
     window: int,
     report: Callable[[int, int], None],
 ) -> Sequence[PolicyOutcome]:
-    """Every policy over the conversation. Cancelled, the process ends. Nothing stays in the temporary files."""
+    """Every policy over the conversations. Cancelled, the process ends. Nothing stays in the temporary files."""
     with tempfile.TemporaryDirectory(prefix="helix-replay-") as folder:
-        file = Path(folder, "conversation.json")
-        messages = await _build_recording_lines(await bench.read_conversation_facts(conversation), bench)
-        await asyncio.to_thread(_write_message_lines, file, messages)
+        files: list[Path] = []
+        for number, conversation in enumerate(conversations):
+            messages = await _build_recording_lines(await bench.read_conversation_facts(conversation), bench)
+            if any(message.get("role") == "assistant" for message in messages):
+                files.append(Path(folder, f"{number}.json"))
+                await asyncio.to_thread(_write_message_lines, files[-1], messages)
+        if not files:
+            raise InvalidInput(tr("There is no conversation to replay yet."))
         # Without searches, nothing behind a summary would cost anything, and presets with many summaries would look too cheap.
         options = ["--compare", ",".join(policies), "--window", str(window), "--recalls", "searched"]
-        found = await _run_replay_process(["--json", *options, str(file)], len(policies), report)
+        total = len(policies) * len(files)
+        found = await _run_replay_process(["--json", *options, *map(str, files)], total, report)
     return [_policy_outcome_from_json(name, result) for name, result in found["policies"].items()]
 
 
@@ -86,4 +92,4 @@ async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) ->
 
 def _policy_outcome_from_json(name: str, found: Mapping[str, Any]) -> PolicyOutcome:
     total = found["total"]
-    return PolicyOutcome(name, total["effective"], total["none"]["billed"], total["peak"])
+    return PolicyOutcome(name, total["effective"], total["none"]["billed"], total["peak"], total["retention_plain"])

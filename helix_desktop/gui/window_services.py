@@ -38,8 +38,10 @@ from helix_desktop.gui.workbench_types import ConnectedAgents, ProjectItem, Work
 from helix_desktop.program_settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING
 
 if TYPE_CHECKING:
+    from helix_desktop.engine.list_rows import ConversationListRow
     from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 
+LAST_CONVERSATIONS = 5  # by which policies are compared
 SHOWN_HISTORIES = 3  # So many conversations of other programs are named on the welcome page.
 
 
@@ -189,6 +191,7 @@ class WindowServices(QObject):
         if self._settings is None:
             self._settings = SettingsDialog(self._window, self._setup, self._installation)
             self._settings.model_chosen.connect(self.models.use_chosen_model)
+            self._settings.comparison_wanted.connect(self.compare_policies)
             self._settings.finished.connect(lambda _result: self._on_settings_closed())
             self._settings.show_settings_page(page)
             self._settings.show()
@@ -209,17 +212,27 @@ class WindowServices(QObject):
 
     def open_replay_lab(self) -> None:
         """What the conversation in front, or else the newest one, would have cost with other policies."""
+        session, rows = self._window.current_session, self._conversations_to_replay()
+        self._replay_conversations(([row for row in rows if session and row.id == session.id] or rows)[:1])
+
+    def compare_policies(self) -> None:
+        """What the last conversations of the workspace would have cost with each policy."""
+        rows = self._conversations_to_replay()
+        self._replay_conversations(sorted(rows, key=lambda row: -row.updated)[:LAST_CONVERSATIONS])
+
+    def _conversations_to_replay(self) -> list[ConversationListRow]:
+        bench = self._window.current_workbench
+        return [row for row in bench.list_conversations() if not row.trashed and not row.parent] if bench else []
+
+    def _replay_conversations(self, rows: Sequence[ConversationListRow]) -> None:
         from helix_desktop.gui.lab.replay_lab_dialog import ReplayLabDialog
 
-        window, session = self._window, self._window.current_session
-        bench = window.current_workbench
-        rows = [row for row in bench.list_conversations() if not row.trashed and not row.parent] if bench else []
-        rows = [row for row in rows if session and row.id == session.id] or rows
+        window, bench = self._window, self._window.current_workbench
         if bench is None or not rows:
             window.notices.show_notice(tr("There is no conversation to replay yet."))
             return
         play, runner = self._installation.replay_policies, window.background_runner
-        lab = ReplayLabDialog(bench, rows[0], list_policy_choices(), play, runner, window.theme, window)
+        lab = ReplayLabDialog(bench, rows, list_policy_choices(), play, runner, window.theme, window)
         lab.policy_adopted.connect(window.show_workspace_choices)
         lab.open()
 

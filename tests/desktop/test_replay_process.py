@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.desktop import replay_process
-from helix_desktop.errors import StoreFailed
+from helix_desktop.errors import InvalidInput, StoreFailed
 from helix_desktop.workbench.tour_folder import create_tour_folder
 from tests.scripted_tour import run_tour_session
 from tests.workbench.conftest import desks, folder
@@ -26,8 +26,8 @@ async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_p
     tour = await run_tour_session(bench)
     heard: list[tuple[int, int]] = []
     before = set(await asyncio.to_thread(os.listdir, tempfile.gettempdir()))
-    outcomes = await replay_process.replay_conversation(
-        bench, tour.id, ["helix", "none"], 32_000, lambda done, total: heard.append((done, total))
+    outcomes = await replay_process.replay_conversations(
+        bench, [tour.id], ["helix", "none"], 32_000, lambda done, total: heard.append((done, total))
     )
     helix, none = outcomes
     assert (helix.policy, none.policy) == ("helix", "none")
@@ -38,7 +38,25 @@ async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_p
     left = set(await asyncio.to_thread(os.listdir, tempfile.gettempdir())) - before
     assert not any(name.startswith("helix-replay-") for name in left)
     with pytest.raises(StoreFailed, match="The replay failed"):
-        await replay_process.replay_conversation(bench, tour.id, ["unknown"], 32_000, lambda _d, _t: None)
+        await replay_process.replay_conversations(bench, [tour.id], ["unknown"], 32_000, lambda _d, _t: None)
+
+
+async def test_the_last_conversations_are_played_together(desks: object, tmp_path: Path) -> None:
+    create_tour_folder(tmp_path / "sample")
+    bench = await desks().create_workspace("Sample", tmp_path / "sample")  # type: ignore[operator]
+    tour = await run_tour_session(bench)
+    empty = (await bench.start_conversation()).id
+    heard: list[tuple[int, int]] = []
+    play = replay_process.replay_conversations
+    note = lambda done, total: heard.append((done, total))  # noqa: E731
+    (alone,) = await play(bench, [tour.id], ["helix"], 32_000, lambda _d, _t: None)
+    (both,) = await play(bench, [tour.id, tour.id, empty], ["helix"], 32_000, note)
+    assert (both.billed, both.plain_billed) == (2 * alone.billed, 2 * alone.plain_billed)
+    assert (both.cost_share, both.in_view) == (alone.cost_share, alone.in_view)
+    assert 0 < both.in_view <= 1
+    assert heard[-1] == (2, 2)
+    with pytest.raises(InvalidInput, match="no conversation to replay"):
+        await play(bench, [empty], ["helix"], 32_000, note)
 
 
 async def test_a_replay_that_is_stopped_leaves_no_process(desks: object, tmp_path: Path) -> None:
@@ -47,7 +65,7 @@ async def test_a_replay_that_is_stopped_leaves_no_process(desks: object, tmp_pat
     bench = await desk.create_workspace("Sample", tmp_path / "sample")
     tour = await run_tour_session(bench)
     work = asyncio.ensure_future(  # noqa: TID251 - a test's own task
-        replay_process.replay_conversation(bench, tour.id, ["layered"], 31_999, lambda _d, _t: None)
+        replay_process.replay_conversations(bench, [tour.id], ["layered"], 31_999, lambda _d, _t: None)
     )
     while not running("31999"):
         await asyncio.sleep(0.02)

@@ -179,7 +179,7 @@ class FakeInstallation:
 
     def __init__(self) -> None:
         self.of_others = FakeHistories()
-        self.played: list[tuple[str, list[str], int]] = []
+        self.played: list[tuple[list[str], list[str], int]] = []
         self.replay_error = ""
 
     def histories_for_import(self, desk: Workbenches) -> FakeHistories:
@@ -244,16 +244,16 @@ class FakeInstallation:
     async def replay_policies(
         self,
         bench: Workbench,
-        conversation: str,
+        conversations: Sequence[str],
         policies: Sequence[str],
         window: int,
         report: Callable[[int, int], None],
     ) -> Sequence[PolicyOutcome]:
         report(1, 2)
-        self.played.append((conversation, list(policies), window))
+        self.played.append((list(conversations), list(policies), window))
         if self.replay_error:
             raise StoreFailed(self.replay_error)
-        return [PolicyOutcome(name, 50_000, 100_000, 0.8) for name in policies]
+        return [PolicyOutcome(name, 50_000, 100_000, 0.8, 0.9) for name in policies]
 
     async def open_tour_workbench(self, desk: Workbenches, folder: Path) -> Workbench:
         folder.mkdir(parents=True, exist_ok=True)

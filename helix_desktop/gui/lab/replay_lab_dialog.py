@@ -1,6 +1,7 @@
-"""The dialog of the replay lab: what the open conversation would have cost with other policies. It can adopt one of them.
+"""The dialog of the replay lab: what the open conversation, or the last ones, would have cost with other policies. It can
+adopt one of them.
 
-More conversations, other windows, and recorded sessions are what `helix-desktop replay` is for.
+Other windows and recorded sessions are what `helix-desktop replay` is for.
 """
 
 from collections.abc import Sequence
@@ -29,16 +30,18 @@ class ReplayLabDialog(TransientDialog):
     def __init__(
         self,
         bench: Workbench,
-        conversation: ConversationListRow,
+        conversations: Sequence[ConversationListRow],
         policies: Sequence[tuple[str, str]],
         play: RunReplay,
         runner: BackgroundRunner,
         theme: Theme,
         parent: QWidget,
     ) -> None:
-        super().__init__(tr("What would other settings have cost here?"), parent)
-        self._bench, self._runner = bench, runner
-        self._names, self._window = dict(policies), conversation.window
+        alone = len(conversations) == 1
+        title = tr("What would other settings have cost here?") if alone else tr("What each policy would have cost")
+        super().__init__(title, parent)
+        self._bench, self._runner, self._count = bench, runner, len(conversations)
+        self._names, self._window = dict(policies), conversations[0].window
         self.answer = build_plain_label(tr("Replaying…"), "title", self)
         self._bar = QProgressBar(self)
         self._bar.setTextVisible(False)
@@ -54,7 +57,7 @@ class ReplayLabDialog(TransientDialog):
         room = self.screen().availableGeometry().size() * 0.95
         self.resize(QSize(theme.zoomed_pixels(760), theme.zoomed_pixels(320)).boundedTo(room))
         self._working: CancellableWork = runner.run_in_background(
-            play(bench, conversation.id, list(self._names), self._window, self._show_replay_progress),
+            play(bench, [one.id for one in conversations], list(self._names), self._window, self._show_replay_progress),
             then=self._show_outcomes,
             owner=self,
             failed=self._show_replay_error,
@@ -74,25 +77,34 @@ class ReplayLabDialog(TransientDialog):
 
     def _show_outcomes(self, outcomes: Sequence[PolicyOutcome]) -> None:
         self._bar.hide()
-        cheapest = min(outcomes, key=lambda outcome: outcome.cost_share)
-        self.answer.setText(
-            tr(
-                "{name} would have cost the least here: {cost} of sending everything, with the window at most {peak} full.",
-                name=self._names[cheapest.policy],
-                cost=format_percent(cheapest.cost_share),
-                peak=format_percent(cheapest.peak),
-            )
-        )
-        for column, head in enumerate((tr("Policy"), tr("Cost"), tr("Peak"), "")):
+        self.answer.setText(self._describe_cheapest(min(outcomes, key=lambda outcome: outcome.cost_share)))
+        for column, head in enumerate((tr("Policy"), tr("Cost"), tr("Peak"), tr("In view"), "")):
             self._table.addWidget(build_plain_label(head, "faint", self, wraps=False), 0, column)
         for line, outcome in enumerate(outcomes, 1):
             for column, cell in enumerate(self._build_policy_cells(outcome)):
                 self._table.addWidget(cell, line, column)
-        self._table.setColumnStretch(3, 1)
+        self._table.setColumnStretch(4, 1)
+
+    def _describe_cheapest(self, outcome: PolicyOutcome) -> str:
+        name, cost = self._names[outcome.policy], format_percent(outcome.cost_share)
+        if self._count > 1:
+            return tr(
+                "In your last {n} conversations, {name} would have cost the least: {cost} of sending everything. The last column shows how much of what was used again was still in the context.",
+                n=str(self._count),
+                name=name,
+                cost=cost,
+            )
+        return tr(
+            "{name} would have cost the least here: {cost} of sending everything, with the window at most {peak} full.",
+            name=name,
+            cost=cost,
+            peak=format_percent(outcome.peak),
+        )
 
     def _build_policy_cells(self, outcome: PolicyOutcome) -> Sequence[QWidget]:
         name = self._names[outcome.policy]
-        words = (name, format_percent(outcome.cost_share), format_percent(outcome.peak))
+        figures = (outcome.cost_share, outcome.peak, outcome.in_view)
+        words = (name, *map(format_percent, figures))
         return (
             *(build_plain_label(each, "small", self, wraps=False) for each in words),
             self._build_adopt_button(outcome.policy, name),

@@ -7,20 +7,22 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.workbench_types import Workbench
 
 RunReplay = Callable[
-    [Workbench, str, Sequence[str], int, Callable[[int, int], None]], Coroutine[Any, Any, Sequence["PolicyOutcome"]]
+    [Workbench, Sequence[str], Sequence[str], int, Callable[[int, int], None]],
+    Coroutine[Any, Any, Sequence["PolicyOutcome"]],
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What one policy would have cost in a conversation. `billed` counts tokens at the input price, including recalls and
-    tools; `plain_billed` is the same without folding.
+    """What one policy would have cost in some conversations. `billed` counts tokens at the input price, including recalls and
+    tools; `plain_billed` is the same without folding; `in_view`: the share of what was used again that still stood there.
     """
 
     policy: str
     billed: int
     plain_billed: int
     peak: float
+    in_view: float
 
     @property
     def cost_share(self) -> float:

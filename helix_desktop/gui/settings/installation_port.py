@@ -120,7 +120,7 @@ class Installation(Protocol):
     async def replay_policies(
         self,
         bench: Workbench,
-        conversation: str,
+        conversations: Sequence[str],
         policies: Sequence[str],
         window: int,
         report: Callable[[int, int], None],

@@ -36,9 +36,12 @@ GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Update
 
 
 class SettingsDialog(QDialog):
-    """`model_chosen`: a provider was connected, and this model is to be used."""
+    """`model_chosen`: a provider was connected, and this model is to be used. `comparison_wanted`: what each policy would have
+    cost.
+    """
 
     model_chosen = Signal(str)
+    comparison_wanted = Signal()
 
     def __init__(self, window: MainWindow, setup: ModelSetupPort, program: Installation) -> None:
         super().__init__(window)
@@ -104,7 +107,7 @@ class SettingsDialog(QDialog):
             self._add_page_group(bench.name)
             self._add_settings_page("models", tr("Models"), lambda: ModelsPage(window, bench, self._models))
             self._add_settings_page("instructions", tr("Instructions"), lambda: self._build_instructions_page(bench))
-            self._add_settings_page("policy", tr("Policy"), lambda: PolicyPage(bench, doing))
+            self._add_settings_page("policy", tr("Policy"), lambda: self._build_policy_page(bench))
             self._add_settings_page("permissions", tr("Permissions"), lambda: self._build_permissions_page(bench))
             self._add_settings_page(
                 "brought", tr("Rules and skills"), lambda: RulesAndSkillsPage(window.theme, bench, doing)
@@ -125,6 +128,16 @@ class SettingsDialog(QDialog):
         page = InstructionsPage(bench, self._window.background_runner)
         page.everywhere_wanted.connect(lambda: self.show_settings_page("general"))
         return page
+
+    def _build_policy_page(self, bench: Workbench) -> PolicyPage:
+        page = PolicyPage(bench, self._window.background_runner)
+        page.comparison_wanted.connect(self._compare_policies)
+        return page
+
+    def _compare_policies(self) -> None:
+        """Closes the settings: the comparison can change the policy that they show."""
+        self.accept()
+        self.comparison_wanted.emit()
 
     def _build_permissions_page(self, bench: Workbench) -> PermissionsPage:
         page = PermissionsPage(bench, self._program, self._window.background_runner)

@@ -82,7 +82,11 @@ class InstructionsPage(SettingsPage):
 
 
 class PolicyPage(SettingsPage):
-    """The preset and what it decides; every other threshold is under Advanced. A value that differs from the preset can be put back."""
+    """The preset and what it decides; every other threshold is under Advanced. A value that differs from the preset can be put back.
+    `comparison_wanted`: what each preset would have cost.
+    """
+
+    comparison_wanted = Signal()
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
         super().__init__(tr("Policy"))
@@ -102,6 +106,8 @@ class PolicyPage(SettingsPage):
         self.add_page_widget(
             build_field_row(preset, lambda value: self._save_policy(str(value), {}, again=True), self.page_content)
         )
+        compare = self.add_page_button(tr("What would each have cost in my last conversations?"), "link")
+        compare.clicked.connect(self.comparison_wanted)
         if self._values:
             again = self.add_page_button(tr("Reset to the preset"))
             again.clicked.connect(lambda: self._save_policy(self._preset, {}, again=True))

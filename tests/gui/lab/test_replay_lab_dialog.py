@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 
 from helix_desktop.gui.lab.replay_lab_dialog import ReplayLabDialog
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from helix_desktop.gui.window_services import WindowServices
 from tests.gui import story
 from tests.gui.fake_desk import FakeWorkbench, now
@@ -39,7 +40,7 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     lab: ReplayLabDialog, window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
     policies = ["helix", "observational", "layered", "keeps_most", "none"]
-    assert program.played == [(story.CONVERSATION, policies, bench.rows[story.CONVERSATION].window)]
+    assert program.played == [([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)]
     assert lab.answer.text().startswith("Helix policy would have cost the least here: 50% of sending everything")
     assert "Observational policy" in said(lab)
     take = next(each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix policy"))
@@ -47,6 +48,24 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
     assert bench.policy_name == "helix"
     assert "This workspace now uses: Helix policy." in said(lab)
     assert window.context_panel.policy.text() == "Helix policy ▾"
+
+
+def test_the_policy_page_compares_the_last_conversations(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    window.window_actions["settings"].trigger()
+    (settings,) = window.findChildren(SettingsDialog)
+    settings.show_settings_page("policy")
+    asked = "What would each have cost in my last conversations?"
+    next(each for each in settings.findChildren(QPushButton) if each.text() == asked).click()
+    (lab,) = window.findChildren(ReplayLabDialog)
+    newest = sorted((row for row in bench.rows.values() if not row.trashed), key=lambda row: -row.updated)
+    ((played, policies, _window),) = program.played
+    assert played == [row.id for row in newest if not row.parent][:5]
+    assert len(played) > 1
+    assert "keeps_most" in policies
+    assert f"In your last {len(played)} conversations, Helix policy would have cost the least: 50%" in said(lab)
+    assert "In view" in said(lab)
 
 
 def test_a_replay_that_fails_says_why(window: MainWindow, program: FakeInstallation) -> None:
