@@ -103,6 +103,10 @@ INSTRUCTIONS = ProgramSetting(
     "agents.instructions", "Instructions", "In every workspace",
     "Sent to every agent with the system prompt, from the next message on.", "", long=True,
 )  # fmt: skip
+ACP_AGENTS = ProgramSetting(
+    "agents.acp", "Agents", "Agents of your own",
+    "Agents that speak the Agent Client Protocol, one on each line: NAME = COMMAND LINE. Known ones on your PATH are found by themselves.", "", long=True,
+)  # fmt: skip
 SEND_WITH = ProgramSetting(
     "chat.send_with", "Chat", "Send with", "The key that sends a message. The other key starts a new line.", "enter",
     choices=("enter", "ctrl+enter"),
@@ -163,7 +167,7 @@ KEYS_IN_FILE = ProgramSetting(
 )  # fmt: skip
 
 ALL: tuple[ProgramSetting[Any], ...] = (
-    THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, INSTRUCTIONS, SEND_WITH, ASK_ABOVE, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
+    THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, INSTRUCTIONS, ACP_AGENTS, SEND_WITH, ASK_ABOVE, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
     NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, FETCH_PAGES, MACHINE, RECORDER, RECORDER_WITHOUT_AGENTS,
     RECORDER_WITHOUT_FOLDERS, KEYS_IN_FILE,
 )  # fmt: skip

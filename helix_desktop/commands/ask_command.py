@@ -42,6 +42,8 @@ OPTIONS: Options = {
     "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
     "--copy": "start the conversation in its own copy of the repository; with --conversation, continue in a fork that works in a copy of its files",
     "--copy-with-changes": "the same, with your uncommitted changes in the copy",
+    "--acp AGENT": "start the conversation with an agent that speaks the Agent Client Protocol: one found on this computer, or added in the settings",
+    "--choose WHAT=VALUE...": "with --acp: a mode, a model or another option of the agent",
     "--resume": "with --conversation and without TEXT: continue a turn that was interrupted or stopped at a limit",
     "--json": "print every record of the turn as a line of JSON instead of text",
     "[TEXT...]": {
@@ -125,14 +127,14 @@ async def _run_asked_turn(
 ) -> int:
     if arguments.model:
         bench.models.model_by_name(arguments.model)  # Reports a wrong model before a conversation is begun.
-    elif not arguments.conversation and not bench.main_model_name:
+    elif not (arguments.conversation or bench.main_model_name or arguments.acp):
         raise _no_model_chosen_error(bench)
     session = await _open_asked_session(bench, arguments, console)
     if reached:
         session = await _begin_writable_turn(bench, session, arguments.if_busy, console)
     if arguments.model:
         bench.use_conversation_model(session.id, arguments.model)
-    elif not bench.model_of_conversation(session.id):
+    elif not (session.conversation.state.acp_agent or bench.model_of_conversation(session.id)):
         raise _no_model_chosen_error(bench)
     telling = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)
     unsubscribe = session.subscribe_to_events(telling.answer_early_question)
@@ -211,22 +213,27 @@ async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool
 async def _open_asked_session(bench: Workbench, arguments: argparse.Namespace, console: Console) -> Session:
     """The one that is named, a fork of it in a copy, or a new one."""
     if not (arguments.copy or arguments.copy_with_changes):
-        session = await _open_named_session(bench, arguments.conversation)
+        session = await _open_named_session(bench, arguments.conversation, arguments.acp)
     elif arguments.conversation:
         named = await _open_named_session(bench, arguments.conversation)
         session = await bench.fork_conversation(named.id, in_copy=True)
     else:
-        session = await bench.start_conversation_in_copy(with_changes=arguments.copy_with_changes)
+        session = await bench.start_conversation_in_copy(
+            with_changes=arguments.copy_with_changes, acp_agent=arguments.acp
+        )
     if session.conversation.state.own_copy == session.id:
         line = f"helix-desktop copy bring-back -w {bench.id} {session.id}"
         await console.print_error(f"The agent works in a copy. To bring back its changes, run: {line}")
+    for choice in arguments.choose:
+        what, _, value = choice.partition("=")
+        await (await bench.acp.open_conversation(session.conversation)).choose(what, value)
     return session
 
 
-async def _open_named_session(bench: Workbench, name: str) -> Session:
+async def _open_named_session(bench: Workbench, name: str, acp_agent: str = "") -> Session:
     """By id, by the title only one conversation has, or a new one."""
     if not name:
-        return await bench.start_users_conversation()
+        return await bench.start_users_conversation(acp_agent=acp_agent)
     rows = [row for row in bench.list_conversations() if name in (row.id, row.title)]
     if not rows:
         raise NotFound(f"There is no conversation {name} in {bench.name}.")

@@ -5,11 +5,33 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
-from helix_desktop.engine.facts import Fact, FilesChanged, ModelRole, ModelSet, PolicySet, Recorded, RulesSet, SystemSet
-from helix_desktop.engine.ports import Clock, ContentCache, ModelClient, SearchIndex, TokenCounter, ToolSet
+from helix_desktop.engine.facts import (
+    Fact,
+    FilesChanged,
+    ModelRole,
+    ModelSet,
+    PolicySet,
+    Recorded,
+    RulesSet,
+    SystemSet,
+    TurnEnded,
+    UserPart,
+)
+from helix_desktop.engine.ports import (
+    Clock,
+    ContentCache,
+    ModelClient,
+    PermissionAnswer,
+    PermissionQuestion,
+    SearchIndex,
+    TokenCounter,
+    ToolSet,
+)
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
+Words = tuple[tuple[UserPart, ...], str]  # The parts of a message, and on whose behalf it is sent (`UserSaid.by`).
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +110,17 @@ async def unshared_turn(_conversation: str) -> AsyncIterator[None]:
     yield
 
 
+@dataclass(frozen=True, slots=True)
+class TurnCallbacks:
+    """The turn's line to the user: questions and its state out, steering messages in, and back where they found no room."""
+
+    ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
+    steering: Callable[[], Sequence[Words]]
+    steer_again: Callable[[Sequence[Words]], None]
+    running: Callable[[ConversationActivity], None]
+    end_when_stopped: Callable[[], TurnEnded]
+
+
 class TaskSpawner(Protocol):
     """Starts a named, owned task; see tasks.py."""
 
@@ -121,3 +154,5 @@ class SessionCollaborators:
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks
     turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = unshared_turn
+    # Runs a turn, and records all of it, where a foreign agent works; None: this program's own turn loop does.
+    run_foreign_turn: Callable[[TurnCallbacks], Awaitable[TurnEnded]] | None = None

@@ -405,6 +405,9 @@ class ConversationStarted:
     agent: str = ""  # The connected agent that writes here, such as "Codex"; else empty.
     role: str = ""  # The name of the workspace's agent that the work was delegated to.
     copy: str = ""  # The copy of the workspace's folders that it works in, by name; empty: the folders themselves.
+    acp_agent: str = (
+        ""  # The foreign agent that this program runs in it, over the Agent Client Protocol; empty: its own.
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,14 @@ from dataclasses import replace
 
 from helix_desktop.engine import legal_messages, token_budget
 from helix_desktop.engine.blocks import Request
-from helix_desktop.engine.collaborators import ConversationSetup, FileRestoration, SessionCollaborators, StandingNote
+from helix_desktop.engine.collaborators import (
+    ConversationSetup,
+    FileRestoration,
+    SessionCollaborators,
+    StandingNote,
+    TurnCallbacks,
+    Words,
+)
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
@@ -55,9 +62,7 @@ from helix_desktop.engine.session_events import (
 )
 from helix_desktop.engine.token_budget import NextMessageCost, PendingRewrite, WindowMeter
 from helix_desktop.engine.turn_loop import (
-    TurnCallbacks,
     TurnLoop,
-    Words,
     expect_changed_settings,
     note_facts,
     record_changed_settings,
@@ -223,7 +228,7 @@ class Session:
 
     def expect_setup(self, setup: ConversationSetup) -> None:
         """Its next request will depend on this: what is shown of it goes by that, and nothing is recorded."""
-        if self.agent or not self.is_idle:
+        if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
         expect_changed_settings(self._crew, self.conversation, setup)
         self.conversation.notify_listeners(MeterChanged(self.id))
@@ -463,6 +468,8 @@ class Session:
                 await self._record_next_message()
                 steering = self._take_steering, self._requeue_steering
                 talk = TurnCallbacks(self._ask_user, *steering, self._set_activity, self._end_when_stopped)
+                if self._crew.run_foreign_turn is not None:
+                    return await self._crew.run_foreign_turn(talk)
                 self._talking = TurnLoop(self.conversation, self._crew, self.steward, self._contents, talk)
                 return await self._talking.run_turn()
         except HelixError as error:

@@ -2,12 +2,12 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from helix_desktop.engine import legal_messages, token_budget
 from helix_desktop.engine.blocks import Image, Reply, Request, RetryDelay, TextDelta, View
-from helix_desktop.engine.collaborators import ConversationSetup, SessionCollaborators, StandingNote
+from helix_desktop.engine.collaborators import ConversationSetup, SessionCollaborators, StandingNote, TurnCallbacks
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
@@ -29,12 +29,11 @@ from helix_desktop.engine.facts import (
     TurnEnd,
     TurnEnded,
     Unpinned,
-    UserPart,
     UserSaid,
 )
 from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.history.request_digest import digest_of
-from helix_desktop.engine.ports import ModelClient, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.ports import ModelClient
 from helix_desktop.engine.reply_calls import ReplyCalls
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
 from helix_desktop.engine.tool_calls import match_tool_name, unwrap_call
@@ -62,18 +61,6 @@ _CAUSES: Mapping[type[HelixError], str] = {
     ProviderUnreachable: "connection",
     StoreFailed: "store",
 }
-Words = tuple[tuple[UserPart, ...], str]  # The parts of a message, and on whose behalf it is sent (`UserSaid.by`).
-
-
-@dataclass(frozen=True, slots=True)
-class TurnCallbacks:
-    """The turn's line to the user: questions and its state out, steering messages in, and back where they found no room."""
-
-    ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
-    steering: Callable[[], Sequence[Words]]
-    steer_again: Callable[[Sequence[Words]], None]
-    running: Callable[[ConversationActivity], None]
-    end_when_stopped: Callable[[], TurnEnded]
 
 
 @dataclass(frozen=True, slots=True)

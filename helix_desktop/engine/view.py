@@ -44,6 +44,7 @@ class ConversationState(Moment):
         self.own_model = ""  # Described in `ConversationChanged`.
         self.own_copy = ""  # Described in `ConversationStarted`.
         self.agent = ""  # the connected agent that writes here
+        self.acp_agent = ""  # Described in `ConversationStarted`.
         self.last_fold = 0  # the highest number in the name of a fold or a batch, on any branch
         self._returned: dict[bytes, int] = {}
         self._blocks: list[Block] = []  # The blocks of head and items, as in the last view.
@@ -154,8 +155,9 @@ class ConversationState(Moment):
                 self.last_fold = max(self.last_fold, _number_in_name(name), _number_in_name(batch))
             case ToolReturned(output=output):
                 self._returned[output.digest.raw] = recorded.seq
-            case ConversationStarted(title=title, agent=agent, copy=copy):
+            case ConversationStarted(title=title, agent=agent, copy=copy, acp_agent=acp_agent):
                 self.title, self.agent, self.own_copy = title or self.title, agent, copy or self.own_copy
+                self.acp_agent = acp_agent or self.acp_agent
             case ConversationChanged(title=title, model=model, copy=copy):
                 self.title = self.title if title is None else title
                 self.own_copy = self.own_copy if copy is None else copy

@@ -40,6 +40,16 @@ from helix_desktop.tools.tools_on_demand import OnDemandTools, check_foreign_arg
 
 
 @dataclass(slots=True)
+class PermissionOutcome:
+    """Who decided, and how far."""
+
+    decided_by: str = ""
+    scope: str = "once"
+    refused: bool = False
+    open_step: OpenStep | None = None  # Open from the moment the call may change the folders.
+
+
+@dataclass(slots=True)
 class WorkspacePermissions:
     """What the user allows in one workspace. `save_rule` stores a rule for always; the rest ends with the program."""
 
@@ -53,7 +63,40 @@ class WorkspacePermissions:
         rules = (*self.rules, *self.rules_by_conversation.get(conversation, ()))
         return decide_permission(action, self.mode, rules, sandboxed=self.sandboxed)
 
-    def keep_answer_as_rule(self, action: ToolAction, conversation: str, answer: PermissionAnswer) -> None:
+    async def ensure_permitted(
+        self, call: ToolCall, action: ToolAction, context: CallContext, asked: PermissionOutcome
+    ) -> None:
+        """By rules and mode, or as the user answers. ActionRefused where it may not be done; `asked` says who decided, and how far."""
+        decision = self.decide_for_conversation(action, context.conversation)
+        if action.effect is not ActionEffect.READ:
+            asked.decided_by = decision.decided_by
+        if decision.verdict == "deny":
+            asked.refused = True
+            raise ActionRefused(f"Not done: {decision.reason}.")
+        if decision.verdict == "ask":
+            await self._ask_for_permission(call, action, context, decision, asked)
+
+    async def _ask_for_permission(
+        self,
+        call: ToolCall,
+        action: ToolAction,
+        context: CallContext,
+        decision: PermissionDecision,
+        asked: PermissionOutcome,
+    ) -> None:
+        rules = tuple(map(describe_allowing_rule, rules_to_offer(action))) if "always" in decision.scopes else ()
+        why, scopes, apart = decision.reason, decision.scopes, decision.separate_permission
+        question = PermissionQuestion(call, action.title, action.preview, why, scopes, rules=rules, apart=apart)
+        answer = await context.ask(question)
+        asked.decided_by = "user"
+        if not answer.allowed:
+            asked.refused = True
+            raise ActionRefused(_describe_denial(answer))
+        if answer.scope in decision.scopes:
+            asked.scope = answer.scope
+            self._keep_answer_as_rule(action, context.conversation, answer)
+
+    def _keep_answer_as_rule(self, action: ToolAction, conversation: str, answer: PermissionAnswer) -> None:
         """The user allowed it for longer than this once, by one of the rules that were shown."""
         rules, scope = rules_to_offer(action), answer.scope
         if not 0 <= answer.rule < len(rules):
@@ -122,16 +165,6 @@ class ForeignTool(Protocol):
 _CHANGING = {ActionEffect.EDIT: "tool", ActionEffect.RUN: "command", ActionEffect.FOREIGN: "server"}
 
 
-@dataclass(slots=True)
-class _PermissionOutcome:
-    """Who decided, and how far."""
-
-    decided_by: str = ""
-    scope: str = "once"
-    refused: bool = False
-    open_step: OpenStep | None = None  # Open from the moment the call may change the folders.
-
-
 class Toolbox:
     """`more` gives the tools of MCP servers as they are now; `only`: the names a sub-agent was given, all when empty."""
 
@@ -186,7 +219,7 @@ class Toolbox:
         return frozenset(self._tools) | frozenset(self._foreign_tools_by_name())
 
     async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome:
-        asked = _PermissionOutcome()
+        asked = PermissionOutcome()
         keep = call.keep
         try:
             if self._guard is not None:
@@ -217,7 +250,7 @@ class Toolbox:
         )
 
     async def _begin_step_if_changing(
-        self, call: ToolCall, context: CallContext, action: ToolAction, asked: _PermissionOutcome
+        self, call: ToolCall, context: CallContext, action: ToolAction, asked: PermissionOutcome
     ) -> None:
         """The folders as they are, before anything changes them."""
         checkpoints = self._around.checkpoints
@@ -238,7 +271,7 @@ class Toolbox:
         return values, json.loads(foreign[call.name].spec.schema)
 
     async def _run_built_in(
-        self, call: ToolCall, values: dict[str, Any], context: CallContext, asked: _PermissionOutcome
+        self, call: ToolCall, values: dict[str, Any], context: CallContext, asked: PermissionOutcome
     ) -> ToolOutput:
         permit = self._permission_check_for(call, context, asked)
         if call.name not in self._tools:
@@ -280,18 +313,9 @@ class Toolbox:
         )
         return ToolOutput(got.text, ok=got.ok, images=images, source=tool.title_for_question)
 
-    def _permission_check_for(self, call: ToolCall, context: CallContext, asked: _PermissionOutcome) -> PermitAction:
+    def _permission_check_for(self, call: ToolCall, context: CallContext, asked: PermissionOutcome) -> PermitAction:
         async def ensure_permitted(action: ToolAction) -> None:
-            decision = self._permissions.decide_for_conversation(action, context.conversation)
-            if action.effect is not ActionEffect.READ:
-                asked.decided_by = decision.decided_by
-            if decision.verdict == "allow":
-                await self._begin_step_if_changing(call, context, action, asked)
-                return
-            if decision.verdict == "deny":
-                asked.refused = True
-                raise ActionRefused(f"Not done: {decision.reason}.")
-            await self._ask_for_permission(call, context, action, decision, asked)
+            await self._permissions.ensure_permitted(call, action, context, asked)
             await self._begin_step_if_changing(call, context, action, asked)
 
         return ensure_permitted
@@ -303,35 +327,8 @@ class Toolbox:
 
         return is_readable
 
-    async def _ask_for_permission(
-        self,
-        call: ToolCall,
-        context: CallContext,
-        action: ToolAction,
-        decision: PermissionDecision,
-        asked: _PermissionOutcome,
-    ) -> None:
-        rules = tuple(map(describe_allowing_rule, rules_to_offer(action))) if "always" in decision.scopes else ()
-        question = PermissionQuestion(
-            call,
-            action.title,
-            action.preview,
-            decision.reason,
-            decision.scopes,
-            rules=rules,
-            apart=decision.separate_permission,
-        )
-        answer = await context.ask(question)
-        asked.decided_by = "user"
-        if not answer.allowed:
-            asked.refused = True
-            raise ActionRefused(_describe_denial(answer))
-        if answer.scope in decision.scopes:
-            asked.scope = answer.scope
-            self._permissions.keep_answer_as_rule(action, context.conversation, answer)
-
     async def _build_call_outcome(
-        self, call: ToolCall, result: ToolOutput, asked: _PermissionOutcome, keep: str
+        self, call: ToolCall, result: ToolOutput, asked: PermissionOutcome, keep: str
     ) -> CallOutcome:
         stored, content = result.stored, result.output
         if stored is None:

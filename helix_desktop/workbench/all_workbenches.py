@@ -14,7 +14,15 @@ from helix_desktop.engine.ports import Clock, ClosedSearchResult
 from helix_desktop.errors import HelixError, NotFound, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.program_settings import FETCH_PAGES, INSTRUCTIONS, KEYS_IN_FILE, MACHINE, ProgramSettings
+from helix_desktop.program_settings import (
+    ACP_AGENTS,
+    FETCH_PAGES,
+    INSTRUCTIONS,
+    KEYS_IN_FILE,
+    MACHINE,
+    ProgramSetting,
+    ProgramSettings,
+)
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.demo_model import DEMO
 from helix_desktop.providers.http_transport import ProviderConnections
@@ -281,7 +289,7 @@ async def use_workbench(workspace: StoredWorkspace, places: ProgramFolders) -> A
 def _build_program_dependencies(access: ModelAccess, places: ProgramFolders) -> ProgramDependencies:
     """The user's instructions are read again before each step: they may be changed by any process."""
     settings = ProgramSettings(places.settings_file)
-    instructions = partial(_read_user_instructions, places)
+    instructions = partial(_read_user_setting, places, INSTRUCTIONS)
     return ProgramDependencies(
         access,
         folders_closed_to_tools(places),
@@ -289,12 +297,13 @@ def _build_program_dependencies(access: ModelAccess, places: ProgramFolders) -> 
         settings[FETCH_PAGES],
         instructions,
         settings[MACHINE],
+        partial(_read_user_setting, places, ACP_AGENTS),
     )
 
 
-def _read_user_instructions(places: ProgramFolders) -> str:
-    """The user's own, as they are now."""
-    return ProgramSettings(places.settings_file)[INSTRUCTIONS]
+def _read_user_setting(places: ProgramFolders, setting: ProgramSetting[str]) -> str:
+    """As it is now."""
+    return ProgramSettings(places.settings_file)[setting]
 
 
 def folders_closed_to_tools(places: ProgramFolders) -> tuple[Path, ...]:

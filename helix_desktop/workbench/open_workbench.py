@@ -76,6 +76,7 @@ from helix_desktop.workbench import (
     history_imports,
     slash_expansion,
 )
+from helix_desktop.workbench.acp_conversations import AcpConversations
 from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
 from helix_desktop.workbench.conversation_fences import ConversationFences
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows
@@ -116,6 +117,7 @@ class ProgramDependencies:
     fetching: bool = False
     instructions: Callable[[], str] = str
     machine: str = ""
+    acp_agents: Callable[[], str] = str  # Those the user has added, as the setting has them.
 
 
 class Workbench:
@@ -164,6 +166,7 @@ class Workbench:
         self._writers: dict[str, Writer] = {}
         self.size_limit = CacheSizeLimit(workspace, self._tasks.spawn_task)
         self.file_changes = FileChanges(self)
+        self.acp = AcpConversations(shared.acp_agents, self._tasks.spawn_task)
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
@@ -205,6 +208,7 @@ class Workbench:
             last_first.push_async_callback(self.kit.aclose)
             last_first.push_async_callback(self.copies.aclose)
             last_first.push_async_callback(self._tasks.aclose, limit=1.0)
+            last_first.push_async_callback(self.acp.end_all_agents)
             last_first.push_async_callback(self.mcp_servers.aclose)
             sessions = tuple(self.sessions)
             await asyncio.gather(*(session.aclose() for session in sessions))
@@ -294,25 +298,34 @@ class Workbench:
             return session
 
     async def start_conversation(
-        self, title: str = "", *, agent: str = "", parent: str = "", role: str = "", identity: str = ""
+        self,
+        title: str = "",
+        *,
+        agent: str = "",
+        parent: str = "",
+        role: str = "",
+        identity: str = "",
+        acp_agent: str = "",
     ) -> Session:
-        """`role`: the agent of the workspace that works in it. `identity`: its id, where that is not to be a new one."""
-        started = ConversationStarted(title=title, parent=parent, agent=agent, role=role)
+        """`role`: the agent of the workspace that works in it. `identity`: its id, where that is not to be a new one. `acp_agent`: the
+        foreign agent that works in it.
+        """
+        started = ConversationStarted(title=title, parent=parent, agent=agent, role=role, acp_agent=acp_agent)
         return await self.open_session(await self._create_conversation(started, identity))
 
-    async def start_users_conversation(self, identity: str = "") -> Session:
+    async def start_users_conversation(self, identity: str = "", *, acp_agent: str = "") -> Session:
         """One that the user begins: in a copy of the folders where the settings say so."""
         if self.workspace.settings.copies.get("always"):
-            return await self.start_conversation_in_copy(with_changes=True, identity=identity)
-        return await self.start_conversation(identity=identity)
+            return await self.start_conversation_in_copy(with_changes=True, identity=identity, acp_agent=acp_agent)
+        return await self.start_conversation(identity=identity, acp_agent=acp_agent)
 
     async def start_conversation_in_copy(
-        self, title: str = "", *, with_changes: bool = False, identity: str = ""
+        self, title: str = "", *, with_changes: bool = False, identity: str = "", acp_agent: str = ""
     ) -> Session:
         """One that works in a copy of the folders, named as it is."""
         new = identity or new_conversation_id()
         await self.copies.create_copy(new, with_changes=with_changes)
-        return await self.open_session(await self._create_conversation(ConversationStarted(title, copy=new), new))
+        return await self.open_session(await self._create_conversation(ConversationStarted(title, copy=new, acp_agent=acp_agent), new))
 
     def file_changes_of(self, conversation: str) -> FileChanges:
         """Of the folders that an open conversation works in."""
@@ -385,6 +398,8 @@ class Workbench:
 
     async def _create_conversation(self, started: ConversationStarted, identity: str = "") -> str:
         new = identity or new_conversation_id()
+        if started.acp_agent:
+            started = replace(started, acp_agent=(await self.acp.find_agent(started.acp_agent))[0].name)
         recorded = await self.workspace.journal.append_to_journal(new, [started])
         self._rows.add_new_row(new, started, recorded[0].time)
         return new
@@ -456,6 +471,9 @@ class Workbench:
             ),
             spent=self._rows.cost_today_and_ever,
             agents_spent=partial(self.workforce.cost_and_limit_of_tree, conversation.id),
+            run_foreign_turn=partial(self.acp.run_conversation_turn, conversation, kit, toolbox)
+            if conversation.state.acp_agent
+            else None,
         )
 
     async def _run_event_hooks(self, event: str, conversation: str, values: Mapping[str, Any]) -> HookOutcome:

@@ -1,0 +1,1 @@
+"""Foreign agents that speak the Agent Client Protocol, as conversations of this program."""

@@ -1,0 +1,49 @@
+"""Which foreign agents there are: those found on the computer by their programs' names, and those the user added by a command line."""
+
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+
+from helix_desktop.errors import NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.starter import find_program
+
+# Each agent with the command line that starts it. Of an agent with several, the first that is there is used.
+_KNOWN = """
+Claude Code = claude-agent-acp
+Claude Code = claude-code-acp
+Codex = codex-acp
+Gemini CLI = gemini --experimental-acp
+opencode = opencode acp
+goose = goose acp
+Qwen Code = qwen --experimental-acp
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class AcpAgent:
+    """A foreign agent, and the words that start it: the program by its full path."""
+
+    name: str
+    argv: tuple[str, ...]
+
+
+def list_acp_agents(own_lines: str, environment: Mapping[str, str]) -> list[AcpAgent]:
+    """Those of the user's lines (`NAME = COMMAND LINE`), then those found on the PATH. The first of a name counts."""
+    found: dict[str, AcpAgent] = {}
+    for line in f"{own_lines}\n{_KNOWN}".splitlines():
+        name, _, words = map(str.strip, line.partition("="))
+        with suppress(ValueError):  # a quotation mark that is never closed
+            program, *arguments = shlex.split(words) or [""]
+            place = find_program(program, environment)
+            if name and place:
+                found.setdefault(name, AcpAgent(name, (place, *arguments)))
+    return list(found.values())
+
+
+def find_acp_agent(name: str, own_lines: str, environment: Mapping[str, str]) -> AcpAgent:
+    known = {agent.name.casefold(): agent for agent in list_acp_agents(own_lines, environment)}
+    if name.casefold() in known:
+        return known[name.casefold()]
+    there = ", ".join(agent.name for agent in known.values()) or "none"
+    raise NotFound(f"The agent {name[:80]} was not found on this computer.", remedy=f"Available: {there}.")

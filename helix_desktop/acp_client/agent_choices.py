@@ -1,0 +1,52 @@
+"""What a user can choose of a foreign agent: its modes, its models and its other options, however it tells of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from helix_desktop.errors import NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import list_at, objects_at, text_at
+
+MOST = 500  # values of one choice
+_OPTION = ("session/set_config_option", "value")
+_OLDER = (  # where they are, their value in them, and how one is set, of agents that know no options for them
+    ("mode", "currentModeId", "availableModes", "id", ("session/set_mode", "modeId")),
+    ("model", "currentModelId", "availableModels", "modelId", ("session/set_model", "modelId")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChoice:
+    """One thing to choose. `values`: each value with its name for people; `setter`: the request that sets it, and its parameter."""
+
+    id: str
+    name: str
+    current: str
+    values: Mapping[str, str]
+    setter: tuple[str, str] = _OPTION
+
+    def request_for_value(self, value: str) -> tuple[str, dict[str, Any]]:
+        """NotFound for what the agent does not offer."""
+        if value not in self.values:
+            raise NotFound(f"{self.name} cannot be {value[:80]}.", remedy=f"Available: {', '.join(self.values)}.")
+        method, parameter = self.setter
+        return method, {parameter: value, **({"configId": self.id} if self.setter == _OPTION else {})}
+
+
+def parse_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
+    """By their ids, from the answer to a request for a session, or from an update."""
+    found = {}
+    for each in objects_at(answer, "configOptions"):
+        groups = [one for one in objects_at(each, "options") if list_at(one, "options")]
+        offered = [value for one in groups or [each] for value in objects_at(one, "options")]
+        values = {text_at(value, "value"): text_at(value, "name") for value in offered[:MOST]}
+        name, identity = text_at(each, "name"), text_at(each, "id")
+        found[identity] = AgentChoice(identity, name, text_at(each, "currentValue"), values)
+    for identity, current, offer, key, setter in _OLDER:
+        values = {
+            text_at(value, key): text_at(value, "name") for value in objects_at(answer, f"{identity}s", offer)[:MOST]
+        }
+        if values and identity not in found:
+            chosen = text_at(answer, f"{identity}s", current)
+            found[identity] = AgentChoice(identity, identity.title(), chosen, values, setter)
+    return found

@@ -1,0 +1,190 @@
+"""A foreign agent's process and the messages to and from it.
+
+The SDK (`acp.connection`) numbers requests and matches answers. Its own transport reads lines without a limit and handles each
+notification in a task of its own; here updates are taken in one after another, each before the next message is read, so that a flood waits
+in the pipe and the answer to a prompt comes after all that was said.
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+from acp import RequestError
+from acp.connection import Connection
+
+from helix_desktop.acp_client.acp_agents import AcpAgent
+from helix_desktop.engine.collaborators import TaskSpawner
+from helix_desktop.errors import HelixError, ModelFailed
+from helix_desktop.json_values import object_at, objects_at, parse_object, text_at
+from helix_desktop.processes.running_command import RunningCommand
+from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
+from helix_desktop.tools.workspace_tools import WorkspaceTools
+
+LONGEST_MESSAGE = 32 << 20  # bytes
+START_SECONDS = 120.0  # An agent may be fetched when it starts.
+_PIECE = 1 << 16
+_COMPLAINT = 300  # characters of the end of its standard error
+_END_SECONDS = 1.0  # for its last words to arrive
+_CAN = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True, "elicitation": {"form": {}}}
+_TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))  # by the SDK
+
+# Of what the agent asks, and of its updates.
+AgentHandlers = tuple[
+    Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]], Callable[[dict[str, Any]], Awaitable[None]]
+]
+
+
+class AgentRefused(ModelFailed):
+    """The agent answered a request with an error."""
+
+
+class AgentConnection:
+    """`last_heard`: when it sent something last, by the loop's clock. `abilities`: what it said that it can do."""
+
+    def __init__(self, name: str, command: RunningCommand, spawn: TaskSpawner, handlers: AgentHandlers) -> None:
+        self.last_heard = asyncio.get_running_loop().time()
+        self.abilities: dict[str, Any] = {}
+        self._name = name
+        self._command = command
+        self._handle, self._take_update = handlers
+        self._lines = deque[bytes]()
+        self._unfinished: list[bytes] = []
+        self._why = ""  # it works no longer
+        self._ways_to_sign_in = ""
+        self._complaint = b""
+        self._complaining = spawn(self._read_complaints(), name=f"complaints of {name}")
+        self._link = Connection(self._answer_sdk_request, cast(Any, self))
+
+    @classmethod
+    async def start_agent(
+        cls,
+        agent: AcpAgent,
+        environment: Mapping[str, str],
+        kit: WorkspaceTools,
+        spawn: TaskSpawner,
+        handlers: AgentHandlers,
+    ) -> "AgentConnection":
+        """In the workspace's folder, with the user's rights, and watched: nothing it starts outlives it, or this program."""
+        folder = next(iter(kit.resources.roots.folders), None)
+        launch = ProcessLaunch(CommandAuthor.USER, agent.argv, folder, environment, place=ProcessPlace.WATCHED)
+        command = await RunningCommand.start_locked_in(
+            launch,
+            lambda lifeline: kit.sandbox.wrap_command(agent.argv, lifeline, network=True, free=True),
+            stdin=PIPE,
+            stderr=PIPE,
+        )
+        started = cls(agent.name, command, spawn, handlers)
+        try:
+            await started._initialize()
+        except BaseException:
+            await asyncio.shield(started.end_agent_process())
+            raise
+        return started
+
+    async def _initialize(self) -> None:
+        about = {"name": "helix-desktop", "title": "Helix Desktop", "version": "1"}
+        values = {"protocolVersion": 1, "clientCapabilities": _CAN, "clientInfo": about}
+        answer = await self.request("initialize", values, START_SECONDS)
+        self.abilities = object_at(answer, "agentCapabilities")
+        self._ways_to_sign_in = ", ".join(text_at(each, "name") for each in objects_at(answer, "authMethods"))
+
+    @property
+    def has_live_process(self) -> bool:
+        return not self._why and self._command.process.returncode is None
+
+    async def request(self, method: str, params: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
+        """What it answers. ModelFailed where it has ended or takes longer."""
+        try:
+            answer = await asyncio.wait_for(self._link.send_request(method, params), seconds)
+        except TimeoutError as error:
+            raise ModelFailed(f"{self._name} did not answer {method} within {seconds:.0f} s.") from error
+        except ConnectionError as error:
+            raise ModelFailed(await self._describe_end()) from error
+        except RequestError as error:
+            words = " ".join(f"{error} {text_at(error.data, 'details')}".split())[:500]
+            hint = (
+                f" Sign in with the agent's own program first: {self._ways_to_sign_in}." if error.code == -32000 else ""
+            )
+            raise AgentRefused(f"{self._name} reported an error: {words}.{hint}") from error
+        return answer if isinstance(answer, dict) else {}
+
+    async def notify_agent(self, method: str, params: dict[str, Any]) -> None:
+        with suppress(ConnectionError):
+            await self._link.send_notification(method, params)
+
+    async def _describe_end(self) -> str:
+        """Why it answers no more, with the end of what it complained of."""
+        await asyncio.wait([self._complaining], timeout=_END_SECONDS)
+        code = self._command.process.returncode
+        ended = "it closed the connection" if code is None else f"it ended with exit code {code}"
+        last = " ".join(self._complaint.decode("utf-8", "replace").split())[-_COMPLAINT:]
+        return f"{self._name} stopped working: {self._why or ended}.{f' It said: {last}' if last else ''}"
+
+    async def _read_complaints(self) -> None:
+        """All of its standard error, so that it never waits for us; the end is kept."""
+        while piece := await cast(asyncio.StreamReader, self._command.process.stderr).read(_PIECE):
+            self._complaint = (self._complaint + piece)[-4 * _COMPLAINT :]
+        await self._command.process.wait()
+
+    def end_because(self, why: str) -> None:
+        self._why = self._why or why
+        self._command.kill_process_tree()
+
+    async def end_agent_process(self) -> None:
+        """Ends it and all it started, in under a second."""
+        self.end_because("it was ended")
+        await self._link.close()
+        await self._command.end_and_wait()
+
+    async def _answer_sdk_request(self, method: str, params: Any, is_notification: bool) -> dict[str, Any] | None:  # noqa: FBT001 -- the SDK calls it so
+        try:
+            return None if is_notification else await self._handle(method, params if isinstance(params, dict) else {})
+        except (HelixError, OSError, ValueError) as error:
+            raise RequestError(-32603, str(error)) from error
+
+    # --- the transport, as the SDK's connection wants it
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message that is no update; None when there will be none. Lines that are no messages are left out."""
+        while (line := await self._read_line()) is not None:
+            self.last_heard = asyncio.get_running_loop().time()
+            message = parse_object(line)
+            if message is None or not all(isinstance(message.get(name), kind) for name, kind in _TRUSTED_TYPES):
+                continue
+            if message.get("method") != "session/update":
+                return cast(dict[str, Any], message)
+            try:
+                await self._take_update(object_at(message, "params", "update"))
+            except HelixError as error:  # It cannot be recorded, or was too much.
+                self.end_because(str(error))
+        return None
+
+    async def _read_line(self) -> bytes | None:
+        while not self._lines:
+            piece = await cast(asyncio.StreamReader, self._command.process.stdout).read(_PIECE)
+            await asyncio.sleep(0)  # A flood leaves room for everybody else.
+            if not piece or self._why:
+                return None
+            first, *others = piece.split(b"\n")
+            self._unfinished.append(first)
+            if others:
+                self._lines.extend((b"".join(self._unfinished), *others[:-1]))
+                self._unfinished = [others[-1]]
+            if len(self._unfinished) > LONGEST_MESSAGE // _PIECE and sum(map(len, self._unfinished)) > LONGEST_MESSAGE:
+                self.end_because(f"it sent a message of more than {LONGEST_MESSAGE:,} bytes")
+        return self._lines.popleft()
+
+    async def send(self, message: dict[str, Any]) -> None:
+        stdin = cast(asyncio.StreamWriter, self._command.process.stdin)
+        try:
+            stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            await stdin.drain()
+        except (OSError, RuntimeError) as error:
+            if "method" in message:  # Nobody waits for an answer that was not sent.
+                raise ConnectionError(str(error)) from error
+
+    async def close(self) -> None:
+        """The process is ended by `end_agent_process`."""

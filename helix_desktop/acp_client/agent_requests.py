@@ -1,0 +1,289 @@
+"""What a foreign agent asks of its client: permission, the workspace's files, commands in terminals, values from the user.
+
+Files are reached through the workspace's roots, as our own file tools reach them, and commands run as calls of our own run_command: by the
+same rules, in the same sandbox. What the agent does by itself, in its own process, none of this can hold back.
+"""
+
+import asyncio
+import json
+import re
+import shlex
+from collections.abc import Awaitable, Callable
+from dataclasses import field
+from typing import Any
+
+from acp import RequestError
+
+from helix_desktop.acp_client.turn_recording import AcpCall, TurnRecorder
+from helix_desktop.engine.collaborators import TaskSpawner
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Decided, ToolCall
+from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion, ToolSet
+from helix_desktop.engine.tool_calls import PATH_KEYS
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.errors import ActionRefused, HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import first_text, list_at, number_at, object_at, objects_at, text_at
+from helix_desktop.tools import file_text, workspace_roots
+from helix_desktop.tools.built_in_tool import FilesSeen
+from helix_desktop.tools.permission import ActionEffect, ToolAction
+from helix_desktop.tools.toolbox import PermissionOutcome
+from helix_desktop.tools.workspace_tools import WorkspaceTools
+
+MOST_TERMINALS = 16  # that run at once
+TERMINAL_SECONDS = 3600
+TERMINAL_BYTES = 1 << 20
+_EFFECTS = {
+    "read": ActionEffect.READ, "search": ActionEffect.READ, "think": ActionEffect.READ, "fetch": ActionEffect.FETCH,
+    "edit": ActionEffect.EDIT, "delete": ActionEffect.EDIT, "move": ActionEffect.EDIT, "execute": ActionEffect.RUN,
+}  # fmt: skip
+_TOOLS = {
+    ActionEffect.READ: ToolName.READ_FILE, ActionEffect.EDIT: ToolName.WRITE_FILE, ActionEffect.RUN: ToolName.RUN_COMMAND,
+}  # fmt: skip
+Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
+_VARIABLE = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(slots=True)
+class AgentTerminal:
+    """A command that the agent started here."""
+
+    running: asyncio.Task[CallOutcome]
+    limit_bytes: int
+    printed: str = ""
+    is_cut: bool = False
+
+    def keep_printed(self, text: str) -> None:
+        whole = self.printed + text
+        self.printed, self.is_cut = whole[-self.limit_bytes :], self.is_cut or len(whole) > self.limit_bytes
+
+    def exit_status(self) -> dict[str, Any]:
+        """Empty while it runs. A command that was refused or could not start has failed."""
+        if not self.running.done():
+            return {}
+        outcome = None if self.running.cancelled() or self.running.exception() else self.running.result()
+        if outcome is None or outcome.stopped:
+            return {"exitCode": None, "signal": "SIGKILL"}
+        return {"exitCode": int(not outcome.ok) if outcome.exit_code is None else outcome.exit_code, "signal": None}
+
+
+@dataclass(slots=True)
+class AgentRequests:
+    """The requests of one turn. `ask_user` shows a question on our card."""
+
+    conversation: Conversation
+    kit: WorkspaceTools
+    tools: ToolSet
+    recorder: TurnRecorder
+    ask_user: Ask
+    spawn: TaskSpawner
+    terminals: dict[str, AgentTerminal] = field(default_factory=dict)
+    _open_questions: int = 0
+    _allowed: set[str] = field(default_factory=set)  # the paths and command lines that were allowed in this turn
+
+    async def answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        match method:
+            case "session/request_permission":
+                return await self._decide_permission(params)
+            case "fs/read_text_file":
+                return await self._read_text_file(params)
+            case "fs/write_text_file":
+                return await self._write_text_file(params)
+            case "terminal/create":
+                return self._create_terminal(params)
+            case "terminal/output" | "terminal/wait_for_exit" | "terminal/kill" | "terminal/release":
+                return await self._answer_about_terminal(method, text_at(params, "terminalId"))
+            case "elicitation/create":
+                return await self._ask_for_form(params)
+        raise RequestError.method_not_found(method[:80])
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the agent waits for the user or for a command, and so may be silent."""
+        return self._open_questions > 0 or any(not each.running.done() for each in self.terminals.values())
+
+    async def stop_commands(self) -> None:
+        """Stops its commands and waits until what they printed is kept."""
+        for terminal in self.terminals.values():
+            terminal.running.cancel()
+        await asyncio.gather(*(each.running for each in self.terminals.values()), return_exceptions=True)
+
+    # --- permission
+
+    async def _decide_permission(self, params: dict[str, Any]) -> dict[str, Any]:
+        call = await self.recorder.note_call(object_at(params, "toolCall"), is_live=True)
+        kinds = ("allow_once", "allow_always")
+        try:
+            await self._ensure_permitted(call.as_tool_call(), self._action_of_call(call))
+            self._allowed |= set(filter(None, [*self._paths_of_call(call), _command_of_call(call)]))
+        except ActionRefused:
+            kinds = ("reject_once", "reject_always")
+        except asyncio.CancelledError:  # The turn is being stopped.
+            kinds = ("", "")
+        offered = objects_at(params, "options")
+        for option in sorted(offered, key=lambda each: text_at(each, "kind") != kinds[0]):
+            if text_at(option, "kind") in kinds:
+                return {"outcome": {"outcome": "selected", "optionId": text_at(option, "optionId")}}
+        return {"outcome": {"outcome": "cancelled"}}
+
+    def _action_of_call(self, call: AcpCall) -> ToolAction:
+        """What the agent is about to do by itself, where neither our roots nor our sandbox hold it back: the question says so."""
+        effect = _EFFECTS.get(text_at(call.told, "kind"), ActionEffect.FOREIGN)
+        command, paths, made = _command_of_call(call), self._paths_of_call(call), call.as_tool_call()
+        if (effect is ActionEffect.RUN and not command) or (effect is ActionEffect.EDIT and not paths):
+            effect = ActionEffect.FOREIGN  # It does not say which.
+        runs = effect is ActionEffect.RUN
+        outside = next((path for path in paths if self._display_inside(path) is None), "")
+        danger = f"{outside} is outside this workspace's folders" if outside else ""
+        return ToolAction(
+            _TOOLS.get(effect, made.name),
+            effect,
+            call.title or made.name,
+            command or call.difference_text() or made.arguments,
+            path=next(iter(paths), ""),
+            command=command,
+            reason_to_ask="it would run outside the sandbox" if runs else danger,
+            asks_in_every_mode=bool(outside),
+            separate_permission="outside_sandbox" if runs else "",
+        )
+
+    def _paths_of_call(self, call: AcpCall) -> list[str]:
+        """As rules and file tools name them; what lies outside the roots as the agent does."""
+        named = [text_at(each, "path") for key in ("locations", "content") for each in objects_at(call.told, key)]
+        given = first_text(object_at(call.told, "rawInput"), *PATH_KEYS)
+        return [self._display_inside(path) or path for path in (*named, given) if path]
+
+    def _display_inside(self, path: str) -> str | None:
+        roots = self.kit.resources.roots
+        try:
+            return roots.display_path(roots.resolve_path(path))
+        except HelixError:
+            return None
+
+    async def _ensure_permitted(self, call: ToolCall, action: ToolAction) -> None:
+        """By the workspace's rules and mode. ActionRefused where it may not be done."""
+        asked = PermissionOutcome()
+        try:
+            await self.kit.permissions.ensure_permitted(call, action, self._build_context(self._ask), asked)
+        finally:
+            if asked.decided_by:
+                decided = Decided(call.id, not asked.refused, asked.decided_by, asked.scope)
+                await self.conversation.append_facts(decided)
+
+    def _build_context(self, ask: Ask, show: Callable[[str], None] = lambda _: None) -> CallContext:
+        return CallContext(self.conversation.id, ask, show)
+
+    async def _ask(self, question: PermissionQuestion) -> PermissionAnswer:
+        if question.preview in self._allowed and not question.apart:
+            return PermissionAnswer(allowed=True)  # The agent asked for this very command before it ran it here.
+        self._open_questions += 1
+        try:
+            return await self.ask_user(question)
+        finally:
+            self._open_questions -= 1
+
+    async def _ask_for_form(self, params: dict[str, Any]) -> dict[str, Any]:
+        """A form that the agent wants filled in. Addresses that it wants opened are declined."""
+        schema, title = object_at(params, "requestedSchema"), text_at(params, "message")[:500]
+        if not schema:
+            return {"action": "decline"}
+        question = PermissionQuestion(ToolCall("", "form", "{}"), title, "", scopes=("once",), form=json.dumps(schema))
+        answer = await self._ask(question)
+        accepted = {"action": "accept", "content": json.loads(answer.values or "{}")}
+        return accepted if answer.allowed else {"action": "decline"}
+
+    # --- files
+
+    async def _read_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
+        roots = self.kit.resources.roots
+        place = roots.resolve_path(text_at(params, "path"))
+        shown = roots.display_path(place)
+        action = ToolAction(ToolName.READ_FILE, ActionEffect.READ, f"Read {shown}", shown, path=shown)
+        await self._ensure_permitted(ToolCall("", ToolName.READ_FILE, "{}"), action)
+        content = await asyncio.to_thread(workspace_roots.read_whole_file, roots, place)
+        lines = file_text.decode_file_text(content).splitlines(keepends=True)
+        first = max(number_at(params, "line"), 1) - 1
+        return {"content": "".join(lines[first : first + (number_at(params, "limit") or len(lines))])}
+
+    async def _write_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
+        """A call of our own write_file. What the agent knows of the file it has read by itself, so the tool need not ask for that."""
+        resources, path = self.kit.resources, text_at(params, "path")
+        place = resources.roots.resolve_path(path)
+        before = await asyncio.to_thread(workspace_roots.read_file_or_none, resources.roots, place)
+        if before is not None:
+            seen = resources.files_seen.setdefault(self.conversation.id, FilesSeen())
+            seen.note_content(place.full_path, Digest.of_content(before))
+
+        async def ask_unless_allowed(question: PermissionQuestion) -> PermissionAnswer:
+            is_allowed = resources.roots.display_path(place) in self._allowed and not question.apart
+            return PermissionAnswer(allowed=True) if is_allowed else await self._ask(question)
+
+        values = {"path": path, "content": text_at(params, "content")}
+        outcome = await self._run_own_tool(
+            ToolCall("", ToolName.WRITE_FILE, json.dumps(values)), self._build_context(ask_unless_allowed)
+        )
+        if not outcome.ok:
+            said = await resources.cache.read_range(outcome.output.digest, 0, 1_000)
+            raise ActionRefused(said.decode("utf-8", "replace"))
+        return {}
+
+    async def _run_own_tool(self, call: ToolCall, context: CallContext) -> CallOutcome:
+        """What it changes, and who allowed it, is recorded; the call itself is the agent's."""
+        outcome = await self.tools.run_tool_call(call, context)
+        decided = Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope)
+        await self.conversation.append_facts(decided, *([outcome.files] if outcome.files else ()))
+        return outcome
+
+    # --- terminals
+
+    def _create_terminal(self, params: dict[str, Any]) -> dict[str, Any]:
+        if sum(not each.running.done() for each in self.terminals.values()) >= MOST_TERMINALS:
+            raise ActionRefused(f"{MOST_TERMINALS} commands are running already.", remedy="Wait for one of them.")
+        name = f"terminal-{self.conversation.state.last_seq}-{len(self.terminals)}"
+        folder = {"folder": text_at(params, "cwd")} if text_at(params, "cwd") else {}
+        values = {"command": _command_line(params), "seconds": TERMINAL_SECONDS, **folder}
+        call = ToolCall(name, ToolName.RUN_COMMAND, json.dumps(values))
+        limit = min(number_at(params, "outputByteLimit") or TERMINAL_BYTES, TERMINAL_BYTES)
+        self.terminals[name] = AgentTerminal(self.spawn(self._run_in_terminal(name, call), name=name), limit)
+        return {"terminalId": name}
+
+    async def _run_in_terminal(self, name: str, call: ToolCall) -> CallOutcome:
+        terminal = self.terminals[name]
+
+        def show_live(text: str) -> None:
+            terminal.keep_printed(text)
+            self.recorder.show_printed(name, text)
+
+        outcome = await self._run_own_tool(call, self._build_context(self._ask, show_live))
+        start = max(0, outcome.output.size - terminal.limit_bytes)
+        whole = await self.kit.resources.cache.read_range(outcome.output.digest, start, terminal.limit_bytes)
+        terminal.printed, terminal.is_cut = whole.decode("utf-8", "replace"), start > 0
+        await self.recorder.add_finished_command(name, call, outcome)
+        return outcome
+
+    async def _answer_about_terminal(self, method: str, name: str) -> dict[str, Any]:
+        if name not in self.terminals:
+            raise RequestError(-32002, f"There is no terminal {name[:80]}.")
+        terminal = self.terminals[name]
+        if method == "terminal/output":
+            ended = {"exitStatus": terminal.exit_status()} if terminal.running.done() else {}
+            return {"output": terminal.printed, "truncated": terminal.is_cut, **ended}
+        if method != "terminal/wait_for_exit":
+            terminal.running.cancel()
+        await asyncio.wait([terminal.running])
+        return terminal.exit_status() if method == "terminal/wait_for_exit" else {}
+
+
+def _command_of_call(call: AcpCall) -> str:
+    """The command line of a call, as the agent tells it: as a text, or in words."""
+    given = object_at(call.told, "rawInput")
+    return shlex.join(map(str, list_at(given, "command"))) or first_text(given, "command", "cmd")
+
+
+def _command_line(params: dict[str, Any]) -> str:
+    """What runs, as a line for the shell. A command without arguments is a line already, as several agents send it."""
+    words, command = list(map(str, list_at(params, "args"))), text_at(params, "command")
+    named = ((text_at(each, "name"), text_at(each, "value")) for each in objects_at(params, "env"))
+    variables = [f"{name}={shlex.quote(value)}" for name, value in named if _VARIABLE.fullmatch(name)]
+    return " ".join([*variables, shlex.join([command, *words]) if words else command])

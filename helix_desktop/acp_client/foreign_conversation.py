@@ -1,0 +1,310 @@
+"""A conversation in which a foreign agent works: its process, its session there, and each turn from the prompt to the end.
+
+The agent is started with the first message, and again after it ended, crashed or hung. It then takes its session up by itself where it can
+(`session/load`, `session/resume`); else, as after a rewind, a new session is told what was said so far.
+"""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from helix_desktop.acp_client.acp_agents import AcpAgent
+from helix_desktop.acp_client.agent_choices import AgentChoice, parse_choices
+from helix_desktop.acp_client.agent_connection import START_SECONDS, AgentConnection, AgentRefused
+from helix_desktop.acp_client.agent_requests import AgentRequests
+from helix_desktop.acp_client.turn_recording import TurnRecorder
+from helix_desktop.engine.collaborators import TaskSpawner, TurnCallbacks
+from helix_desktop.engine.content_recall import format_message
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    ModelRole,
+    ModelSet,
+    PolicySet,
+    Received,
+    Rewound,
+    Stop,
+    Text,
+    TurnEnd,
+    TurnEnded,
+    Usage,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.history.branch import ConversationBranch
+from helix_desktop.engine.ports import ToolSet
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.turn_loop import turn_end_of_error
+from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import number_at, object_at, text_at, value_at
+from helix_desktop.tools.workspace_tools import WorkspaceTools
+
+SILENT_SECONDS = 900.0  # without a sign of life, while nothing is asked and no command runs
+STOP_SECONDS = 1.0  # for an agent to end its turn when it is stopped
+USUAL_WINDOW = 200_000
+LONGEST_HISTORY = 120_000  # characters
+HISTORY = "[This conversation goes on in a new session. What was said so far:]\n\n{}\n\n[End of what was said so far.]"
+GO_ON = "Go on."
+_ENDS = {
+    "cancelled": TurnEnded(TurnEnd.STOPPED),
+    "max_turn_requests": TurnEnded(TurnEnd.STEP_LIMIT, "The agent reached its own limit of steps."),
+    "max_tokens": TurnEnded(TurnEnd.FAILED, "The agent's reply met its length limit."),
+    "refusal": TurnEnded(TurnEnd.FAILED, "The agent refused to go on."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AgentWorkplace:
+    """Where the agent works. `tools`: those of the conversation, by which its commands run; `find_agent`: the agent as it is set up now,
+    and its environment; `policy`: the one that folds nothing, since what the agent's model sees is its own affair.
+    """
+
+    kit: WorkspaceTools
+    tools: ToolSet
+    spawn: TaskSpawner
+    find_agent: Callable[[], Awaitable[tuple[AcpAgent, Mapping[str, str]]]]
+    policy: PolicySet
+
+
+class ForeignConversation:
+    """It outlives the sessions on its conversation, as the agent's process does. `choices`: by their ids, as far as they are known."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.choices: dict[str, AgentChoice] = {}
+        self.is_working = False
+        self._wishes: dict[str, str] = {}
+        self._link: AgentConnection | None = None
+        self._session = ""
+        self._asked: asyncio.Task[dict[str, Any]] | None = None
+        self._recorder: TurnRecorder | None = None
+        self._requests: AgentRequests | None = None
+        self._window, self._cost, self._cost_before = USUAL_WINDOW, 0.0, 0.0
+
+    @property
+    def has_running_process(self) -> bool:
+        return self._link is not None and self._link.has_live_process
+
+    async def run_agent_turn(self, conversation: Conversation, place: AgentWorkplace, talk: TurnCallbacks) -> TurnEnded:
+        """The agent's answer to what was said since its last one. Its end is recorded, and returned."""
+        recorder = self._recorder = TurnRecorder(conversation, place.kit.resources, self.name)
+        self._requests = AgentRequests(conversation, place.kit, place.tools, recorder, talk.ask, place.spawn)
+        self.is_working, self._asked, usage = True, None, Usage()
+        try:
+            talk.running(ConversationActivity.THINKING)
+            await self._record_setup(conversation, place.policy)
+            if place.kit.resources.checkpoints is not None:
+                await place.kit.resources.checkpoints.begin_step("", conversation.id, "command")
+            answer = await self._prompt_agent(conversation, place)
+            end, usage = _ENDS.get(text_at(answer, "stopReason"), TurnEnded(TurnEnd.DONE)), self._usage_of_turn(answer)
+        except HelixError as error:
+            await self.end_agent()
+            end = turn_end_of_error(error)
+        except OSError as error:
+            end = TurnEnded(TurnEnd.FAILED, f"{self.name} could not be started: {error}.")
+        except asyncio.CancelledError:
+            await asyncio.shield(self._stop_agent())
+            await asyncio.shield(self._record_turn_end(conversation, place, talk.end_when_stopped(), usage))
+            raise
+        await self._record_turn_end(conversation, place, end, usage)
+        return end
+
+    async def _record_turn_end(
+        self, conversation: Conversation, place: AgentWorkplace, end: TurnEnded, usage: Usage
+    ) -> None:
+        """With what is left of the turn, and what it has done to the folders."""
+        recorder, requests, self._recorder, self._requests = self._recorder, self._requests, None, None
+        self.is_working = False
+        if recorder is not None and requests is not None:
+            await requests.stop_commands()
+            stops = {TurnEnd.STOPPED: Stop.STOPPED, TurnEnd.FAILED: Stop.CUT}
+            await recorder.finish_turn(stops.get(end.reason, Stop.END), usage)
+        await self._record_setup(conversation, place.policy)
+        changes = await place.kit.record_unfinished_changes(conversation.id)
+        await conversation.append_facts(*changes, end)
+
+    async def _record_setup(self, conversation: Conversation, policy: PolicySet) -> None:
+        """The window of the agent's model, so that it is measured, and that nothing is folded here."""
+        wanted = (policy, ModelSet(ModelRole.MAIN, self.name, self._window))
+        await conversation.append_facts(*(fact for fact in wanted if not conversation.state.already_holds(fact)))
+
+    # --- a turn
+
+    async def _prompt_agent(self, conversation: Conversation, place: AgentWorkplace) -> dict[str, Any]:
+        link = await self._ensure_started(place)
+        said = await self._ensure_session(link, conversation, place)
+        prompt = [await self._build_block(link, part, place) for part in said]
+        values = {"sessionId": self._session, "prompt": prompt}
+        asked = self._asked = place.spawn(link.request("session/prompt", values), name=f"prompt of {self.name}")
+        while (
+            not asked.done()
+        ):  # An agent may think for minutes; one without a sign of life for longer is taken to hang.
+            silent = asyncio.get_running_loop().time() - link.last_heard
+            if silent >= SILENT_SECONDS and not (self._requests and self._requests.is_waiting):
+                raise ModelFailed(
+                    f"{self.name} gave no sign of life for {SILENT_SECONDS / 60:.0f} minutes and was ended."
+                )
+            await asyncio.wait([asked], timeout=max(SILENT_SECONDS - silent, 1.0))
+        return asked.result()
+
+    async def _build_block(self, link: AgentConnection, part: UserPart, place: AgentWorkplace) -> dict[str, Any]:
+        if isinstance(part, Text):
+            return {"type": "text", "text": part.text}
+        content = await place.kit.resources.cache.read_content(part.stored.digest)
+        kind = part.stored.media_type
+        if not kind.startswith("image/"):
+            return {
+                "type": "text",
+                "text": f"[{part.name}]\n{content.decode('utf-8', 'replace')}\n[end of {part.name}]",
+            }
+        if value_at(link.abilities, "promptCapabilities", "image") is not True:
+            raise ActionRefused(f"{self.name} does not take pictures.", remedy="Send the message without the picture.")
+        return {"type": "image", "mimeType": kind, "data": base64.b64encode(content).decode()}
+
+    def _usage_of_turn(self, answer: dict[str, Any]) -> Usage:
+        cost, self._cost_before = max(0.0, self._cost - self._cost_before), self._cost
+        told = object_at(answer, "usage")
+        return Usage(
+            number_at(told, "inputTokens"),
+            number_at(told, "cachedReadTokens"),
+            number_at(told, "cachedWriteTokens"),
+            number_at(told, "outputTokens"),
+            number_at(told, "thoughtTokens"),
+            cost,
+        )
+
+    # --- process and session
+
+    async def _ensure_started(self, place: AgentWorkplace) -> AgentConnection:
+        if self._link is None or not self._link.has_live_process:
+            await self.end_agent()
+            agent, environment = await place.find_agent()
+            handlers = (self._answer_agent, self._take_update)
+            self._link = await AgentConnection.start_agent(agent, environment, place.kit, place.spawn, handlers)
+        return self._link
+
+    async def _ensure_session(
+        self, link: AgentConnection, conversation: Conversation, place: AgentWorkplace
+    ) -> list[UserPart]:
+        """Opens the session in which the conversation goes on. Returns what is sent to it: the messages it has not answered."""
+        branch, known = conversation.state.branch, _known_session(conversation)
+        folder, *more = map(str, place.kit.resources.roots.folders)
+        values: dict[str, Any] = {"cwd": folder, "mcpServers": [], **({"additionalDirectories": more} if more else {})}
+        waiting = _unanswered_parts(branch)
+        if known and (known == self._session or await self._take_session_up(link, {"sessionId": known, **values})):
+            return waiting
+        answer = await link.request("session/new", values, START_SECONDS)
+        await self._adopt_session(link, text_at(answer, "sessionId"), answer)
+        self._cost = self._cost_before = 0.0
+        await conversation.append_facts(Received((), (), session=self._session))
+        history = _format_history(branch)
+        return [Text(history), *waiting] if history else waiting
+
+    async def _take_session_up(self, link: AgentConnection, values: dict[str, Any]) -> bool:
+        """Whether the agent has opened a session of its own past again. What it repeats of it is known here."""
+        if object_at(link.abilities, "sessionCapabilities").get("resume") is not None:
+            method = "session/resume"
+        elif link.abilities.get("loadSession") is True:
+            method = "session/load"
+        else:
+            return False
+        recorder, self._recorder = self._recorder, None
+        try:
+            await self._adopt_session(link, values["sessionId"], await link.request(method, values, START_SECONDS))
+        except AgentRefused:  # It does not know it any more.
+            return False
+        finally:
+            self._recorder = recorder
+        return True
+
+    async def _adopt_session(self, link: AgentConnection, session: str, answer: dict[str, Any]) -> None:
+        """With what the user has chosen, where the agent still offers it."""
+        self._session, self.choices = session, parse_choices(answer)
+        for identity, value in self._wishes.items():
+            with suppress(NotFound, AgentRefused):
+                if self.find_choice(identity).current != value:
+                    await self._send_choice(link, identity, value)
+
+    def find_choice(self, identity: str) -> AgentChoice:
+        if identity not in self.choices:
+            there = ", ".join(self.choices) or "none"
+            raise NotFound(f"{self.name} has no option {identity[:80]}.", remedy=f"Available: {there}.")
+        return self.choices[identity]
+
+    async def choose(self, identity: str, value: str) -> None:
+        """A mode, a model or another option. It holds also when the agent is started again, and before it is started."""
+        if self._link is not None and self._session:
+            await self._send_choice(self._link, identity, value)
+        self._wishes[identity] = value
+
+    async def _send_choice(self, link: AgentConnection, identity: str, value: str) -> None:
+        choice = self.find_choice(identity)
+        method, values = choice.request_for_value(value)
+        answer = await link.request(method, {"sessionId": self._session, **values}, START_SECONDS)
+        self.choices |= {identity: replace(choice, current=value), **parse_choices(answer)}
+
+    async def _stop_agent(self) -> None:
+        """It ends its turn, or, if it does not do so soon, its process is ended and its session taken up next time."""
+        if self._requests is not None:
+            await self._requests.stop_commands()
+        asked = self._asked
+        if self._link is not None and asked is not None and not asked.done():
+            await self._link.notify_agent("session/cancel", {"sessionId": self._session})
+            await asyncio.wait([asked], timeout=STOP_SECONDS)
+        if asked is None or not asked.done():
+            await self.end_agent()
+
+    async def end_agent(self) -> None:
+        """Ends the agent's process. The conversation stays, and its next message starts it again."""
+        link, self._link, self._session = self._link, None, ""
+        if link is not None:
+            await link.end_agent_process()
+
+    # --- what it sends
+
+    async def _answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if self._requests is None:
+            raise ActionRefused("No turn is running, so nothing may be done.")
+        return await self._requests.answer_agent(method, params)
+
+    async def _take_update(self, update: dict[str, Any]) -> None:
+        mode = text_at(update, "currentModeId")
+        if mode and "mode" in self.choices:
+            self.choices["mode"] = replace(self.choices["mode"], current=mode)
+        self.choices |= parse_choices(update)  # One choice may change what there is to choose in another.
+        self._window = number_at(update, "size") or self._window
+        cost = value_at(update, "cost", "amount")
+        if isinstance(cost, int | float) and 0 <= cost < 1e6:
+            self._cost = float(cost)
+        if self._recorder is not None:
+            await self._recorder.take_update(update)
+
+
+def _known_session(conversation: Conversation) -> str:
+    """The agent's session that holds what is on this line of messages; empty after a rewind, and in a fork."""
+    for recorded in reversed(conversation.state.facts):
+        if isinstance(recorded.fact, Received):
+            return recorded.fact.session
+        if isinstance(recorded.fact, Rewound | ConversationStarted):
+            break
+    return ""
+
+
+def _unanswered_parts(branch: ConversationBranch) -> list[UserPart]:
+    """What the user has said since the agent's last reply."""
+    last = branch.steps[-1] if branch.steps else 0
+    facts = (branch.message_at(seq).fact for seq in branch.order if seq > last)
+    return [part for fact in facts if isinstance(fact, UserSaid) for part in fact.parts] or [Text(GO_ON)]
+
+
+def _format_history(branch: ConversationBranch) -> str:
+    """What was said up to the agent's last reply, and what came of its calls."""
+    if not branch.steps:
+        return ""
+    told = [branch.message_at(seq) for seq in branch.order]
+    answered = (each for each in told if each.seq <= branch.steps[-1] or not isinstance(each.fact, UserSaid))
+    return HISTORY.format("\n".join(format_message(branch, each) for each in answered)[-LONGEST_HISTORY:])

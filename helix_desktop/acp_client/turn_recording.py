@@ -1,0 +1,251 @@
+"""What a foreign agent says and does in a turn, as facts of the conversation and events for those who watch.
+
+A reply is recorded with its calls once one of them runs, and their results together when the last of them is there: a reply closes the
+calls before it. What the agent says meanwhile is shown as it comes and recorded as the next reply.
+"""
+
+import asyncio
+import json
+from dataclasses import field, replace
+from typing import Any
+
+from helix_desktop.engine.blocks import ReasoningDelta, TextDelta
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import (
+    ModelReplied,
+    Purpose,
+    Reasoning,
+    ReplyPart,
+    Spent,
+    Stop,
+    Text,
+    TodoSet,
+    ToolCall,
+    ToolReturned,
+    Usage,
+)
+from helix_desktop.engine.ports import CallOutcome, EntryOrigin
+from helix_desktop.engine.session_events import CallStage, CallStageChanged, ReplyStreamed, ToolPrinted
+from helix_desktop.engine.tool_calls import UNREAD
+from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
+from helix_desktop.errors import ModelFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import first_text, object_at, objects_at, text_at, value_at
+from helix_desktop.tools.built_in_tool import WorkspaceResources
+from helix_desktop.tools.unified_diff import format_unified_diff
+
+HEAD = 2_000
+MOST_TEXT = 1 << 20  # characters of one reply; what comes after begins the next
+MOST_IN_TURN = 256 << 20  # characters of all updates
+MOST_CALLS = 2_000
+LONGEST_NAME, LONGEST_ARGUMENTS = 128, 200_000
+_TODO = {"in_progress": "doing", "completed": "done"}
+
+
+@dataclass(slots=True)
+class AcpCall:
+    """A tool call, as far as the agent has told of it. `is_live`: it runs, or is asked about."""
+
+    id: str
+    told: dict[str, Any]
+    is_live: bool = False
+    is_over: bool = False
+    was_cut: bool = False  # The turn ended before it did.
+
+    @property
+    def title(self) -> str:
+        return text_at(self.told, "title")
+
+    def as_tool_call(self) -> ToolCall:
+        """Under the agent's name for the tool where it tells it, else by the kind of tool."""
+        named = text_at(object_at(self.told, "_meta", "claudeCode"), "toolName")
+        plain = self.title if self.title.replace("_", "").isalnum() else ""
+        name = named or plain or text_at(self.told, "kind") or "tool"
+        arguments = object_at(self.told, "rawInput") or {"title": self.title}
+        return ToolCall(self.id, name[:LONGEST_NAME], json.dumps(arguments, ensure_ascii=False)[:LONGEST_ARGUMENTS])
+
+    def shows_terminal(self, terminal: str) -> bool:
+        return any(text_at(each, "terminalId") == terminal for each in objects_at(self.told, "content"))
+
+    def difference_text(self) -> str:
+        """What it changes in files, as the agent tells it."""
+        return "\n".join(
+            format_unified_diff(text_at(each, "oldText"), text_at(each, "newText"), text_at(each, "path"))
+            for each in objects_at(self.told, "content")
+            if text_at(each, "type") == "diff"
+        )
+
+    def output_text(self) -> str:
+        """Differences first, then what it says; where it says nothing, its raw output."""
+        if self.was_cut:
+            return UNREAD
+        said = [first_text(object_at(each, "content"), "text", "mimeType") for each in objects_at(self.told, "content")]
+        raw = value_at(self.told, "rawOutput")
+        raw_text = raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False, indent=1) if raw else ""
+        return "\n".join(filter(None, [self.difference_text(), *said])) or raw_text or "[no output]"
+
+
+@dataclass(slots=True)
+class _SpokenPart:
+    """A text or a thought, in the pieces it came in."""
+
+    is_thought: bool
+    pieces: list[str] = field(default_factory=list)
+
+
+class TurnRecorder:
+    """Of one turn."""
+
+    def __init__(self, conversation: Conversation, resources: WorkspaceResources, model: str) -> None:
+        self._conversation = conversation
+        self._cache, self._tokens = resources.cache, resources.tokens
+        self._model = model
+        self._draft: list[_SpokenPart | AcpCall] = []
+        self._calls: dict[str, AcpCall] = {}
+        self._running: list[AcpCall] = []  # the calls of the reply that was recorded last
+        self._outcomes: dict[str, CallOutcome] = {}  # of calls whose commands ran here
+        self._lock = asyncio.Lock()
+        self._total_size = self._draft_size = 0
+
+    async def take_update(self, update: dict[str, Any]) -> None:
+        """An update of the session. One that this version does not know says nothing that has to be kept."""
+        self._total_size += len(str(update))
+        if self._total_size > MOST_IN_TURN or len(self._calls) > MOST_CALLS:
+            raise ModelFailed("it sent more than one turn can hold")
+        match text_at(update, "sessionUpdate"):
+            case "agent_message_chunk" | "agent_thought_chunk" as kind:
+                await self._add_text(update, is_thought=kind == "agent_thought_chunk")
+            case "tool_call" | "tool_call_update":
+                await self.note_call(update)
+            case "plan":
+                await self._record_plan(update)
+
+    async def _add_text(self, update: dict[str, Any], *, is_thought: bool) -> None:
+        text = first_text(object_at(update, "content"), "text", "mimeType", "uri")
+        if self._draft_size > MOST_TEXT or any(isinstance(part, AcpCall) for part in self._draft):
+            await self._record_before_more()
+        delta = ReasoningDelta(text) if is_thought else TextDelta(text)
+        self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
+        last = self._draft[-1] if self._draft else None
+        if not isinstance(last, _SpokenPart) or last.is_thought != is_thought:
+            last = _SpokenPart(is_thought)
+            self._draft.append(last)
+        last.pieces.append(text)
+        self._draft_size += len(text)
+
+    async def _record_plan(self, update: dict[str, Any]) -> None:
+        items = tuple(
+            (text_at(each, "content")[:500], _TODO.get(text_at(each, "status"), "open"))
+            for each in objects_at(update, "entries")[:200]
+        )
+        if items != self._conversation.state.branch.todo:
+            await self._conversation.append_facts(TodoSet(items))
+
+    # --- calls
+
+    async def note_call(self, told: dict[str, Any], *, is_live: bool = False) -> AcpCall:
+        """What the agent tells of a call, new or known. `is_live`: it is asked about, so its reply is recorded now."""
+        identity = text_at(told, "toolCallId")[:LONGEST_NAME] or f"call {len(self._calls)}"
+        if identity not in self._calls:
+            self._calls[identity] = AcpCall(identity, {})
+            self._draft.append(self._calls[identity])
+        call, status = self._calls[identity], text_at(told, "status")
+        call.told |= {name: value for name, value in told.items() if value is not None}
+        if status in ("completed", "failed"):
+            self._end_call(call)
+        call.is_live = call.is_live or is_live or call.is_over or status == "in_progress"
+        if call.is_live:
+            await self.record_progress()
+        return call
+
+    def _end_call(self, call: AcpCall) -> None:
+        call.is_live = call.is_over = True
+        self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, CallStage.DONE))
+
+    async def add_finished_command(self, terminal: str, command: ToolCall, outcome: CallOutcome) -> None:
+        """A command ended that ran here: it is the output of the agent's call that shows its terminal, else a call of its own."""
+        shown = self._find_call_of_terminal(terminal)
+        if shown is None:
+            shown = AcpCall(command.id, {"title": command.name, "rawInput": json.loads(command.arguments)})
+            self._calls[shown.id] = shown
+            self._draft.append(shown)
+            self._end_call(shown)
+        self._outcomes[shown.id] = outcome
+        await self.record_progress()
+
+    def _find_call_of_terminal(self, terminal: str) -> AcpCall | None:
+        return next((call for call in self._calls.values() if call.shows_terminal(terminal)), None)
+
+    def show_printed(self, terminal: str, text: str) -> None:
+        if (call := self._find_call_of_terminal(terminal)) is not None:
+            self._conversation.notify_listeners(ToolPrinted(self._conversation.id, call.id, text))
+
+    # --- what is recorded
+
+    async def record_progress(self) -> None:
+        """Records all that can be: results once the last call of a reply is over, the next reply once a call of it runs."""
+        async with self._lock:
+            while all(call.is_over for call in self._running):
+                calls, self._running = self._running, []
+                results = await asyncio.gather(*map(self._build_result, calls))
+                await self._conversation.append_facts(*results)
+                if not any(isinstance(part, AcpCall) and part.is_live for part in self._draft):
+                    return
+                await self._record_draft(Stop.CALLS)
+
+    async def _record_before_more(self) -> None:
+        """The agent goes on, so what it has begun before is a reply of its own, if no earlier call still runs."""
+        for part in self._draft:
+            if isinstance(part, AcpCall):
+                part.is_live = True
+        await self.record_progress()
+        async with self._lock:
+            if not self._running and self._draft_size > MOST_TEXT:
+                await self._record_draft(Stop.END)
+
+    async def finish_turn(self, stop: Stop, usage: Usage) -> None:
+        """Records what is left. A running call has no result, and one that was not recorded yet is left out, as it may be torn."""
+        self._draft = [part for part in self._draft if not isinstance(part, AcpCall) or part.is_over]
+        for call in self._running:
+            call.was_cut = not call.is_over
+            self._end_call(call)
+        await self.record_progress()
+        if self._draft:
+            await self._record_draft(stop)
+        if usage != Usage():
+            await self._conversation.append_facts(Spent(Purpose.OTHER, self._model, usage))
+
+    async def _record_draft(self, stop: Stop) -> None:
+        draft, self._draft, self._draft_size = self._draft, [], 0
+        parts = await asyncio.to_thread(lambda: tuple(map(self._build_reply_part, draft)))
+        self._running = [part for part in draft if isinstance(part, AcpCall)]
+        await self._conversation.append_facts(ModelReplied(parts, self._model, stop))
+        for call in self._running:
+            stage = CallStage.DONE if call.is_over else CallStage.RUNNING
+            self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, stage))
+
+    def _build_reply_part(self, part: _SpokenPart | AcpCall) -> ReplyPart:
+        count = self._tokens.count_tokens
+        if isinstance(part, AcpCall):
+            call = part.as_tool_call()
+            return replace(call, tokens=count(call.name) + count(call.arguments))
+        text = "".join(part.pieces)
+        return Reasoning(text, count(text)) if part.is_thought else Text(text, count(text))
+
+    async def _build_result(self, call: AcpCall) -> ToolReturned:
+        outcome = self._outcomes.get(call.id)
+        if outcome is None:
+            about = EntryOrigin(call.as_tool_call().name, call.title[:200])
+            stored = await self._cache.store_content(call.output_text().encode("utf-8", "replace"), about)
+            outcome = CallOutcome(stored, text_at(call.told, "status") == "completed", stopped=call.was_cut)
+        size = outcome.output.size
+        sample = await self._cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
+        return ToolReturned(
+            call=call.id,
+            output=outcome.output,
+            tokens=await asyncio.to_thread(estimate_entry_tokens, size, sample, self._tokens.count_tokens),
+            ok=outcome.ok,
+            exit_code=outcome.exit_code,
+            head=sample.decode("utf-8", "replace") if size <= HEAD else "",
+            stopped=outcome.stopped,
+        )

@@ -1,0 +1,77 @@
+"""The foreign agents of one workspace that work over the Agent Client Protocol: one process for each of their conversations."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from helix_desktop.acp_client.acp_agents import AcpAgent, find_acp_agent, list_acp_agents
+from helix_desktop.mcp_host.login_path import read_login_path
+from helix_desktop.workbench import conversation_setup
+
+if TYPE_CHECKING:
+    from helix_desktop.acp_client.foreign_conversation import ForeignConversation
+    from helix_desktop.engine.collaborators import TaskSpawner, TurnCallbacks
+    from helix_desktop.engine.conversation import Conversation
+    from helix_desktop.engine.facts import TurnEnded
+    from helix_desktop.engine.ports import ToolSet
+    from helix_desktop.tools.workspace_tools import WorkspaceTools
+
+MOST_IDLE = 4  # agents whose processes stay although nothing runs in their conversations
+
+
+class AcpConversations:
+    """`own_lines`: the agents that the user has added, as their setting has them."""
+
+    def __init__(self, own_lines: Callable[[], str], spawn: TaskSpawner) -> None:
+        self._own_lines = own_lines
+        self._spawn = spawn
+        self._open: dict[str, ForeignConversation] = {}  # in the order of their last turn
+        self._path = ""
+
+    async def list_agents(self) -> list[AcpAgent]:
+        return list_acp_agents(self._own_lines(), await self._read_environment())
+
+    async def find_agent(self, name: str) -> tuple[AcpAgent, Mapping[str, str]]:
+        environment = await self._read_environment()
+        return find_acp_agent(name, self._own_lines(), environment), environment
+
+    async def _read_environment(self) -> Mapping[str, str]:
+        """The user's own, as in a terminal, without what is this program's."""
+        self._path = self._path or await read_login_path(os.environ)
+        return {name: value for name, value in os.environ.items() if not name.startswith("HELIX_")} | {
+            "PATH": self._path
+        }
+
+    async def open_conversation(self, conversation: Conversation) -> ForeignConversation:
+        """The agent's side of it. The SDK takes half a second to import, so a thread does that."""
+        if conversation.id not in self._open:
+            module = await asyncio.to_thread(importlib.import_module, "helix_desktop.acp_client.foreign_conversation")
+            self._open.setdefault(conversation.id, module.ForeignConversation(conversation.state.acp_agent))
+        return self._open[conversation.id]
+
+    async def run_conversation_turn(
+        self, conversation: Conversation, kit: WorkspaceTools, tools: ToolSet, talk: TurnCallbacks
+    ) -> TurnEnded:
+        foreign = await self.open_conversation(conversation)
+        self._open[conversation.id] = self._open.pop(conversation.id)
+        idle = [
+            each
+            for each in self._open.values()
+            if each.has_running_process and not each.is_working and each is not foreign
+        ]
+        for one in idle[:-MOST_IDLE]:
+            await one.end_agent()
+        from helix_desktop.acp_client.foreign_conversation import AgentWorkplace
+
+        find = partial(self.find_agent, conversation.state.acp_agent)
+        place = AgentWorkplace(kit, tools, self._spawn, find, conversation_setup.build_policy_fact("none", {}))
+        return await foreign.run_agent_turn(conversation, place, talk)
+
+    async def end_all_agents(self) -> None:
+        """Ends all agents, at once."""
+        await asyncio.gather(*(foreign.end_agent() for foreign in self._open.values()))

@@ -1,0 +1,214 @@
+"""An agent that does what the message says, word by word, with the standard library alone: well-behaved, hostile or dying.
+
+Run as `python scripted_agent.py [no-load]`. It keeps what its sessions were told in the file that SCRIPTED_STATE names.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+STATE = os.environ.get("SCRIPTED_STATE", "")
+CAN_LOAD = "no-load" not in sys.argv
+numbers = iter(range(1, 10**9))
+
+
+def send(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def update(session: str, update_kind: str, /, **values: Any) -> None:
+    send(
+        {
+            "method": "session/update",
+            "params": {"sessionId": session, "update": {"sessionUpdate": update_kind, **values}},
+        }
+    )
+
+
+def say(session: str, text: str, kind: str = "agent_message_chunk") -> None:
+    update(session, kind, content={"type": "text", "text": text})
+
+
+def ask(method: str, **params: Any) -> Any:
+    """Asks the client and waits for the answer; a cancel meanwhile is noted."""
+    number = f"r{next(numbers)}"
+    send({"id": number, "method": method, "params": params})
+    for line in sys.stdin:
+        message = json.loads(line)
+        if message.get("id") == number and "method" not in message:
+            return message.get("result") if "error" not in message else message["error"]
+        if message.get("method") == "session/cancel":
+            continue
+    sys.exit(0)
+
+
+def remember(session: str, text: str) -> None:
+    if STATE:
+        with Path(STATE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps([session, text]) + "\n")
+
+
+def call(session: str, identity: str, /, **values: Any) -> None:
+    update(
+        session, "tool_call", toolCallId=identity, **{"title": "work", "kind": "other", "status": "pending", **values}
+    )
+
+
+def done(session: str, identity: str, text: str = "done", status: str = "completed", **values: Any) -> None:
+    content = [{"type": "content", "content": {"type": "text", "text": text}}]
+    update(session, "tool_call_update", toolCallId=identity, status=status, **{"content": content, **values})
+
+
+def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C901, PLR0912, PLR0915 -- a script
+    match words:
+        case ["say", *rest]:
+            say(session, " ".join(rest))
+        case ["echo-prompt"]:
+            say(session, json.dumps(prompt))
+        case ["think", *rest]:
+            say(session, " ".join(rest), "agent_thought_chunk")
+        case ["plan"]:
+            update(session, "plan", entries=[{"content": "one", "priority": "high", "status": "in_progress"}])
+        case ["work"]:
+            say(session, "I begin. ")
+            call(session, "a", rawInput={"path": "x"})
+            call(session, "b", kind="read", title="Read y")
+            update(session, "tool_call_update", toolCallId="a", status="in_progress")
+            done(session, "b", "y's text")
+            done(session, "a", "x's text")
+            say(session, "I am done.")
+        case ["diff", path]:
+            content = [{"type": "diff", "path": path, "oldText": "old\n", "newText": "new\n"}]
+            call(session, "d", kind="edit", title="Edit", content=content)
+            update(session, "tool_call_update", toolCallId="d", status="completed")
+        case ["change", path, text]:
+            call(session, f"change {path}", kind="edit", title="Edit")
+            Path(path).write_text(text + "\n")
+            done(session, f"change {path}")
+        case ["permit", kind, what]:
+            key = "command" if kind == "execute" else "path"
+            wanted: dict[str, Any] = {
+                "toolCallId": f"p{next(numbers)}",
+                "title": f"{kind} {what}",
+                "kind": kind,
+                "rawInput": {key: what},
+            }
+            options = [
+                {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+                {"optionId": "no", "name": "No", "kind": "reject_once"},
+            ]
+            answer = ask("session/request_permission", sessionId=session, toolCall=wanted, options=options)
+            done(session, wanted["toolCallId"], json.dumps(answer))
+            say(session, json.dumps(answer))
+        case ["read", path]:
+            say(session, json.dumps(ask("fs/read_text_file", sessionId=session, path=path)))
+        case ["write", path, text]:
+            say(session, json.dumps(ask("fs/write_text_file", sessionId=session, path=path, content=text + "\n")))
+        case ["run", *rest]:
+            made = ask("terminal/create", sessionId=session, command=" ".join(rest))
+            terminal = made["terminalId"]
+            call(
+                session,
+                "t",
+                kind="execute",
+                status="in_progress",
+                content=[{"type": "terminal", "terminalId": terminal}],
+            )
+            ended = ask("terminal/wait_for_exit", sessionId=session, terminalId=terminal)
+            printed = ask("terminal/output", sessionId=session, terminalId=terminal)
+            ask("terminal/release", sessionId=session, terminalId=terminal)
+            update(session, "tool_call_update", toolCallId="t", status="completed")
+            say(session, json.dumps([ended, printed]))
+        case ["run-and-kill", *rest]:
+            made = ask("terminal/create", sessionId=session, command=" ".join(rest))
+            time.sleep(0.3)
+            ask("terminal/kill", sessionId=session, terminalId=made["terminalId"])
+            say(session, json.dumps(ask("terminal/output", sessionId=session, terminalId=made["terminalId"])))
+        case ["form"]:
+            schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+            say(
+                session,
+                json.dumps(
+                    ask("elicitation/create", sessionId=session, mode="form", message="Who?", requestedSchema=schema)
+                ),
+            )
+        case ["die"]:
+            sys.stderr.write("out of memory\n")
+            sys.stderr.flush()
+            os._exit(3)
+        case ["hang"]:
+            time.sleep(3600)
+        case ["deaf"]:
+            for _ in sys.stdin:
+                pass
+        case ["strange"]:
+            sys.stdout.write('no json\n[1]\n{"id": {}}\n{"id": 1, "error": 5}\n{"method": 4}\n\n\n')
+            update(session, "something_new", deep={"a": 1})
+            send({"method": "session/update", "params": []})
+            send({"method": "other/note", "params": {}})
+            say(session, json.dumps(ask("other/method")))
+            update(session, "tool_call_update", toolCallId=None, status="completed", content="no list")
+        case ["flood"]:
+            while True:
+                say(session, "flood " * 10)
+        case ["calls"]:
+            for number in range(10**9):
+                call(session, f"c{number}", status="in_progress")
+        case ["endless"]:
+            while True:
+                sys.stdout.write("x" * 65536)
+        case ["crowd"]:
+            say(session, "x" * 3_000_000)
+
+
+def main() -> None:  # noqa: C901 -- a script
+    mode = "ask"
+    for line in sys.stdin:
+        message = json.loads(line)
+        method, params = message.get("method"), message.get("params") or {}
+        session = params.get("sessionId", "")
+        result: Any = {}
+        modes = {
+            "currentModeId": mode,
+            "availableModes": [{"id": "ask", "name": "Ask"}, {"id": "auto", "name": "Auto"}],
+        }
+        match method:
+            case "initialize":
+                if "mute" in sys.argv:
+                    time.sleep(3600)
+                capable = {"loadSession": CAN_LOAD, "promptCapabilities": {"image": "no-images" not in sys.argv}}
+                result = {
+                    "protocolVersion": 1,
+                    "agentCapabilities": capable,
+                    "authMethods": [{"id": "x", "name": "Log in"}],
+                }
+            case "session/new":
+                result = {"sessionId": f"s{os.getpid()}-{next(numbers)}", "modes": modes}
+            case "session/load":
+                say(session, "said long ago")
+                remember(session, "[loaded]")
+                result = {"modes": modes}
+            case "session/set_mode":
+                mode = params["modeId"]
+            case "session/prompt":
+                text = "\n".join(part.get("text", "") for part in params["prompt"])
+                remember(session, text)
+                if "needs-login" in sys.argv:
+                    send({"id": message["id"], "error": {"code": -32000, "message": "Authentication required"}})
+                    continue
+                last = params["prompt"][-1].get("text", "")
+                for act_line in last.splitlines():
+                    act(session, act_line.split(" "), params["prompt"])
+                update(session, "usage_update", used=10, size=50_000, cost={"amount": 0.25, "currency": "USD"})
+                result = {"stopReason": "end_turn", "usage": {"inputTokens": 7, "outputTokens": 3}}
+            case _:
+                if "id" not in message:
+                    continue
+        send({"id": message["id"], "result": result})
+
+
+main()

@@ -1,0 +1,184 @@
+"""What a foreign agent asks for: permission by our rules, files within the roots, commands in our sandbox, values from the user."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.facts import Decided, FilesChanged, Text, ToolReturned, TurnEnd
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.tools.sandbox import SandboxKind
+from helix_desktop.workbench import Workbench
+from tests.acp_client.conftest import ASKED, calls, facts_of, outputs, run_turn, said
+
+YES = PermissionAnswer(allowed=True)
+ALWAYS = PermissionAnswer(allowed=True, scope="always")
+
+
+async def test_permission_is_asked_by_our_card_and_the_agent_hears_the_answer(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "permit edit src/pairs.py", YES)
+    (question,) = ASKED
+    assert question.title == "edit src/pairs.py"
+    assert question.scopes == ("once", "conversation", "always")
+    assert '"optionId": "yes"' in said(session)
+    await run_turn(session, "permit edit src/pairs.py")
+    assert '"optionId": "no"' in said(session)
+    assert [(fact.allowed, fact.by) for fact in facts_of(session, Decided)] == [(True, "user"), (False, "user")]
+
+
+async def test_our_rules_decide_before_anybody_is_asked(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "permit edit src/pairs.py", ALWAYS)
+    await run_turn(session, "permit edit README.md")
+    assert ASKED == []
+    assert said(session).count('"optionId": "yes"') == 2
+    await bench.choose_permission_mode("read only")
+    await run_turn(session, "permit edit README.md", YES)
+    assert ASKED == []
+    assert said(session).endswith('"optionId": "no"}}')
+
+
+@pytest.mark.parametrize("kind", ["edit", "read"])
+async def test_what_lies_outside_the_folders_is_asked_for_in_every_mode(bench: Workbench, kind: str) -> None:
+    await bench.choose_permission_mode("allow all")
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, f"permit {kind} src/pairs.py")
+    assert ASKED == []
+    await run_turn(session, f"permit {kind} /etc/passwd")
+    (question,) = ASKED
+    assert question.why == "/etc/passwd is outside this workspace's folders"
+    assert '"optionId": "no"' in said(session)
+
+
+async def test_a_command_of_the_agents_own_is_asked_for_as_one_outside_the_sandbox(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "permit execute ls", YES)
+    (question,) = ASKED
+    assert (question.preview, question.apart, question.scopes) == ("ls", "outside_sandbox", ("once",))
+
+
+async def test_a_question_that_is_open_when_the_turn_is_stopped_is_closed(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    session.send_message((Text("permit edit src/pairs.py"),))
+    async with asyncio.timeout(20):
+        while not session.questions:
+            await asyncio.sleep(0.01)
+    before = time.monotonic()
+    session.stop_turn()
+    await session.wait_until_idle()
+    assert time.monotonic() - before < 2
+    assert not session.questions
+    assert (await run_turn(session, "say again")).reason is TurnEnd.DONE
+
+
+async def test_files_are_read_and_written_within_the_roots_alone(bench: Workbench, folder: Path) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    outside = folder.parent / "secret.txt"
+    outside.write_text("secret words")
+    (folder / "link.txt").symlink_to(outside)
+    hostile = (f"{outside}", "/etc/passwd", f"{folder}/../secret.txt", f"{folder}/link.txt", "/proc/self/environ")
+    await run_turn(session, "\n".join(f"read {path}" for path in hostile))
+    await run_turn(session, "\n".join(f"write {path} x" for path in hostile), YES)
+    assert "secret words" not in said(session)
+    assert "root:" not in said(session)
+    assert said(session).count('"code": -32603') == 10
+    assert outside.read_text() == "secret words"
+    assert ASKED == []
+    await run_turn(session, f"read {folder}/src/pairs.py")
+    assert "def count(sequence)" in said(session)
+
+
+async def test_a_write_shows_its_difference_on_our_card_and_can_be_undone(bench: Workbench, folder: Path) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, f"write {folder}/README.md new", YES)
+    assert "-# Pairs" in ASKED[0].preview
+    assert (folder / "README.md").read_text() == "new\n"
+    await run_turn(session, f"write {folder}/README.md other")
+    assert (folder / "README.md").read_text() == "new\n"
+    (changed,) = facts_of(session, FilesChanged)
+    assert changed.names == ("README.md",)
+    (turn,) = await bench.file_changes.turns_with_changes(session.id)
+    files = await bench.file_changes.file_changes_of_steps(turn.sources)
+    await bench.file_changes.undo_file_changes(files, conversation=session.id)
+    assert (folder / "README.md").read_text() == "# Pairs\n\nCounting sequences.\n"
+
+
+async def test_a_write_that_was_permitted_is_not_asked_for_twice(bench: Workbench, folder: Path) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, f"permit edit {folder}/README.md\nwrite {folder}/README.md new", YES)
+    assert len(ASKED) == 1
+    assert (folder / "README.md").read_text() == "new\n"
+
+
+async def test_what_the_agent_changes_by_itself_is_in_a_checkpoint(bench: Workbench, folder: Path) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, f"change {folder}/README.md mine\nchange {folder}/new.txt mine")
+    named = [name for fact in facts_of(session, FilesChanged) for name in fact.names]
+    assert sorted(named) == ["README.md", "new.txt"]
+    await session.rewind_to(1, restore_files=True)
+    assert (folder / "README.md").read_text() == "# Pairs\n\nCounting sequences.\n"
+    assert not (folder / "new.txt").exists()
+
+
+async def test_a_difference_that_the_agent_shows_is_its_calls_output(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "diff src/pairs.py")
+    assert outputs(session) == ["--- src/pairs.py\n+++ src/pairs.py\n@@ -1,1 +1,1 @@\n-old\n+new\n"]
+
+
+async def test_a_command_runs_in_our_sandbox_and_its_output_is_the_calls(bench: Workbench, folder: Path) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "run echo printed; exit 3", YES)
+    assert ASKED[0].preview == "echo printed; exit 3"
+    assert ASKED[0].apart == ""
+    status, printed = json.loads(said(session))
+    assert status == {"exitCode": 3, "signal": None}
+    assert printed["output"].startswith("printed\n")
+    assert printed["exitStatus"] == status
+    (returned,) = facts_of(session, ToolReturned)
+    assert (returned.call, returned.exit_code, returned.ok) == ("t", 3, False)
+    assert returned.head.startswith("printed\n")
+    if bench.kit.sandbox.kind is not SandboxKind.NONE:
+        await run_turn(session, f"run echo x > {folder.parent}/outside.txt", YES)
+        assert not (folder.parent / "outside.txt").exists()
+
+
+async def test_a_command_that_is_refused_or_killed_says_so(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "run echo printed")
+    assert json.loads(said(session))[0]["exitCode"] == 1
+    assert "denied" in json.loads(said(session))[1]["output"]
+    await run_turn(session, "run-and-kill echo begun; sleep 600", YES)
+    (returned,) = (fact for fact in facts_of(session, ToolReturned) if fact.stopped)
+    assert "begun" in returned.head
+    assert [call.name for call in calls(session)] == ["work", "run_command"]
+
+
+async def test_endless_output_of_a_command_is_stopped_with_the_turn(bench: Workbench) -> None:
+    await bench.choose_permission_mode("allow all")
+    session = await bench.start_conversation(acp_agent="Script")
+    session.send_message((Text("say begun\nrun yes"),))
+    async with asyncio.timeout(20):
+        while not (bench.kit.sandbox.scratch.exists() and session.running is ConversationActivity.THINKING):
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(1.0)  # It prints without an end.
+    before = time.monotonic()
+    session.stop_turn()
+    await session.wait_until_idle()
+    assert time.monotonic() - before < 2
+    (returned,) = facts_of(session, ToolReturned)
+    assert returned.output.size > 1000
+    assert (await run_turn(session, "say again")).reason is TurnEnd.DONE
+
+
+async def test_a_form_is_filled_in_by_our_dialog(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "form", PermissionAnswer(allowed=True, values='{"name": "Ada"}'))
+    assert json.loads(said(session)) == {"action": "accept", "content": {"name": "Ada"}}
+    assert json.loads(ASKED[0].form)["properties"] == {"name": {"type": "string"}}

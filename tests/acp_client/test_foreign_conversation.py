@@ -1,0 +1,197 @@
+"""Conversations with a foreign agent, a real process, from the prompt to the journal."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.acp_client import agent_connection, foreign_conversation
+from helix_desktop.engine.blocks import TextDelta
+from helix_desktop.engine.facts import ModelReplied, Reasoning, Spent, Stop, Text, TodoSet, TurnEnd
+from helix_desktop.engine.session_events import Event, ReplyStreamed
+from helix_desktop.errors import NotFound
+from helix_desktop.workbench import Workbench, acp_conversations
+from tests.acp_client.conftest import calls, facts_of, outputs, run_turn, said
+
+
+async def test_what_an_agent_says_thinks_plans_and_does_becomes_facts(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="script")
+    ended = await run_turn(session, "think hmm\nplan\nwork")
+    assert ended.reason is TurnEnd.DONE, ended
+    first, last = facts_of(session, ModelReplied)
+    assert [type(part).__name__ for part in first.parts] == ["Reasoning", "Text", "ToolCall", "ToolCall"]
+    assert first.parts[0] == Reasoning("hmm", first.parts[0].tokens)
+    assert (first.stop, last.stop) == (Stop.CALLS, Stop.END)
+    assert said(session) == "I begin. I am done."
+    assert [call.name for call in calls(session)] == ["work", "read"]
+    assert calls(session)[0].arguments == '{"path": "x"}'
+    assert outputs(session) == ["x's text", "y's text"]
+    assert facts_of(session, TodoSet)[0].items == (("one", "doing"),)
+    assert facts_of(session, Spent)[0].usage.cost == 0.25
+    assert session.next_request_meter().window == 50_000
+    assert not session.conversation.state.branch.turn.running
+
+
+async def test_an_agent_that_is_not_there_is_named_with_those_that_are(bench: Workbench) -> None:
+    with pytest.raises(NotFound, match="Available: Script, ScriptNoLoad"):
+        await bench.start_conversation(acp_agent="nobody")
+
+
+async def test_a_turn_of_an_agent_that_dies_says_why_and_the_next_message_goes_on_in_its_session(
+    bench: Workbench, state_file: Path
+) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "say one")
+    ended = await run_turn(session, "say two\ndie")
+    assert ended.reason is TurnEnd.FAILED
+    assert ended.why.startswith("Script stopped working: it ended with exit code 3. It said: out of memory")
+    assert (await run_turn(session, "say three")).reason is TurnEnd.DONE
+    assert said(session) == "onetwothree"
+    told = [json.loads(line) for line in state_file.read_text().splitlines()]
+    assert [text for _, text in told] == ["say one", "say two\ndie", "[loaded]", "say three"]
+    assert len({name for name, _ in told}) == 1
+
+
+async def test_an_agent_that_cannot_load_sessions_is_told_what_was_said(bench: Workbench, state_file: Path) -> None:
+    session = await bench.start_conversation(acp_agent="ScriptNoLoad")
+    await run_turn(session, "say one\nwork")
+    await run_turn(session, "die")
+    assert (await run_turn(session, "say three")).reason is TurnEnd.DONE
+    (_, text) = json.loads(state_file.read_text().splitlines()[-1])
+    assert "user: say one\nwork" in text
+    assert "assistant: one" in text
+    assert "x's text" in text
+    assert text.endswith("\ndie\nsay three")  # nobody has answered the first of these
+
+
+async def test_after_a_rewind_and_in_a_fork_the_agent_knows_only_what_is_there(
+    bench: Workbench, state_file: Path
+) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "say one")
+    before = session.conversation.state.last_seq
+    await run_turn(session, "say secret")
+    await session.rewind_to(before)
+    await run_turn(session, "say three")
+    (rewound, text) = json.loads(state_file.read_text().splitlines()[-1])
+    assert "assistant: one" in text
+    assert "secret" not in text
+    fork = await bench.fork_conversation(session.id)
+    assert (await run_turn(fork, "say four")).reason is TurnEnd.DONE
+    (forked, text) = json.loads(state_file.read_text().splitlines()[-1])
+    assert forked != rewound
+    assert "assistant: three" in text
+
+
+@pytest.mark.parametrize("deed", ["hang", "deaf", "flood", "calls", "endless"])
+async def test_whatever_an_agent_does_it_is_stopped_in_under_two_seconds(bench: Workbench, deed: str) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    begun = asyncio.Event()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta):
+            begun.set()
+
+    session.subscribe_to_events(hear)
+    session.send_message((Text(f"say begun\n{deed}"),))
+    await begun.wait()
+    await asyncio.sleep(0.2)  # what it does has begun
+    before = time.monotonic()
+    session.stop_turn()
+    await session.wait_until_idle()
+    assert time.monotonic() - before < 2
+    assert session.last_end is not None
+    assert (session.last_end.reason, session.last_end.why) == (TurnEnd.STOPPED, "")
+    assert said(session).startswith("begun")
+    assert (await run_turn(session, "say again")).reason is TurnEnd.DONE
+
+
+async def test_an_agent_that_never_starts_can_be_stopped(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="ScriptMute")
+    session.send_message((Text("hello"),))
+    await asyncio.sleep(0.3)
+    before = time.monotonic()
+    session.stop_turn()
+    await session.wait_until_idle()
+    assert time.monotonic() - before < 2
+    assert session.last_end is not None
+    assert session.last_end.reason is TurnEnd.STOPPED
+
+
+async def test_silence_ends_the_turn_with_a_sentence(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_conversation, "SILENT_SECONDS", 0.5)
+    session = await bench.start_conversation(acp_agent="Script")
+    ended = await run_turn(session, "say begun\nhang")
+    assert ended.reason is TurnEnd.FAILED
+    assert "no sign of life" in ended.why
+    assert said(session) == "begun"
+
+
+async def test_lines_and_updates_that_nobody_understands_do_no_harm(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    ended = await run_turn(session, "say before\nstrange\nsay after")
+    assert ended.reason is TurnEnd.DONE, ended
+    assert said(session).startswith("before")
+    assert said(session).endswith("after")
+    assert '"code": -32601' in said(session)
+
+
+async def test_a_message_without_an_end_ends_the_agent_and_a_long_text_is_kept(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_connection, "LONGEST_MESSAGE", 8 << 20)
+    session = await bench.start_conversation(acp_agent="Script")
+    ended = await run_turn(session, "crowd\nsay x\nendless")
+    assert ended.reason is TurnEnd.FAILED
+    assert "a message of more than 8,388,608 bytes" in ended.why
+    assert said(session) == "x" * 3_000_001
+
+
+async def test_an_agent_that_wants_a_login_says_so(bench: Workbench) -> None:
+    session = await bench.start_conversation(acp_agent="ScriptNeedsLogin")
+    ended = await run_turn(session, "hello")
+    assert ended.reason is TurnEnd.FAILED
+    assert "Authentication required" in ended.why
+    assert "Log in" in ended.why
+
+
+async def test_pictures_go_along_where_the_agent_sees_them(bench: Workbench) -> None:
+    picture = await bench.attach_content("a.png", b"\x89PNG\r\n\x1a\n" + bytes(40), "image/png")
+    session = await bench.start_conversation(acp_agent="Script")
+    session.send_message((picture, Text("echo-prompt")))
+    await session.wait_until_idle()
+    assert '{"type": "image", "mimeType": "image/png", "data": "iVBOR' in said(session)
+    blind = await bench.start_conversation(acp_agent="ScriptNoImages")
+    blind.send_message((picture, Text("say hello")))
+    await blind.wait_until_idle()
+    assert blind.last_end is not None
+    assert "does not take pictures" in blind.last_end.why
+
+
+async def test_a_mode_is_chosen_before_the_session_and_in_it(bench: Workbench, state_file: Path) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    foreign = await bench.acp.open_conversation(session.conversation)
+    await foreign.choose("mode", "auto")
+    await run_turn(session, "say one")
+    assert foreign.choices["mode"].current == "auto"
+    await foreign.choose("mode", "ask")
+    assert foreign.choices["mode"].current == "ask"
+    with pytest.raises(NotFound, match="Available: ask, auto"):
+        await foreign.choose("mode", "wild")
+
+
+async def test_idle_agents_beyond_a_few_are_ended_and_come_back(
+    bench: Workbench, state_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acp_conversations, "MOST_IDLE", 1)
+    sessions = [await bench.start_conversation(acp_agent="Script") for _ in range(3)]
+    for session in sessions:
+        await run_turn(session, "say one")
+    running = [(await bench.acp.open_conversation(session.conversation)).has_running_process for session in sessions]
+    assert running == [False, True, True]
+    assert (await run_turn(sessions[0], "say two")).reason is TurnEnd.DONE
+    assert "[loaded]" in state_file.read_text()
