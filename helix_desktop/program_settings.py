@@ -104,8 +104,8 @@ INSTRUCTIONS = ProgramSetting(
     "Sent to every agent with the system prompt, from the next message on.", "", long=True,
 )  # fmt: skip
 ACP_AGENTS = ProgramSetting(
-    "agents.acp", "Agents", "Agents of your own",
-    "Agents that speak the Agent Client Protocol, one on each line: NAME = COMMAND LINE. Known ones on your PATH are found by themselves.", "", long=True,
+    "agents.acp", "Tools", "Agents of your own",
+    "Agents that speak the Agent Client Protocol, one on each line: NAME = COMMAND LINE. Known agents on your PATH are found automatically.", "", long=True,
 )  # fmt: skip
 SEND_WITH = ProgramSetting(
     "chat.send_with", "Chat", "Send with", "The key that sends a message. The other key starts a new line.", "enter",

@@ -28,7 +28,9 @@ class AgentChoice:
     def request_for_value(self, value: str) -> tuple[str, dict[str, Any]]:
         """NotFound for what the agent does not offer."""
         if value not in self.values:
-            raise NotFound(f"{self.name} cannot be {value[:80]}.", remedy=f"Available: {', '.join(self.values)}.")
+            raise NotFound(
+                f"The agent does not offer {value[:80]} as {self.name}.", remedy=f"Available: {', '.join(self.values)}."
+            )
         method, parameter = self.setter
         return method, {parameter: value, **({"configId": self.id} if self.setter == _OPTION else {})}
 

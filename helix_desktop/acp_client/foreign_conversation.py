@@ -105,7 +105,7 @@ class ForeignConversation:
             await self.end_agent()
             end = turn_end_of_error(error)
         except OSError as error:
-            end = TurnEnded(TurnEnd.FAILED, f"{self.name} could not be started: {error}.")
+            end = TurnEnded(TurnEnd.FAILED, f"The agent {self.name} could not be started: {error}.")
         except asyncio.CancelledError:
             await asyncio.shield(self._stop_agent())
             await asyncio.shield(self._record_turn_end(conversation, place, talk.end_when_stopped(), usage))
@@ -232,7 +232,7 @@ class ForeignConversation:
     def find_choice(self, identity: str) -> AgentChoice:
         if identity not in self.choices:
             there = ", ".join(self.choices) or "none"
-            raise NotFound(f"{self.name} has no option {identity[:80]}.", remedy=f"Available: {there}.")
+            raise NotFound(f"The agent {self.name} has no option {identity[:80]}.", remedy=f"Available: {there}.")
         return self.choices[identity]
 
     async def choose(self, identity: str, value: str) -> None:

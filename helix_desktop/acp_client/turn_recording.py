@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from helix_desktop.engine.blocks import ReasoningDelta, TextDelta
+from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     ModelReplied,
@@ -32,7 +33,6 @@ from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import first_text, object_at, objects_at, text_at, value_at
 from helix_desktop.tools.built_in_tool import WorkspaceResources
-from helix_desktop.tools.unified_diff import format_unified_diff
 
 HEAD = 2_000
 MOST_TEXT = 1 << 20  # characters of one reply; what comes after begins the next

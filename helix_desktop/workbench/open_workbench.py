@@ -325,7 +325,9 @@ class Workbench:
         """One that works in a copy of the folders, named as it is."""
         new = identity or new_conversation_id()
         await self.copies.create_copy(new, with_changes=with_changes)
-        return await self.open_session(await self._create_conversation(ConversationStarted(title, copy=new, acp_agent=acp_agent), new))
+        return await self.open_session(
+            await self._create_conversation(ConversationStarted(title, copy=new, acp_agent=acp_agent), new)
+        )
 
     def file_changes_of(self, conversation: str) -> FileChanges:
         """Of the folders that an open conversation works in."""
