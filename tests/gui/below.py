@@ -25,6 +25,7 @@ PLACES = {  # which argument of what is read by people
     "LinkStatus": (1,),
     "McpConnectionStatus": (1,),
     "TurnEnded": (1,),
+    "FleetTaskResult": (0,),
     "FoldFailed": (1,),
     "note": (0,),
     "_refuse_while_running": (0,),

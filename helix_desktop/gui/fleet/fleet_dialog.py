@@ -5,6 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from PySide6.QtCore import QSize
 from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPlainTextEdit, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.errors import HelixError
@@ -55,7 +56,7 @@ class FleetDialog(TransientDialog):
         tabs[0].setChecked(True)
         bar = build_row(*tabs, 1, self._all, new, spacing=8)
         build_column(bar, self._trouble, (self._pages, 1), owner=self, margins=MARGINS, spacing=12)
-        self.resize(1240, 760)
+        self.resize(QSize(1240, 760).boundedTo(self.screen().availableSize() * 0.9))
         following = doing.run_in_background(self._fleet.follow_fleet(self._show_fleet), failed=self._show_error)
         self.finished.connect(lambda _result: following.cancel())
         self._read_schedules()
