@@ -176,7 +176,7 @@ class Policy:
         group="Handover", keeps_most=0.5, within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declare_threshold(
-        6, "Minimum records to hand over", "A handover is written only if it covers at least this many records of the journal.",
+        6, "Minimum records in a handover", "A handover is written only if it covers at least this many records of the journal.",
         group="Handover", within=(1, 1_000), unit="facts",
     )  # fmt: skip
     handover_cooldown: float = _declare_threshold(

@@ -137,7 +137,7 @@ class Conversation:
     def fact_at(self, seq: int) -> Fact:
         """Returns the fact with this number. Raises NotFound."""
         if not 1 <= seq <= len(self.state.facts):
-            raise NotFound(f"This conversation has no record {seq}. The last one is {self.state.last_seq}.")
+            raise NotFound(f"This conversation has no record {seq}. The last record is {self.state.last_seq}.")
         return self.state.facts[seq - 1].fact
 
     def notify_listeners(self, event: Event) -> None:

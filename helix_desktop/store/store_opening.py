@@ -87,7 +87,7 @@ def _take_rest_of_log(journal: JournalFile, log: journal_repair.WriteAheadLog | 
     if gap:
         journal.close()
         raise JournalCorrupt("The journal's log is damaged in the middle.")
-    note(f"The end of the journal's log was damaged or incomplete. {added} records were recovered from it.")
+    note(f"The end of the journal's log was damaged or incomplete. {added} records were recovered.")
     for fact in missing[:100]:
         note(f"These items were lost, or were still being written when the computer stopped: {fact}.")
 

@@ -60,7 +60,7 @@ def environment_key(environ: Mapping[str, str] = os.environ) -> bytes:
     """The key that belongs to the store in the environment; NotFound where there is none."""
     if not environ.get(KEY):
         raise NotFound(
-            f"{STORE} is set, and {KEY} is not.",
+            f"{STORE} is set, but {KEY} is not.",
             remedy=f"Set {KEY} to the key that `workspace share --show-key` prints, or make one with `workspace new-key`.",
         )
     return row_encryption.parse_key_line(environ[KEY])

@@ -34,7 +34,7 @@ NOTHING_OPENED = CommandOpenings()
 OPENINGS = (
     HomeOpening(
         "ssh",
-        "Git over SSH, and ssh",
+        "SSH, including Git over SSH",
         "Commands with network access can read your SSH keys, use your SSH agent, and sign in wherever they are accepted.",
         (".ssh",),
         ("SSH_AUTH_SOCK",),

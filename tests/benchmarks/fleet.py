@@ -131,8 +131,8 @@ def _measured(rates: dict[str, Row]) -> str:
     if not (puts and read and middle and high):
         return "Not yet."
     lines = [
-        f"PostgreSQL used its default durability settings. It ran on a computer with 2 cores, together with the clients and {_load()}. The comparison with pgbench",
-        "and the times of local gets were measured without other work:",
+        f"PostgreSQL used its default durability settings. It ran on a computer with 2 cores, together with the clients and {_load()}. No other work",
+        "was running during the comparison with pgbench and the measurement of local gets:",
         "",
         (
             f"- {len(_CLIENTS)} clients stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. The PostgreSQL benchmark pgbench stored {puts.peers['pgbench'].median:,.0f} rows per second with the same statement and without encryption (ours: {puts.note.partition(';')[0]})."

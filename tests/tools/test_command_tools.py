@@ -312,7 +312,7 @@ async def test_what_is_not_hidden_or_needs_the_network_is_not_asked_for(here: Wo
 
 async def test_an_opening_is_asked_for_by_what_it_opens(here: World) -> None:
     await here.run("run_command", command="true", needs="ssh", network=True)
-    assert here.person.asked[0].why == "it would use access that other commands don't have: Git over SSH, and ssh"
+    assert here.person.asked[0].why == "it would use access that other commands don't have: SSH, including Git over SSH"
     here.person.asked.clear()
     here.kit.commands.opened = lambda: CommandOpenings(("ssh",))
     await here.run("run_command", command="true", needs="ssh", network=True)

@@ -143,7 +143,7 @@ class ConnectAgentsDialog(QDialog):
         saved = max(0.0, whole - billed)
         requests = format_count(today.requests, "{n} request", "{n} requests")
         self._without.show_figure(
-            tr("Today, without Helix Desktop"), format_amount(whole), tr("what the agents asked to send")
+            tr("Today, without Helix Desktop"), format_amount(whole), tr("tokens in the agents' own requests")
         )
         self._billed.show_figure(tr("Billed") if paid else tr("Sent"), format_amount(billed), requests)
         share = format_percent(saved / whole) if whole else format_percent(0)

@@ -236,13 +236,15 @@ class CheckpointsPage(SettingsPage):
             FieldDeclaration(
                 "always",
                 tr("Work in copies"),
-                tr("New conversations and sub-agents each work in a copy of their own, which you bring back."),
+                tr("Each new conversation and sub-agent works in its own copy. You bring its changes back."),
                 bool(chosen.get("always")),
             ),
             FieldDeclaration(
                 "set_up",
                 tr("Set-up command"),
-                tr("Run in each new copy before the first message, such as npm ci. You are asked as for any command."),
+                tr(
+                    "A command, such as npm ci, that runs in each new copy before the first message. It needs permission like any other command."
+                ),
                 str(chosen.get("set_up", "")),
             ),
         )
