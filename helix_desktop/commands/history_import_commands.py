@@ -52,12 +52,8 @@ def run_find_histories(arguments: argparse.Namespace) -> int:
     lines = _describe_histories_by_folder(found) or [
         "No conversations from other programs were found on this computer."
     ]
-    result = {"found": [_histories_as_json(one) for one in found]}
+    result = {"found": [{**asdict(one), "path": str(one.path)} for one in found]}
     return asyncio.run(print_result(arguments, Terminal(), result, *lines))
-
-
-def _histories_as_json(one: FoundHistories) -> dict[str, object]:
-    return {**asdict(one), "path": str(one.path)}
 
 
 def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[str]:

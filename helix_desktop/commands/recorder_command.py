@@ -33,7 +33,7 @@ IN_USE_SECONDS = 3600.0  # A database notes when a turn began, not what came in 
 def add_recorder_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("recorder", help="save the conversations of the agents on this computer")
     noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
-    noun.set_defaults(run=_record_or_print_status, json=False)
+    noun.set_defaults(run=lambda given: (_import_what_is_asked if given.run_here else _print_recorder_status)(given), json=False)  # fmt: skip
     verbs = noun.add_subparsers(metavar="VERB")
     options: Options = {
         "--at-login": "start recording when you log in",
@@ -43,10 +43,6 @@ def add_recorder_command(nouns: Subparsers) -> None:
     add_verb(verbs, "on", "start recording, and import existing conversations", _turn_on, options)
     add_verb(verbs, "off", "stop recording, but keep recorded conversations", _turn_off)
     add_verb(verbs, "status", "show whether it is on, what it reads, and where it saves", _print_recorder_status)
-
-
-def _record_or_print_status(arguments: argparse.Namespace) -> int:
-    return (_import_what_is_asked if arguments.run_here else _print_recorder_status)(arguments)
 
 
 def _turn_on(arguments: argparse.Namespace) -> int:

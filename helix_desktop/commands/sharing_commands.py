@@ -229,13 +229,9 @@ def _describe_sharing(figures: Mapping[str, Any]) -> str:
     entries, facts = figures["waiting"], figures["facts_waiting"]
     what = f"{entries:,} cache entries ({figures['waiting_bytes']:,} bytes), {facts:,} records of conversations."
     if figures["trouble"]:
-        since = f" since {_format_time_ago(figures['away'])}" if figures["away"] else ""
+        since = f" since {time.strftime('%H:%M', time.localtime(figures['away']))}" if figures["away"] else ""
         return f"Not in sync{since}. {figures['trouble']}\nWaiting here: {what}"
     return f"Waiting to be sent: {what}" if entries or facts else "In sync."
-
-
-def _format_time_ago(moment: float) -> str:
-    return time.strftime("%H:%M", time.localtime(moment))
 
 
 async def run_unshare(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

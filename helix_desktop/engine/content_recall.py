@@ -229,9 +229,10 @@ async def recall_folded_messages(
     """
     branch, asked = state.branch, words.strip()
     folds = [_require_fold(state, name)] if name.strip() or not asked else _live_summaries(state)
+    covers = (fold.cover for fold in folds)
+    spans = [Span(cover.seq, cover.seq) if isinstance(cover, PartRef) else cover for cover in covers]
     messages = [
-        branch.message_at(seq)
-        for seq in sorted({seq for fold in folds for seq in branch.covered_messages(_span_of_fold(fold))})
+        branch.message_at(seq) for seq in sorted({seq for span in spans for seq in branch.covered_messages(span)})
     ]
     if asked:
         return await _passages_in_messages(branch, cache, tokens, messages, words)
@@ -282,10 +283,6 @@ def _require_fold(state: ConversationState, name: str) -> Folded:
 
 def _live_summaries(state: ConversationState) -> list[Folded]:
     return [fold for fold in state.live_folds if isinstance(fold.cover, Span)]
-
-
-def _span_of_fold(fold: Folded) -> Span:
-    return Span(fold.cover.seq, fold.cover.seq) if isinstance(fold.cover, PartRef) else fold.cover
 
 
 def format_message(branch: ConversationBranch, recorded: Recorded) -> str:

@@ -462,7 +462,8 @@ def find_missing_details(found: Iterable[Detail], text: str) -> list[Detail]:
 def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCounter) -> list[Detail]:
     """Chooses what fits: of each kind the newest and most repeated first. Unused room goes to other kinds."""
     taken: dict[int, Detail] = {}
-    ranked = {kind: sorted((d for d in lacking if d.kind == kind), key=_detail_rank) for kind in CRITICAL}
+    newest = sorted(lacking, key=lambda detail: (-detail.times, -detail.seq))
+    ranked = {kind: [detail for detail in newest if detail.kind == kind] for kind in CRITICAL}
     left = room
     for share in (ROOM, LEFT):
         for kind, details in ranked.items():
@@ -478,10 +479,6 @@ def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCo
                     kind_left -= size
                     left -= size
     return sorted(taken.values(), key=lambda detail: detail.seq)
-
-
-def _detail_rank(detail: Detail) -> tuple[int, int]:
-    return (-detail.times, -detail.seq)
 
 
 def format_document_line(detail: Detail) -> str:

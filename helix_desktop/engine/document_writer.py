@@ -47,6 +47,7 @@ from helix_desktop.engine.strategies import handover, truncation
 from helix_desktop.engine.strategies.all_strategies import STRATEGIES
 from helix_desktop.engine.strategies.fold_document import DocumentPlan, FoldDocument, build_fold_document
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
+from helix_desktop.engine.summary_claims import find_unsupported_claims
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotFound
@@ -158,7 +159,7 @@ class DocumentWriter:
         started, spent = self.clock.current_time(), list[Spent]()
         if too_little := self.reason_not_to_fold(reading):
             raise NoDocumentWritten(too_little)
-        found, entry = await self._gather_details(reading)
+        found, entry, known = await self._gather_details(reading)
         making = DocumentPlan(
             reading.plan,
             fold,
@@ -173,8 +174,8 @@ class DocumentWriter:
         passages = await span_as_text.read_span_texts(reading.branch, reading.plan.span, self.cache, dated=dated)
         for rung in self._writing_attempts(reading):
             try:
-                text = await self._ask_attempt_for_text(
-                    rung, reading, passages, ModelInquiry(spent.append, self._note_model_activity), seconds
+                text, claims = await self._ask_until_supported(
+                    rung, reading, passages, known, ModelInquiry(spent.append, self._note_model_activity), seconds
                 )
                 answer = _answer_limit_tokens(reading.situation, rung.role)
                 made = await self._build_document(
@@ -191,6 +192,9 @@ class DocumentWriter:
                 folded = self._build_document_fold(
                     reading, making, made, rung.client.model_name, self.clock.current_time() - started
                 )
+                if claims:
+                    again = f"It was written once more, because {claims:,} of its sentences claimed what stands nowhere in these messages."
+                    folded = replace(folded, why=f"{folded.why} {again}".strip())
                 return WrittenDocument(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")
         raise NoDocumentWritten(
@@ -224,7 +228,7 @@ class DocumentWriter:
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
         """Writes the last resort: without a model, and short enough that the next request fits."""
         limit = max(min(self._document_limit_tokens(reading), _room_after_fold_tokens(reading)), SMALLEST)
-        found, entry = await self._gather_details(reading)
+        found, entry, _ = await self._gather_details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
         making = DocumentPlan(reading.plan, fold, 0, found, entry, critical, limit)
         made = await asyncio.to_thread(
@@ -238,8 +242,8 @@ class DocumentWriter:
         progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME
         return min(progress, LARGEST, max(window // WINDOW_SHARE, SMALLEST))
 
-    async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest]:
-        """All details that must be kept, inherited and new, and the entry that holds them."""
+    async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest, list[DetailSource]]:
+        """All details that must be kept, inherited and new, the entry that holds them, and all that a document may say."""
         before: list[Detail] = []
         seqs: list[int] = []
         for item in reading.items:
@@ -252,7 +256,8 @@ class DocumentWriter:
         stored = list(span_as_text.details_of_stored_entries(reading.branch, seqs))
         found, text = await asyncio.to_thread(_combine_details, before, sources, stored, reading.todo)
         kept = await self.cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY))
-        return found, kept.digest
+        inherited = (DetailSource(each.seq, "user", each.text) for each in before)
+        return found, kept.digest, [*sources, *inherited]
 
     async def _inherited_details(self, branch: ConversationBranch, item: ViewItem) -> Sequence[Detail] | None:
         """The details of the document in this place; None for messages, or if its entry is gone."""
@@ -305,15 +310,38 @@ class DocumentWriter:
         if main is not None and quick is not None and main.model_name != quick.model_name:
             yield WritingAttempt(main.model_name, main, ModelRole.MAIN, "transcript")
 
+    async def _ask_until_supported(
+        self,
+        rung: WritingAttempt,
+        reading: DocumentMaterial,
+        passages: Sequence[SpanText],
+        known: Sequence[DetailSource],
+        asking: ModelInquiry,
+        seconds: float,
+    ) -> tuple[str, int]:
+        """The text, and for how many claims that stand nowhere it was written again."""
+        limit, tail = self._document_limit_tokens(reading), reading.situation.policy.tail_steps
+        question = STRATEGIES[reading.plan.kind].question(reading.plan, limit, tail)
+        text = await self._ask_attempt_for_text(rung, reading, passages, question, asking, seconds)
+        if reading.plan.panic or not STRATEGIES[reading.plan.kind].sections:
+            return text, 0
+        known = [*known, *(DetailSource(0, "output", passage.text) for passage in passages)]
+        claims = await asyncio.to_thread(find_unsupported_claims, text, known)
+        if claims:
+            question += handover.unsupported_claims_question(claims)
+            with suppress(ModelFailed):
+                text = await self._ask_attempt_for_text(rung, reading, passages, question, asking, seconds)
+        return text, len(claims)
+
     async def _ask_attempt_for_text(
         self,
         rung: WritingAttempt,
         reading: DocumentMaterial,
         passages: Sequence[SpanText],
+        question: str,
         asking: ModelInquiry,
         seconds: float,
     ) -> str:
-        question = self._document_question(reading)
         answer = min(_answer_limit_tokens(reading.situation, rung.role), self._document_limit_tokens(reading) * 3 // 2)
         purpose = Purpose(reading.plan.kind.value)
         room = self._material_room_tokens(reading.situation, rung.role)
@@ -344,10 +372,6 @@ class DocumentWriter:
         """Returns about as much of the text's beginning as fits this many tokens."""
         count = self.tokens.count_tokens(text)
         return text if count <= limit else text[: len(text) * limit // count]
-
-    def _document_question(self, reading: DocumentMaterial) -> str:
-        tail = reading.situation.policy.tail_steps
-        return STRATEGIES[reading.plan.kind].question(reading.plan, self._document_limit_tokens(reading), tail)
 
     async def _build_document(
         self, rung: WritingAttempt, making: DocumentPlan, text: str, answer: int, asking: ModelInquiry, seconds: float

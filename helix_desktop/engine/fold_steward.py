@@ -112,7 +112,7 @@ class FoldSteward:
             index=self.index,
             tokens=tokens,
             clock=self._clock,
-            models=_without_model,
+            models=lambda _: None,
             spawn=_refuse_to_spawn,
         )
 
@@ -405,10 +405,6 @@ class DraftSteward(FoldSteward):
 
     def start_folds_after_turn(self) -> None:
         """Nothing: looking for what is due after each turn of a long history would read all turns before it each time."""
-
-
-def _without_model(_: ModelRole) -> ModelClient | None:
-    return None
 
 
 def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:

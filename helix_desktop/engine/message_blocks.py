@@ -81,7 +81,7 @@ def exclude_block(block: Block) -> Block | None:
     if isinstance(block.content, ToolCall):
         gone = replace(block.content, arguments=json.dumps({"note": EXCLUDED}), tokens=NOTE_TOKENS)
         return replace(block, content=gone, tokens=NOTE_TOKENS)
-    if block.role is Role.TOOL and block.source == PartRef(_seq_of_block(block)):
+    if block.role is Role.TOOL and isinstance(block.source, PartRef) and not block.source.part:
         return replace(block, content=Text(EXCLUDED, NOTE_TOKENS), tokens=NOTE_TOKENS)
     return None
 
@@ -123,7 +123,7 @@ def render_message_blocks(
     no_thinking = any(is_excluded(ref) for ref, part in whole if isinstance(part, Reasoning))
     for ref, part in whole:
         block: Block | None = build_original_block(recorded, ref, ids)
-        if block is None or _is_blank_block(block):
+        if block is None or (isinstance(block.content, Text) and not block.content.text.strip()):
             continue
         if is_excluded(ref) or (no_thinking and isinstance(part, Reasoning)):
             block = exclude_block(block)
@@ -141,14 +141,6 @@ def require_message(recorded: Recorded) -> MessageFact:
     if isinstance(recorded.fact, UserSaid | ModelReplied | ToolReturned):
         return recorded.fact
     raise TypeError(f"{type(recorded.fact).__name__} is not a message")
-
-
-def _is_blank_block(block: Block) -> bool:
-    return isinstance(block.content, Text) and not block.content.text.strip()
-
-
-def _seq_of_block(block: Block) -> int:
-    return block.source.seq if isinstance(block.source, PartRef) else block.source.first
 
 
 def _tokens_of_part(part: UserPart | ReplyPart) -> int:

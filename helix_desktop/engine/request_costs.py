@@ -189,7 +189,8 @@ class RequestCostReader:
                 cause = waiting.pop(0).cause
                 active = active if cause in active else (*active, cause)
             tokens = now.ends[at] - max(start, now.ends[at - 1] if at else 0)
-            if tokens > 0 and place > self._seen and not _is_head(piece) and _bytes_of(piece) not in again:
+            is_head = isinstance(piece, ToolsOffered) or piece.role is Role.SYSTEM
+            if tokens > 0 and place > self._seen and not is_head and _bytes_of(piece) not in again:
                 yield tokens, (Cause(CauseKind.NEW),)
             elif tokens > 0:
                 yield tokens, active or (Cause(CauseKind.UNKNOWN),)
@@ -264,7 +265,8 @@ def explain_requests(facts: Sequence[Recorded], prices: Prices) -> list[RequestC
 def explain_last_turn(state: ConversationState) -> list[RequestCost]:
     """The steps of the last turn, without going through the whole conversation: only the request before them is read too."""
     since = min(state.branch.turn.words, default=1) - 1
-    replies = [seq for seq in state.branch.steps if _reported(state, seq)]
+    made = ((seq, state.facts[seq - 1].fact) for seq in state.branch.steps)
+    replies = [seq for seq, fact in made if isinstance(fact, ModelReplied) and fact.usage.input > 0]
     first = next((at for at, seq in enumerate(replies) if seq > since), len(replies))
     reader = RequestCostReader(state.facts, lambda _: None)
     found = []
@@ -281,11 +283,6 @@ def describe_pause(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"
-
-
-def _reported(state: ConversationState, seq: int) -> bool:
-    fact = state.facts[seq - 1].fact
-    return isinstance(fact, ModelReplied) and fact.usage.input > 0
 
 
 def _model_of_reply(model: str, settings: RequestSettings) -> ModelSet | None:
@@ -307,10 +304,6 @@ def _fit_sizes(now: _AskedRequest, before: _AskedRequest | None, same: int) -> l
         known = [min(end, start) for end in known]
     known += [start + (billed - start) * so_far // max(1, whole) for so_far in accumulate(counted)]
     return [*known[:-1], billed]
-
-
-def _is_head(piece: SentPiece) -> bool:
-    return isinstance(piece, ToolsOffered) or piece.role is Role.SYSTEM
 
 
 def _count_same_pieces(before: Sequence[SentPiece], now: Sequence[SentPiece]) -> int:

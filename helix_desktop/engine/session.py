@@ -354,7 +354,9 @@ class Session:
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         """Go on from `seq`. The rest stays in the journal. Returns what was done to files, a sentence each."""
         self._refuse_while_running("rewind")
-        restored = await self._crew.restore(self._file_changes_after(seq)) if restore_files else FileRestoration()
+        # In the order they happened; rewound or not, the files are what they are.
+        done = [one for one in self.all_facts if one.seq > seq and isinstance(one.fact, ToolReturned | FilesChanged)]
+        restored = await self._crew.restore(done) if restore_files else FileRestoration()
         facts = () if restored.fact is None else (restored.fact,)
         await self.conversation.append_facts(*facts, Rewound(seq))
         return restored.said
@@ -574,10 +576,6 @@ class Session:
             self.conversation.notify_listeners(QuestionAnswered(self.id, number))
             if not self.questions:
                 self._set_activity(ConversationActivity.TOOLS if self._turn is not None else ConversationActivity.IDLE)
-
-    def _file_changes_after(self, seq: int) -> Sequence[Recorded]:
-        """In the order they happened; rewound or not, the files are what they are."""
-        return [r for r in self.all_facts if r.seq > seq and isinstance(r.fact, ToolReturned | FilesChanged)]
 
     def _refuse_while_running(self, what: str) -> None:
         self._refuse_while_held(what)

@@ -285,7 +285,10 @@ class TurnLoop:
         return bool(steering)
 
     def _end_after_reply(self, reply: Reply, *, going_on: bool) -> TurnEnded | None:
-        silent = reply.stop is Stop.END and not _says_something(reply)
+        calls_or_text = (
+            isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in reply.parts
+        )
+        silent = reply.stop is Stop.END and not any(calls_or_text)
         broken = silent or reply.stop in (Stop.CUT, Stop.LENGTH)
         if broken and not going_on:
             self._cuts += 1
@@ -343,8 +346,3 @@ def _build_digested_request(
     """The request, its digest, and a number for each message by which the next request tells what changed."""
     request = legal_messages.build_request(view, contents)
     return request, digest_of(request), tuple(map(hash, request.messages))
-
-
-def _says_something(reply: Reply) -> bool:
-    """Whether there is more than thinking and empty lines."""
-    return any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in reply.parts)

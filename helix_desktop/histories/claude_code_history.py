@@ -92,7 +92,7 @@ class _ClaudeCodeFile:
             node = _node_of_event(value)
             if node is None:
                 if kind not in _TITLES:
-                    self.told.left_out[_label_of_event(value)] += 1
+                    self.told.left_out["/".join(filter(None, (kind or "no type", text_at(value, "subtype"))))] += 1
                 continue
             tree.add_node(index, node)
             if kind == "system" and value.get("subtype") == "compact_boundary":
@@ -153,10 +153,6 @@ def _rows_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
         *names,
         *(name for name in [*ends, text_at(boundary, "logicalParentUuid")] if name and name not in names),
     ]
-
-
-def _label_of_event(value: Mapping[str, object]) -> str:
-    return "/".join(filter(None, (text_at(value, "type") or "no type", text_at(value, "subtype"))))
 
 
 # --- messages -------------------------------------------------------------------------------------------------------

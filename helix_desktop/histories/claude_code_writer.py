@@ -15,7 +15,6 @@ from helix_desktop.engine.legal_messages import with_plain_name
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
-    RecordedPicture,
     RecordedSession,
 )
 from helix_desktop.histories.session_export import arguments_object
@@ -63,7 +62,10 @@ def _compaction_lines(text: str, time: float, before: str | None) -> list[Block]
 
 def _message_lines(message: RecordedMessage) -> list[Block]:
     when = format_iso_time(message.time)
-    pictures = [_picture_block(picture) for picture in message.pictures]
+    sources = ((one.media_type, format_picture_data(one)) for one in message.pictures)
+    pictures = [
+        {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}} for kind, data in sources
+    ]
     if message.role == "assistant":
         reply = _reply_message(message)
         return [{"type": "assistant", "message": reply, "timestamp": when}] if reply["content"] else []
@@ -101,8 +103,3 @@ def _reply_message(message: RecordedMessage) -> Block:
     reason = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
     about = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": message.model}
     return {**about, "stop_reason": reason, "stop_sequence": None, "content": blocks, "usage": figures}
-
-
-def _picture_block(picture: RecordedPicture) -> Block:
-    source = {"type": "base64", "media_type": picture.media_type, "data": format_picture_data(picture)}
-    return {"type": "image", "source": source}

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -272,15 +273,10 @@ def write_new_session_file(root: Path, inside: str, content: bytes) -> Path:
 
 def _write_new_file(root: Path, inside: str, content: bytes) -> None:
     folder, _, name = inside.rpartition("/")
-    for part in _folders_on_the_way(folder):
+    for part in accumulate(folder.split("/") if folder else (), "{}/{}".format):
         _ensure_real_folder(root, part)
     with folders.open_folder(root, folder) as place:
         _write_whole_file(place, name, content)
-
-
-def _folders_on_the_way(folder: str) -> Sequence[str]:
-    parts = folder.split("/") if folder else []
-    return ["/".join(parts[: at + 1]) for at in range(len(parts))]
 
 
 def _ensure_real_folder(root: Path, inside: str) -> None:

@@ -55,6 +55,13 @@ def open_foreign_database(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
+def copy_foreign_database(path: Path, target: sqlite3.Connection) -> None:
+    """All of it at one moment, also while its program writes."""
+    with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=2.0)) as source:
+        source.backup(target)
+    target.execute("PRAGMA journal_mode = DELETE")  # So that it is one file.
+
+
 def _begin(connection: sqlite3.Connection) -> None:
     """The next statement may work as long as any."""
     looks = itertools.count(1)

@@ -92,7 +92,8 @@ class _GeminiLog:
         value = row.value
         listed = object_at(value.get("$set", value)).get("messages")
         if "$rewindTo" in value:
-            self._rewind_records(text_at(value, "$rewindTo"))
+            at = self.places.get(text_at(value, "$rewindTo"))
+            self.rewound = ROOT if not at else text_at(self.records[at - 1].value, "id")
         elif isinstance(value.get("id"), str) and isinstance(value.get("type"), str):
             self._add_or_replace_record(row)
         else:
@@ -114,10 +115,6 @@ class _GeminiLog:
             len(self.records) - 1, HistoryNode(name, parent, kind == "user", name if kind == "gemini" else "")
         )
         self.rewound = ""
-
-    def _rewind_records(self, to: str) -> None:
-        at = self.places.get(to)
-        self.rewound = ROOT if not at else text_at(self.records[at - 1].value, "id")
 
     def _replace_whole_history(self, rows: Iterable[HistoryRow]) -> None:
         """A whole history: what is new of it comes behind, and stands for what is no longer in it."""

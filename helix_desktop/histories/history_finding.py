@@ -97,7 +97,7 @@ def history_file_of_change(kind: str, path: Path) -> Path | None:
 def find_histories_in_file(kind: str, path: Path, copy: Path | None = None) -> Iterator[FoundHistories]:
     """What a history file holds, by folder. `copy`: what is read in its place."""
     if path.name == _DATABASE_NAMES.get(kind):
-        yield from _FIND[kind](path.parent)
+        yield from _FIND[kind]((copy or path).parent)
     else:
         folder, _ = _folder_and_time_of(kind, path, copy)
         yield FoundHistories(kind, path, folder, 1, (copy or path).stat().st_size, 0.0, 0.0)

@@ -150,7 +150,7 @@ def read_sessions(
                 f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split the file into smaller files at line breaks."
             )
         if foreign_sqlite.is_sqlite_file(there):
-            yield from _sessions_in_database(path, told)
+            yield from _sessions_in_database(path, told, there)
         elif opencode_history.is_opencode_file(path):
             yield from opencode_history.read_opencode_file(path, told)
         else:
@@ -159,9 +159,9 @@ def read_sessions(
         raise NotFound(f"{path} cannot be read: {error.strerror}.", remedy="Check the name.") from error
 
 
-def _sessions_in_database(path: Path, told: ReadingComplaints) -> Iterator[RecordedSession]:
+def _sessions_in_database(path: Path, told: ReadingComplaints, there: Path) -> Iterator[RecordedSession]:
     try:
-        with foreign_sqlite.open_foreign_database(path) as connection:
+        with foreign_sqlite.open_foreign_database(there) as connection:
             tables = foreign_sqlite.table_names(connection)
             for _, is_one, read_it in DATABASES:
                 if is_one(tables):

@@ -2,17 +2,22 @@
 
 Below one folder: `open` holds what changes now, and is copied on as the files grow. A folder with a number is sealed: nothing is added to
 it, and it is deleted when all of it is imported. In each, a copy has the path of its file. A file that was written anew, and not only
-added to, seals what was copied of it before.
+added to, seals what was copied of it before; so does a database with fewer rows.
 """
 
 import os
 import shutil
+import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 
+from helix_desktop.histories import foreign_sqlite
+
+LARGEST_DATABASE = 32 << 20  # that is copied; of a larger one nothing is kept that is deleted before it is imported
+DATABASE_SHARE = 10.0  # After a database was copied, it is left alone so many times as long as that took.
 COMPARED = 4096  # bytes at the end of what is copied that must still stand in the file
 
 
@@ -35,6 +40,8 @@ class PendingCopies:
         self._folder = folder
         self._open = folder / "open"
         self._copied: dict[Path, tuple[int, int]] = {}  # by file: its inode, and how many bytes of it are copied
+        self._rows: dict[Path, Mapping[str, int]] = {}  # of the databases that are copied, by table
+        self._database_due = 0.0
         self._lock = threading.Lock()
         self._seal_open_folder()  # What was copied before this start, of files that may have been written anew since.
 
@@ -58,6 +65,29 @@ class PendingCopies:
                 os.utime(target.fileno() if os.utime in os.supports_fd else copy, ns=(about.st_atime_ns, about.st_mtime_ns))  # fmt: skip
             self._copied[file] = about.st_ino, copied
 
+    def copy_database(self, file: Path) -> bool:
+        """Copy the database as it is now. False where it is not copied: it is too large, busy, or was copied just now."""
+        begun = time.monotonic()
+        with self._lock, suppress(OSError, sqlite3.Error):
+            if begun < self._database_due or file.stat().st_size > LARGEST_DATABASE:
+                return False
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            draft = self._folder / "database"
+            draft.unlink(missing_ok=True)
+            with closing(sqlite3.connect(draft)) as target:
+                foreign_sqlite.copy_foreign_database(file, target)
+                tables = foreign_sqlite.table_names(target)
+                rows = {name: target.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in tables}  # noqa: S608
+            if any(rows.get(name, 0) < count for name, count in self._rows.get(file, {}).items()):
+                self._seal_open_folder()
+            copy = path_of_copy(self._open, file)
+            copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            draft.replace(copy)
+            self._rows[file] = rows
+            self._database_due = time.monotonic() + DATABASE_SHARE * (time.monotonic() - begun)
+            return True
+        return False
+
     def sealed_folders(self) -> list[Path]:
         """Every folder of copies, the oldest first, from now on sealed."""
         with self._lock:
@@ -74,6 +104,7 @@ class PendingCopies:
 
     def _seal_open_folder(self) -> None:
         self._copied.clear()
+        self._rows.clear()
         with suppress(FileNotFoundError):
             self._open.rename(self._folder / str(time.time_ns()))
 

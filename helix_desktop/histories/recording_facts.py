@@ -5,7 +5,7 @@ call stands as an attachment, a failed request ends a turn, what the other progr
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 
 from helix_desktop.engine import fact_encoding
@@ -118,7 +118,8 @@ def draft_facts(recording: RecordedSession, tokens: TokenCounter, child: Callabl
     """What was said and done, in order. `child`: the conversation that a sub-agent's session becomes; empty where there is none."""
     writing = _FactDrafting(tokens, child, folds=bool(recording.compactions))
     compactions = {one.at: one for one in recording.compactions}
-    system = _count_leading_system(recording.messages)
+    said = (at for at, message in enumerate(recording.messages) if message.role != "system")
+    system = next(said, len(recording.messages))
     if system:
         text = "\n\n".join(message.text for message in recording.messages[:system])
         writing.put_draft(recording.messages[0].time, SystemSet(text, tokens.count_tokens(text)))
@@ -131,10 +132,6 @@ def draft_facts(recording: RecordedSession, tokens: TokenCounter, child: Callabl
         writing.draft_compaction(compactions[len(recording.messages)])
     writing.end_last_turn()
     return writing.made
-
-
-def _count_leading_system(messages: Sequence[RecordedMessage]) -> int:
-    return next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
 
 
 @dataclass(slots=True)

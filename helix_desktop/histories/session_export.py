@@ -130,20 +130,13 @@ def _openai_export_user(fact: UserSaid, content: Content) -> str | list[Line]:
         for part in fact.parts
         if not _is_picture_attachment(part)
     ]
-    urls = [
-        _picture_data_url(part.stored, content)
-        for part in fact.parts
-        if isinstance(part, Attachment) and _is_picture_attachment(part)
-    ]
-    pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls if url]
+    shown = [part.stored for part in fact.parts if isinstance(part, Attachment) and _is_picture_attachment(part)]
+    found = [(stored.media_type, data) for stored in shown if (data := content(stored.digest)) is not None]
+    urls = [f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}" for kind, data in found]
+    pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     text = "\n".join(texts)
     return [{"type": "text", "text": text}, *pictures] if pictures else text
 
 
 def _is_picture_attachment(part: object) -> bool:
     return isinstance(part, Attachment) and part.stored.media_type.startswith("image/")
-
-
-def _picture_data_url(stored: Stored, content: Content) -> str:
-    data = content(stored.digest)
-    return f"data:{stored.media_type};base64,{base64.b64encode(data).decode('ascii')}" if data is not None else ""

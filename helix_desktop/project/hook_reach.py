@@ -34,7 +34,7 @@ def covered_text(command: str, folder: Path) -> str:
 
 def named_files(command: str, folder: Path) -> list[Path]:
     """Files that the words of a command lead to, from the folder or from one that it changes to."""
-    words = [_expanded(word, folder) for word in _words(command)]
+    words = [_PROJECT_DIR.sub(str(folder), word) for word in _words(command)]
     bases = [folder, *(folder / word for word in words if word and os.path.isdir(folder / word))]  # noqa: PTH112 -- never raises
     found: dict[Path, None] = {}
     for name in _names(words):
@@ -123,10 +123,6 @@ def _names(words: Sequence[str]) -> Iterator[str]:
             path = word.replace(".", "/")
             yield from (f"{path}.py", f"{path}/__main__.py", f"{path}/__init__.py")
         yield from _RECIPES.get(word.rpartition("/")[2], ())
-
-
-def _expanded(word: str, folder: Path) -> str:
-    return _PROJECT_DIR.sub(str(folder), word)
 
 
 def _is_file(path: Path) -> bool:

@@ -158,15 +158,10 @@ def text_value(value: object) -> str:
 
 
 def list_value(value: object) -> tuple[str, ...]:
-    """A value that should be a list of names: a list, or names with commas between them."""
+    """A value that should be a list of names: a list, or names with commas or blanks between them: `Bash(git add:*), Read`."""
     if isinstance(value, str):
-        value = _split_names(value)
+        value = re.findall(r"[^\s,()]+(?:\([^)]*\))?", value)
     return tuple(str(each).strip() for each in value if str(each).strip()) if isinstance(value, Sequence) else ()
-
-
-def _split_names(text: str) -> list[str]:
-    """At commas and blanks that do not stand in brackets: `Bash(git add:*), Read`."""
-    return re.findall(r"[^\s,()]+(?:\([^)]*\))?", text)
 
 
 def path_fits_glob(path: str, glob: str) -> bool:

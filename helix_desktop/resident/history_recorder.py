@@ -145,8 +145,9 @@ class HistoryRecorder:
     def _note_changes(self, folders: Folders, changed: set[Path]) -> None:
         kinds = [(kind, path) for path in changed for kind, folder in folders if path.is_relative_to(folder)]
         files = {file for kind, path in kinds if (file := history_finding.history_file_of_change(kind, path))}
-        directly = {file for file in files if file.suffix == ".db"}
-        for file in filter(_is_plain_file, files - directly):
+        databases = {file for file in files if file.suffix == ".db"}
+        directly = {file for file in databases if not (_is_plain_file(file) and self._copies.copy_database(file))}
+        for file in filter(_is_plain_file, files - databases):
             try:
                 self._copies.copy_file(file)
             except OSError as error:

@@ -202,7 +202,8 @@ def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> tuple[str,
     def column(name: str, *fits: EntrySort) -> str:
         return name if sort is None or sort in fits else f"+{name}"
 
-    like = f"%{_escape_like(chosen.text)}%"
+    escaped = chosen.text.replace("~", "~~").replace("%", "~%").replace("_", "~_")
+    like = f"%{escaped}%"
     conditions: list[tuple[bool, str, tuple[str | float, ...]]] = [
         (bool(chosen.tool), f"{column('tool', EntrySort.TOOL, EntrySort.TIME)} = ?", (chosen.tool,)),
         (bool(chosen.since), f"{column('time', EntrySort.TIME)} >= ?", (chosen.since,)),
@@ -218,10 +219,6 @@ def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> tuple[str,
     wanted = [(text, values) for active, text, values in conditions if active]
     where = " AND ".join(text for text, _ in wanted)
     return (f"WHERE {where}" if where else ""), [value for _, values in wanted for value in values]
-
-
-def _escape_like(text: str) -> str:
-    return text.replace("~", "~~").replace("%", "~%").replace("_", "~_")
 
 
 def _entry_row_of(row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, float, int, int]) -> EntryRow:

@@ -90,7 +90,8 @@ class JournalFile:
         self.connection = (sqlite_database.connect_read_only if unseen else sqlite_database.connect_database)(
             path, JournalCorrupt, "journal"
         )
-        self.connection.text_factory = _decode_leniently
+        # Damaged text is read as far as it goes: the digest then names the fact it stands in.
+        self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         sqlite_database.prepare_schema(
             self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="journal"
         )
@@ -378,11 +379,6 @@ def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> St
         row, (Recorded(line.conversation, line.seq, line.time, fact_encoding.decode_fact(line.fact)) for line in some)
     )
     return replace(row, last_seq=lines[-1].seq, updated=lines[-1].time)
-
-
-def _decode_leniently(raw: bytes) -> str:
-    """Damaged text is read as far as it goes: the digest then names the fact it stands in."""
-    return raw.decode("utf-8", "replace")
 
 
 def _columns_of_line(line: StoredFact) -> tuple[str, int, float, str, bytes]:

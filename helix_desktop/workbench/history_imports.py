@@ -163,7 +163,7 @@ class HistoryImport:
     def _read_sessions_of_file(self, file: Path, stamp: tuple[int, int]) -> Iterator[Read]:
         told = ReadingComplaints()
         read = history_reading.read_sessions(file, told, self.kind, self._copy_of(file))
-        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(file):
+        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self._copy_of(file) or file):
             read = (one for one in read if one.folder in folders)
             stamp = (0, 0)  # Nothing is known yet about the other sessions of this file.
         try:

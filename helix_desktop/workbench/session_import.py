@@ -173,7 +173,9 @@ class SessionWriter:
         self._place_folds(1, range(1, shared + 1))
         self._place_folds(shared + 1 + bool(source), range(shared + 1, len(self.held.made) + 1))
         await self._store_contents_of_drafts(self.held.made)
-        await self._append_with_import_fact(await asyncio.to_thread(self._place_all_drafts, facts), "new")
+        drafts = enumerate(facts, 1)
+        placed = await asyncio.to_thread(lambda: [(draft.time, self._place_draft(draft, at)) for at, draft in drafts])
+        await self._append_with_import_fact(placed, "new")
 
     def _first_message_time(self) -> float:
         return next((draft.time for draft in self.held.made if draft.time), clock.time())
@@ -188,7 +190,8 @@ class SessionWriter:
         undone = any(one.seq == last and isinstance(one.fact, BroughtIn) and one.fact.undone for one in facts)
         present = [one for one in build_state(facts).facts_on_path() if one.seq <= last]
         stand = [one for one in present if _is_message_fact(one.fact)]
-        common = self._count_common_messages(stand, forgotten=_has_forgotten_text(facts))
+        forgotten = any(isinstance(one.fact, Forgotten) for one in facts)
+        common = self._count_common_messages(stand, forgotten=forgotten)
         ours = any(one.seq > last and isinstance(one.fact, (*SAID, Rewound)) for one in facts)
         said = [number for number, draft in enumerate(self.held.made, 1) if draft.was_said_or_done]
         shorter = common < len(stand) and self.earlier.is_in_another_file(self.held)
@@ -311,9 +314,6 @@ class SessionWriter:
         self.new_from = new[0].message if new else 0
         await self._append_with_import_fact(facts, "fork")
 
-    def _place_all_drafts(self, drafts: Sequence[FactDraft]) -> list[tuple[float, Fact]]:
-        return [(draft.time, self._place_draft(draft, at)) for at, draft in enumerate(drafts, 1)]
-
     def _place_draft(self, draft: FactDraft, seq: int) -> Fact:
         match draft.fact:
             case Folded(cover=cover) as fold:
@@ -366,7 +366,7 @@ class SessionWriter:
             len(facts) + 1,
             appended[-1].time,
             next((fact.parent for fact in said if isinstance(fact, ConversationStarted) and fact.parent), ""),
-            _parent_of_fork(said),
+            next((fact.forked_from for fact in said if isinstance(fact, ConversationStarted) and fact.forked_from), ""),
         )
 
 
@@ -406,12 +406,3 @@ def _has_fold_of_summary(facts: Sequence[Recorded], summary: FactDraft) -> bool:
 
 def _is_message_fact(fact: Fact) -> bool:
     return FactDraft(0.0, fact).was_said_or_done
-
-
-def _has_forgotten_text(facts: Sequence[Recorded]) -> bool:
-    return any(isinstance(one.fact, Forgotten) for one in facts)
-
-
-def _parent_of_fork(facts: Sequence[Fact]) -> str:
-    forks = (fact.forked_from for fact in facts if isinstance(fact, ConversationStarted) and fact.forked_from)
-    return next(forks, "")

@@ -153,7 +153,7 @@ async def test_what_everything_cost_is_recorded_with_the_fold() -> None:
     kept.writers["fast"].answer = wrong_form
     await kept.steward.fold_on_demand(FoldKind.HANDOVER)
     spent = [one.fact for one in kept.facts if isinstance(one.fact, Spent)]
-    assert [one.model for one in spent] == ["fast", "fast"]
+    assert [one.model for one in spent] == ["fast"] * 3  # its words stand nowhere, and then the sections are missing
     assert all(one.usage.input == 100 for one in spent)
 
 
@@ -272,3 +272,22 @@ async def test_a_document_inherits_all_of_the_entry_before_it() -> None:
     await kept.steward.fold_on_demand(FoldKind.TRUNCATION)
     entry = await kept.cache.read_content(kept.folds()[-1].entries[0])
     assert {detail.text for detail in before} <= {detail.text for detail in parse_details_entry(entry.decode())}
+
+
+def invents(request: Request) -> str:
+    """Names a file that was never there, until it is told so."""
+    file = "" if "stands nowhere" in str(request.messages[-1]) else "It is in src/never_there.py. "
+    return "\n\n".join(f"## {name}\n{file}The work went on." for name in SECTIONS)
+
+
+async def test_a_handover_that_claims_what_stands_nowhere_is_written_once_more() -> None:
+    kept = await with_history(handover_writer="main")
+    kept.writers["main"].answer = invents
+    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    first, again = kept.writers["main"].requests
+    assert "src/never_there.py — It is in src/never_there.py." in str(again.messages[-1])
+    assert again.messages[:-1] == first.messages[:-1]
+    (fold,) = kept.folds()
+    assert "never_there" not in fold.text
+    assert fold.why.endswith("because 6 of its sentences claimed what stands nowhere in these messages.")
+    assert len([one for one in kept.conversation.state.facts if isinstance(one.fact, Spent)]) == 2

@@ -117,7 +117,7 @@ class Recording:
         return json.loads(self.helix("resident", "status", "--json")) or {}
 
     def has_copies(self) -> bool:
-        return any(file.is_file() for file in (self._home / "helix" / "recorder").rglob("*"))
+        return any(files for _, _, files in os.walk(self._home / "helix" / "recorder"))
 
     async def recorded_marks(self) -> set[bytes]:
         """Those of all facts, also of those that a conversation has left behind."""

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tests.benchmarks.gateway_clients import KEY, SHELLS, _names, installed
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
 AGENTS = ("claude", "codex", "opencode", "gemini", "pi")
+OURS = "ours"  # a conversation of this program, which each of them goes on with
 LONGEST = 240.0
 WORDS = "do the work: naïve “words”\n  and a second line"
 FILES = {
@@ -47,7 +48,7 @@ class Script:
 
     def __call__(self, asked: Asked) -> Sequence[Block]:
         names = _names(asked.body)
-        shell = next((name for name in SHELLS if name in names), "")
+        shell = next((name for name in (*SHELLS, "run_command") if name in names), "")
         if not shell or self.left <= 0:
             return [Says("All done.")]
         self.left -= 1
@@ -168,7 +169,7 @@ def last_request(provider: Provider, words: str) -> Asked:
 def helix(home: Path, *given: str) -> str:
     command = [sys.executable, "-m", "helix_desktop", "--home", str(home / "helix"), *given]
     own = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
-    variables = {**own, "HOME": str(home), "PYTHONPATH": str(Path.cwd())}
+    variables = {**own, "HOME": str(home), "PYTHONPATH": str(Path.cwd()), "ANTHROPIC_API_KEY": KEY}
     done = subprocess.run(command, cwd=home.parent / "work", env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{given}: {done.stderr[-600:]}")
@@ -183,7 +184,9 @@ def session_file(name: str, home: Path) -> Path:
 def session_id(name: str, file: Path) -> str:
     if name == "opencode":
         with closing(sqlite3.connect(file)) as connection:
-            row = connection.execute("SELECT id FROM session ORDER BY time_created DESC").fetchone()
+            row = None
+            with suppress(sqlite3.OperationalError):  # it has made no table yet
+                row = connection.execute("SELECT id FROM session ORDER BY time_created DESC").fetchone()
             if row is None:
                 raise ValueError("there is no session")
             return str(row[0])
@@ -209,22 +212,26 @@ def try_conversation(name: str, chance: random.Random, targets: Sequence[str] = 
         home = Path(folder, "home")
         home.mkdir()
         (home.parent / "work").mkdir()
-        script.left = chance.randint(2, 12)
-        run_agent(name, provider, home, begin(name, WORDS))
-        original = session_file(name, home)
-        session, words = session_id(name, original), WORDS.partition(":")[0]
-        if name != "gemini":  # 0.61 is refused when it resumes a session of its own that has calls
-            script.left, words = chance.randint(1, 6), "and more of it"
-            run_agent(name, provider, home, resume(name, session, words))
-        expected = [*pieces_of_request(last_request(provider, words)), ("assistant", "text", "All done.")]
         helix(home, "workspace", "new", "Work", "--folder", str(home.parent / "work"))
-        helix(home, "conversation", "import", "-w", "Work", str(original))
+        script.left, words = chance.randint(2, 12), WORDS.partition(":")[0]
+        if name == OURS:
+            words = _converse_here(provider, home, script, chance)
+        else:
+            run_agent(name, provider, home, begin(name, WORDS))
+            original = session_file(name, home)
+            session = session_id(name, original)
+            if name != "gemini":  # 0.61 is refused when it resumes a session of its own that has calls
+                script.left, words = chance.randint(1, 6), "and more of it"
+                run_agent(name, provider, home, resume(name, session, words))
+            helix(home, "conversation", "import", "-w", "Work", str(original))
+        expected = [*pieces_of_request(last_request(provider, words)), ("assistant", "text", "All done.")]
         listed = json.loads(helix(home, "conversation", "list", "-w", "Work", "--json"))
         conversation = next(one["id"] for one in listed if not one["parent"])
         others = [one for one in targets if one != name]
         if "opencode" in others:
             list_sessions("opencode", provider, home)  # it makes its database when it first starts
-        for way, agent in (("its own lines", name), ("written anew", name), *(("relay", one) for one in others)):
+        own = () if name == OURS else (("its own lines", name), ("written anew", name))
+        for way, agent in (*own, *(("relay", one) for one in others)):
             if way == "written anew":
                 delete_session(name, original, session)
             made = json.loads(
@@ -247,6 +254,17 @@ def try_conversation(name: str, chance: random.Random, targets: Sequence[str] = 
                 wrong.append(f"{way} in {agent}: no further step")
         wrong += [f"refused: {why}" for why in provider.refused]
     return wrong
+
+
+def _converse_here(provider: Provider, home: Path, script: Script, chance: random.Random) -> str:
+    """Two turns of this program itself. The words of the second."""
+    helix(home, "provider", "add", "scripted", "--kind", "anthropic", "--base-url", provider.url, "--variable", "ANTHROPIC_API_KEY")  # fmt: skip
+    ask = ("ask", "-w", "Work", "-m", "scripted/claude-sonnet-4-5", "--allow", "commands", "--allow", "outside_sandbox")
+    helix(home, *ask, WORDS)
+    (conversation,) = json.loads(helix(home, "conversation", "list", "-w", "Work", "--json"))
+    script.left = chance.randint(1, 6)
+    helix(home, *ask, "-c", conversation["id"], "and more of it")
+    return "and more of it"
 
 
 def _differences(expected: Sequence[Any], got: Sequence[Any], *, translated: bool) -> list[str]:
@@ -273,7 +291,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--conversations", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--agent", choices=AGENTS)
+    parser.add_argument("--agent", choices=(*AGENTS, OURS))
     arguments = parser.parse_args()
     failed = 0
     for number in range(arguments.conversations):

@@ -57,6 +57,9 @@ class FakeCatalogue:
     def cache(self) -> FakeCatalogue:
         return self
 
+    async def read_content(self, digest: Digest) -> bytes:
+        raise NotFound("it is gone")
+
     async def entries_page(
         self, chosen: EntryFilter, *, sort: EntrySort, descending: bool, offset: int, limit: int
     ) -> Sequence[EntryRow]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from helix_desktop.histories import foreign_sqlite
 from helix_desktop.histories.pending_copies import PendingCopies, copied_files, path_of_copy
 
 
@@ -51,6 +54,28 @@ def test_what_was_copied_before_a_restart_is_not_written_over(tmp_path: Path, fi
     copies = PendingCopies(tmp_path / "copies")
     copies.copy_file(file)
     assert copied(copies, file) == [b"one\ntwo\n", b"one\n"]
+
+
+def test_of_a_database_each_row_is_in_a_copy_also_of_one_that_was_emptied(tmp_path: Path) -> None:
+    database, copies = tmp_path / "opencode.db", PendingCopies(tmp_path / "copies")
+    with closing(sqlite3.connect(database)) as agent:
+        agent.execute("PRAGMA journal_mode = WAL")
+        for statement in (
+            "CREATE TABLE part (id)",
+            "INSERT INTO part VALUES (1)",
+            "INSERT INTO part VALUES (2)",
+            "DELETE FROM part",
+        ):
+            with agent:
+                agent.execute(statement)
+            copies._database_due = 0.0
+            assert copies.copy_database(database)
+    found = []
+    for folder in copies.sealed_folders():
+        with foreign_sqlite.open_foreign_database(path_of_copy(folder, database)) as connection:
+            found.append([tuple(row) for row in connection.execute("SELECT id FROM part")])
+    assert found == [[(1,), (2,)], []]
+    assert not copies.copy_database(tmp_path)
 
 
 def test_a_json_document_that_grows_is_written_anew_and_one_copy_of_it_is_enough(tmp_path: Path, file: Path) -> None:

@@ -123,7 +123,9 @@ def group_changes_by_turn(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...
             case UserSaid(steering=False) as fact:
                 _set_turn_end(found, end)
                 said += 1
-                found.append(TurnOfChanges(said, recorded.seq, recorded.seq, _turn_title(fact), (), last=said))
+                words = " ".join(str(getattr(part, "text", "")) for part in fact.parts).split()
+                title = " ".join(words)[:80]
+                found.append(TurnOfChanges(said, recorded.seq, recorded.seq, title, (), last=said))
             case ModelReplied(parts=parts):
                 steps += 1
                 names.update({part.id: (part.name, steps) for part in parts if isinstance(part, ToolCall)})
@@ -199,8 +201,3 @@ def printable_path(name: str) -> str:
     except UnicodeEncodeError:
         return json.dumps(name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))[1:-1]
     return name
-
-
-def _turn_title(said: UserSaid) -> str:
-    words = " ".join(str(getattr(part, "text", "")) for part in said.parts).split()
-    return " ".join(words)[:80]

@@ -210,7 +210,7 @@ class LiveFolds(ViewItems):
         """What the messages of `cover` would count without any fold; what is taken out stays out."""
         bare = (
             message_blocks.render_message_blocks(
-                self.message_at(seq), self.ids, _never_folded, self.is_pinned, self.is_excluded
+                self.message_at(seq), self.ids, lambda _: None, self.is_pinned, self.is_excluded
             )
             for seq in self.covered_messages(Span(*first_and_last(cover)))
         )
@@ -249,7 +249,3 @@ class LiveFolds(ViewItems):
 def count_item_tokens(items: Iterable[ViewItem]) -> int:
     """What items count, with what each message costs besides its parts."""
     return sum(item.tokens + (MESSAGE_TOKENS if item.blocks else 0) for item in items)
-
-
-def _never_folded(_: PartRef) -> None:
-    return None

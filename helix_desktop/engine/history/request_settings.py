@@ -44,9 +44,8 @@ class RequestSettings:
             case PolicySet() as policy:
                 return replace(self, policy=policy)
             case ModelSet() as model:
-                return replace(
-                    self, models=tuple(sorted({**dict(self.models), model.role: model}.items(), key=_role_of_named))
-                )
+                models = {**dict(self.models), model.role: model}
+                return replace(self, models=tuple((role, models[role]) for role in sorted(models)))
         return self
 
     def model_for_role(self, role: ModelRole) -> ModelSet | None:
@@ -82,7 +81,3 @@ def _update_rules_file(known: Rules, seq: int, fresh: RulesSet) -> Rules:
     if all(kept.path != fresh.path for _, kept in known):
         changed = (*known, (seq, fresh))
     return tuple((at, kept) for at, kept in changed if kept.text)
-
-
-def _role_of_named(named: tuple[str, ModelSet]) -> str:
-    return named[0]

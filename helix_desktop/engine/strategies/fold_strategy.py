@@ -44,10 +44,6 @@ class FoldPlan:
     wish: str = ""
 
 
-def _main_never_writes(_: FoldSituation, __: Span) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class FoldStrategy:
     """A way of saving context whose text a model writes. `due` is pure, cheap and asked before every step; `span` is what a
@@ -63,7 +59,7 @@ class FoldStrategy:
     sections: bool = False  # True for a document of six sections, False for a list of lines.
     dated: bool = False  # True if the model that writes it sees the time of each message.
     # By default, the main model is never asked to write it over its own context.
-    main_writes: Callable[[FoldSituation, Span], bool] = _main_never_writes
+    main_writes: Callable[[FoldSituation, Span], bool] = lambda _, __: False
 
 
 def first_seq_of_tail(situation: FoldSituation) -> int:

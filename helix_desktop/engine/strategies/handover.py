@@ -20,6 +20,7 @@ SECTIONS = (
 EXPECTED = 3_000  # The expected tokens of a document until the first one has been written.
 EARLY = 0.05  # A handover begins this share of the window before the reserve would be used.
 NOTHING = "Nothing to report."
+CLAIMS = 30  # that a writer is told of
 
 FENCE = "```"  # Models like to put a whole document between two of them.
 _AROUND = " \t#*_:.()0123456789"  # Characters that models put around a heading.
@@ -145,6 +146,12 @@ def missing_sections_question(missing: Sequence[str]) -> str:
     """Asked once, for the sections a first answer left out."""
     names = "\n".join(f"## {name}" for name in missing)
     return f"These sections of the handover document are missing. Answer with them alone:\n{names}"
+
+
+def unsupported_claims_question(claims: Sequence[str]) -> str:
+    """Added where a first answer claims what nothing supports."""
+    listed = "\n".join(f"- {claim[:300]}" for claim in claims[:CLAIMS])
+    return f"\nA first version claimed what stands nowhere in the conversation. Leave this out, or say what really stands there:\n{listed}"
 
 
 def split_handover_sections(text: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The panel of one fold: its figures, what the model reads instead, what it replaced, and how to undo it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
@@ -43,16 +43,18 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.boxes_view import BoxesView
 
 _DOCUMENT_KINDS = frozenset({FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION})
+CLAIMS = 50
 _BEFORE_AFTER: SectionKey = ("before and after",)
 
 
 @dataclass(frozen=True, slots=True)
 class ShownFold:
-    """What the panel shows of an event. `earlier`: what it can be compared with."""
+    """What the panel shows of an event. `earlier`: what it can be compared with; `claims`: what its text says that stands nowhere."""
 
     event: TimelineEvent
     window: int
     earlier: str
+    claims: Sequence[str] = ()
 
     @property
     def document_text(self) -> str:
@@ -172,7 +174,7 @@ class FoldPanel(QWidget):
         self._shown = shown
         event = shown.event
         folds = event.current_folds
-        looks = (folds, [shown.is_fold_undone(fold.fold) for fold in folds], shown.window, shown.earlier)
+        looks = (folds, [shown.is_fold_undone(fold.fold) for fold in folds], shown.window, shown.earlier, shown.claims)
         if same and looks == self._drawn_state:
             return
         self._drawn_state = looks
@@ -310,6 +312,9 @@ def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: floa
 def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
     event = shown.event
     fold: Folded = event.current_folds[0]
+    if shown.claims:
+        yield build_fold_heading(tr("Said here, but nowhere in the messages it replaces"), ink, width)
+        yield build_note_box(ink, width, "\n".join(f"• {claim}" for claim in shown.claims[:CLAIMS]), font=ink.text)
     if fold.why:
         yield build_fold_heading(tr("Why"), ink, width)
         yield build_note_box(ink, width, translate_sentences(fold.why)[:1_000], font=ink.text)

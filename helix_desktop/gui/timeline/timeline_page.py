@@ -12,9 +12,10 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QSplitter, QVBoxL
 
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.engine.facts import FoldKind, Recorded
+from helix_desktop.engine.facts import Folded, FoldKind, Recorded
 from helix_desktop.engine.session_events import Event as SessionEvent
 from helix_desktop.engine.session_events import FactAppended
+from helix_desktop.engine.summary_claims import find_claims_of_fold
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -62,6 +63,7 @@ class TimelinePage(QWidget):
         self._last_read_seq = 0
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: TimelineEvent | None = None
+        self._claims: dict[str, Sequence[str]] = {}  # by the text of a fold
         self._wanted_fold = ""
         self._reading: Iterator[None] = iter(())
         self.chart = TimelineChart(theme, self)
@@ -243,7 +245,23 @@ class TimelinePage(QWidget):
         story = self._timeline_of_event(event)
         earlier = story.find_handover_before(event) if event.fold_kind is FoldKind.HANDOVER else None
         name = tr("Compare with {n}", n=earlier.current_folds[0].number) if earlier is not None else ""
-        self.panel.show_fold_document(ShownFold(event, story.model_window, name))
+        fold = event.current_folds[0] if event.made_folds else None
+        claims = self._claims.get(fold.text) if fold is not None else ()
+        self.panel.show_fold_document(ShownFold(event, story.model_window, name, claims or ()))
+        if claims is None and fold is not None and self._bench is not None:
+            self._find_claims(event, fold, self._bench)
+
+    def _find_claims(self, event: TimelineEvent, fold: Folded, bench: Workbench) -> None:
+        """Marks what the text of the chosen fold claims, once what it replaces is read."""
+
+        def show_claims(found: Sequence[str]) -> None:
+            self._claims[fold.text] = found
+            if found and self._chosen is event:
+                self._show_chosen_in_panel()
+
+        self._claims[fold.text] = ()
+        work = find_claims_of_fold(event.history.branch, fold, bench.workspace.cache)
+        self._doing.run_in_background(work, then=show_claims, owner=self)
 
     def _timeline_of_event(self, event: TimelineEvent) -> ConversationTimeline:
         return next((story for story in self._other_timelines if event.history is story.history), self.timeline)

@@ -26,6 +26,7 @@ from helix_desktop.gui.transcript.basic_boxes import LinkAddress, ToggleSection
 from helix_desktop.gui.transcript.chat_intents import ChatIntent, OpenEntry, ShowInChat
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
+from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeSession, FakeWorkbench, Held, now
 from tests.gui.timeline.conftest import HASH, Written
 
@@ -223,6 +224,7 @@ def test_kinds_are_filtered(page: Page) -> None:
 class Bench:
     def __init__(self, facts: list[Recorded]) -> None:
         self.facts = facts
+        self.workspace = FakeCatalogue()
 
     def list_conversations(self) -> list[FakeSession]:
         return [FakeSession("c"), FakeSession("other")]
@@ -338,3 +340,16 @@ def test_what_stands_before_the_first_section_is_not_shown(theme: Theme, before:
     shown = " ".join(getattr(box, "text", "") for box in boxes)
     assert "A parser." in shown
     assert "Sure!" not in shown
+
+
+def test_what_a_fold_claims_and_nothing_supports_is_shown(theme: Theme, written: Written, settle: Settle) -> None:
+    made = TimelinePage(theme, BackgroundRunner(now))
+    made.show_timeline_of(FakeSession("c", written.facts), Bench(written.facts))  # type: ignore[arg-type]
+    settle()
+    fold = next(one.fact for one in written.facts if getattr(one.fact, "kind", "") is FoldKind.HANDOVER)
+    made.choose_fold(fold.fold)  # type: ignore[union-attr]
+    settle()
+    assert made.panel._shown is not None
+    assert made.panel._shown.claims
+    assert "nowhere in the messages" in made.panel.document.all_text()
+    made.close()

@@ -1,0 +1,162 @@
+"""What a summary claims that stands nowhere in what it stands for: files, names, figures, quotations, and orders of the user.
+
+It goes by words alone. A file or a name has to stand there, a figure also rounded or in another unit, and an order must share words with a
+message of the user. What is found may still be true, so it is shown to a person, and its writer is asked again; nothing is removed.
+"""
+
+import asyncio
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain, combinations
+
+from helix_desktop.engine import span_as_text
+from helix_desktop.engine.agent_remarks import split_sentences
+from helix_desktop.engine.conversation_details import DetailSource
+from helix_desktop.engine.facts import Folded, Span
+from helix_desktop.engine.history.branch import ConversationBranch
+from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.rule_words import states_a_rule
+
+STEM = 5  # Letters by which two forms of a word are taken for one.
+COUNTED = 12  # A whole number up to this one may have been counted.
+COMPARED = 200  # Figures whose differences are tried.
+SHARED, COPIED = 0.15, 0.5  # The share of an order's words in one message of the user, or in one line of anything else.
+UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
+
+_WORD = re.compile(r"\w+")
+_FILE = re.compile(
+    r"(?<![\w:/@])(?:[\w.@+~-]{1,120}/){0,40}[\w@+-]{2,120}\.[A-Za-z]\w{0,4}\b(?!\()"
+    r"|(?<![\w:/<])~?/(?:[\w.@+-]{1,120}/){1,40}[\w.@+-]{1,120}|(?<=\b[it][no] )[\w-]{1,120}/[\w/-]{1,120}"
+)
+_FIGURE = re.compile(
+    r"(?<![\w.,/-])(\d{1,30}(?:[.,]\d{1,30}){0,9})(?!\w{0,30}[\d_-])"
+    r"(\s?(?:%|[kKMGT]i?B\b|[kM]\b|ms\b|s\b|sec|min|h\b|hours|million|thousand))?"
+)
+_QUOTATION = re.compile(r"[“„«]([^”“»\n]{9,2000})[”“»]|(?<!\w)\"([^\"\n]{9,2000})\"")
+_CODE = re.compile(
+    r"`([^`\s]+)`|\\([A-Za-z]\w+)|\b(\w*(?:\w_\w|[a-z][A-Z][a-z]|[A-Z]{2}[a-z]{2}|[A-Za-z]{2}\d|\d[a-f]{2}\d)\w*)"
+)
+_NAME = re.compile(
+    r"\b(?:package|crate|library|module|function|method|class|component|hook|constant) (\w+)\b|(?<=[\w,] )([A-ZÀ-Ž][a-zà-ž]{2,})\b"
+    r"|^\W{0,9}([A-ZÀ-Ž]\w+|\w+-\w+) (?:is|was|has|shows|handles|uses|needs|keeps|runs|stores|blocks|wraps|sends|serves|zeigt)\b"
+)
+_NO_NAME = re.compile(
+    r"(?:s|ing|ed|ly|[ts]ion|ity|ment|ness|[ae]nce|age|th|work|next|it|he|one|\w*here|this|wh\w+|user)$", re.IGNORECASE
+)
+_GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|im|für|auf|wurde|heißt)\b")  # Every noun has a capital.
+_NO_CLAIM = re.compile(
+    r"\[[\d–, -]+\]|\b[0-9a-f]{64}\b|^\s*(?:[-*]|\d+[.)])\s|^#+ .*|^\[.*\]$|^.*\brecall_(?:history|cached_content)\(.*",
+    re.MULTILINE,
+)
+_ORDERED = re.compile(
+    r"\b(?:users?|clients?|customer|owner|lead|supervisor|management|you|they|s?he|it was|benutzer\w*|du|sie)\b[^.]{0,40}?"
+    r"\b(?:ask|want|request|insist|demand|requir|prefer|told|said|wish|would like|möchte|verlang)|^\W*(?:no|keep|gewünscht|requested)\b"
+    r"|\b(?:should|ha(?:s|ve) to|(?:is|are) (?:not )?to be|forbidden|acceptable|ruled out|leave .{3,40} alone)\b",
+    re.IGNORECASE,
+)
+_COMMON = re.compile(
+    r"the[mnyrsi]?\w?|an?d|but|for|from|with\w*|into|are|w[ae]re?s?|been|its|th[ai][ts]|those|not?|only|all|any|each|every|both|wh\w+|after|"
+    r"before|now|still|also|ha[sd]|have|did|does|will|w?sh?c?ould|must|may|can|never|always|how|users?|you|s?he|his|her|ask\w*|want\w*|told|"
+    r"said|insist\w*|demand\w*|request\w*|require\w*|prefer\w*|d[eia][rsenm]|eine?n?|und|oder|nicht|keine?|nur|ist|sind|war|wird|werden|"
+    r"soll\w*|m[uü]ss\w*|d[aü]rf\w*|immer|nie|auf|mit|von|für|aus|benutzer|möchte|verlang\w*|dass|gewünscht|..?(?<!\d)"
+)
+_NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "ten": 10.0, "half": 0.5, "twenty": 20.0}
+
+
+async def find_claims_of_fold(branch: ConversationBranch, fold: Folded, cache: ContentCache) -> Sequence[str]:
+    """The sentences of a fold over a span that claim what stands nowhere in the messages of this branch that it covers."""
+    if not isinstance(span := fold.cover, Span):
+        return []
+    seqs = [seq for seq in branch.order if span.first <= seq <= span.last]
+    sources = await span_as_text.read_detail_sources(branch, seqs, cache)
+    return await asyncio.to_thread(find_unsupported_claims, fold.text, sources)
+
+
+def find_unsupported_claims(summary: str, sources: Sequence[DetailSource]) -> list[str]:
+    """The sentences that claim what stands in none of the sources, each behind what it claims."""
+    known = _KnownWords(sources)
+    sentences = split_sentences(_NO_CLAIM.sub("", summary))
+    claims = ((one, list(dict.fromkeys(known.find_in_sentence(one)))) for one in sentences)
+    return [one if found == [one] else f"{', '.join(found)} — {one}" for one, found in claims if found]
+
+
+class _KnownWords:
+    def __init__(self, sources: Sequence[DetailSource]) -> None:
+        self._texts = [source.text for source in sources]
+        self._said = [source.text for source in sources if source.role == "user"]
+        self._words = set(chain.from_iterable(map(_words_of, self._texts)))
+        self._files = {_base_name(file) for text in self._texts for file in _FILE.findall(text)}
+        written = {_number_of(number) for text in self._texts for number, _ in _FIGURE.findall(text)}
+        self._numbers = written | {_NUMBERS[word] for word in _NUMBERS.keys() & self._words}
+
+    def find_in_sentence(self, sentence: str) -> Iterator[str]:
+        quoted = ("".join(found) for found in _QUOTATION.findall(sentence))
+        yield from (text for text in quoted if " " in text and not self._has_quotation(text))
+        rest = _QUOTATION.sub("", sentence)
+        for file in _FILE.findall(rest):
+            if ("." in (name := _base_name(file)) and name not in self._files) or not self._has_name(file):
+                yield file
+        rest = _FILE.sub("", rest)
+        yield from (name for name in _names_in(rest) if not self._has_name(name))
+        figures = _FIGURE.findall(rest)
+        for text, unit in figures:
+            if not self._has_figure(text, unit.strip(), [_number_of(other) for other, _ in figures if other != text]):
+                yield text + unit
+        if (_ORDERED.search(sentence) or states_a_rule(sentence)) and not self._has_order(_stems_of(sentence)):
+            yield sentence
+
+    def _has_quotation(self, quoted: str) -> bool:
+        parts = (_flat(part).strip(" .,;:!?") for part in re.split(r"…|\.\.\.|\[[^\]]*\]", quoted))
+        return all(any(part in _flat(text) for text in self._texts) for part in parts)
+
+    def _has_name(self, name: str) -> bool:
+        shortened = len(name) >= 7 and any(word.startswith(name) for word in self._words)
+        return shortened or _words_of(name) <= self._words
+
+    def _has_figure(self, text: str, unit: str, beside: Sequence[float]) -> bool:
+        """Written there, counted, the next number of a file, or rounded, in another unit, a share or a difference."""
+        value, digits, known = _number_of(text), len(text.replace(",", ".").partition(".")[2]), self._numbers
+        if value in known or (value <= COUNTED and not digits and not unit) or (text[0] == "0" and value - 1 in known):
+            return True
+        tried = [known, *({each / by for each in known} for by in UNITS if unit and unit != "%")]
+        if unit == "%":
+            tried.append({100 * each / whole for each in known for whole in beside if whole})
+        if digits > 1 and len(known) <= COMPARED:
+            tried.append({abs(one - other) for one, other in combinations(known, 2)})
+        return any(abs(each - value) <= 0.5000001 * 10.0**-digits for each in chain(*tried))
+
+    def _has_order(self, wanted: set[str]) -> bool:
+        lines = (line for text in self._texts for line in text.splitlines())
+        return any(len(wanted & _stems_of(text)) >= SHARED * len(wanted) for text in self._said) or any(
+            len(wanted & _stems_of(line)) >= COPIED * len(wanted) for line in lines
+        )
+
+
+def _names_in(sentence: str) -> Iterator[str]:
+    yield from map("".join, _CODE.findall(sentence))
+    for labelled, inside, first in _NAME.findall(sentence):
+        if (inside and not _GERMAN.search(sentence)) or not (inside or _NO_NAME.search(labelled or first)):
+            yield labelled or inside or first
+
+
+def _words_of(text: str) -> set[str]:
+    return set(_WORD.findall(text.casefold()))
+
+
+def _stems_of(text: str) -> set[str]:
+    words = (word for word in _words_of(text) if not _COMMON.fullmatch(word))
+    return {re.sub(r"(?:ing|ed|e?s)$", "", word)[:STEM] for word in words}
+
+
+def _base_name(file: str) -> str:
+    return file.casefold().rpartition("/")[2]
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _number_of(text: str) -> float:
+    grouped = re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", text)
+    number = text.replace(",", "" if grouped else ".")
+    return float(number) if number.count(".") < 2 else -1.0  # A version, or a date.

@@ -1,0 +1,56 @@
+"""What a summary claims that nothing supports: found in 200 handovers with one false sentence each, and not in 300 honest ones."""
+
+from collections import Counter
+
+import pytest
+
+from helix_desktop.engine.conversation_details import DetailSource
+from helix_desktop.engine.summary_claims import find_unsupported_claims
+from tests.engine.claim_samples import Sample, false_handovers, honest_handovers
+
+
+def sources_of(sample: Sample) -> list[DetailSource]:
+    said = [DetailSource(1, "user", text) for text in sample.said]
+    return [*said, *(DetailSource(2, "output", text) for text in sample.seen)]
+
+
+def test_nearly_every_false_sentence_is_found() -> None:
+    written, found = Counter[str](), Counter[str]()
+    for sample, text, kind, sentence in false_handovers():
+        claims = find_unsupported_claims(text, sources_of(sample))
+        written[kind] += 1
+        found[kind] += any(claim.rpartition(" — ")[2] in sentence for claim in claims)
+    assert written.total() == 200
+    assert (found["file"], found["number"], found["quotation"]) == (40, 40, 20)
+    assert found["name"] >= 38
+    assert found["said order"] + found["stated order"] >= 48
+
+
+def test_honest_handovers_are_hardly_marked() -> None:
+    marked = [bool(find_unsupported_claims(text, sources_of(sample))) for sample, text in honest_handovers()]
+    assert (len(marked), sum(marked) <= 6) == (300, True)
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "It wrote 1,204,311 rows, or 1.2 million.",
+        "The file took 117 KB, 0.12 MB as it were.",
+        "The error was “no such file … in the folder”.",
+        "1. The first of 9 steps [12] is done.",
+        'every message: recall_history("handover-3"); it covers the numbers 3 to 912',
+        "He changed `parse_row` in src/reader.rs, and/or its tests.",
+        "Commit 4be91c7 has it.",
+    ],
+)
+def test_what_stands_there_in_another_form_is_supported(summary: str) -> None:
+    seen = "1204311 rows, 117023 bytes in src/reader.rs: parse_row; No such  file or link in the folder; 4be91c7d00aa"
+    assert find_unsupported_claims(summary, [DetailSource(1, "output", seen)]) == []
+
+
+def test_a_claim_stands_before_its_sentence() -> None:
+    sources = [DetailSource(1, "user", "look at a.py"), DetailSource(2, "output", "fine")]
+    assert find_unsupported_claims("- a.py was read, and other.py too.\n- other.py", sources) == [
+        "other.py — a.py was read, and other.py too.",
+        "other.py",
+    ]
