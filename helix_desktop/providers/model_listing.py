@@ -83,12 +83,8 @@ async def fetch_reported_models(
     return {
         name: object_at(details, name) or _reported_details(item)
         for item in items
-        if _is_chat_model(name := _model_id(item))
+        if (name := _model_id(item)) and not any(word in name.lower() for word in _NO_CHAT)
     }
-
-
-def _is_chat_model(name: str) -> bool:
-    return bool(name) and not any(word in name.lower() for word in _NO_CHAT)
 
 
 async def _fetch_all_pages(config: ProviderConfig, transport: ProviderTransport, seconds: float) -> list[Json]:
