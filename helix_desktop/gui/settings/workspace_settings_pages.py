@@ -242,9 +242,7 @@ class CheckpointsPage(SettingsPage):
             FieldDeclaration(
                 "set_up",
                 tr("Set-up command"),
-                tr(
-                    "A command, such as npm ci, that runs in each new copy before the first message. It needs permission like any other command."
-                ),
+                tr("Runs in each new copy before the first message, for example npm ci. It needs permission."),
                 str(chosen.get("set_up", "")),
             ),
         )
