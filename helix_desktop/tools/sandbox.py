@@ -227,7 +227,7 @@ class Sandbox:
             for path in map(str, self.closed_paths)
             if not any(is_within_folder(path, empty) for empty in there.emptied_homes)
         ]
-        masks = self._arguments_to_mask([*outside, *own])
+        masks = self._arguments_to_mask([*outside, *own], [path for path, _ in there.readable_paths])
         return [*masks, *(word for path in sorted(there.emptied_homes, key=len) for word in ("--tmpfs", path))]
 
     def _arguments_to_show_home(self, there: ClosedHome, opened: CommandOpenings, *, network: bool) -> list[str]:
@@ -284,13 +284,15 @@ class Sandbox:
             if not os.path.isdir(path):  # noqa: PTH112 -- for each command
                 os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 -- as above
 
-    def _arguments_to_mask(self, paths: Iterable[str]) -> list[str]:
-        """What lies in a folder that is masked needs no mask: nothing can be made in that one any more."""
+    def _arguments_to_mask(self, paths: Iterable[str], shown: Iterable[str] = ()) -> list[str]:
+        """What lies in a folder that is masked needs no mask: nothing can be made in that one any more, so it begins with places
+        for the folders `shown` in it.
+        """
         masked: list[str] = []
         for path in sorted(paths, key=len):
             if not any(is_within_folder(path, other) for other in masked):
                 masked.append(path)
-        roots = list(map(str, self.folders))
+        roots = [*map(str, self.folders), *filter(os.path.isdir, shown)]
         return [word for path in masked for word in _arguments_to_mask_path(path, self._ensure_empty_file, roots)]
 
     def _ensure_empty_file(self) -> Path:

@@ -124,6 +124,9 @@ class HostileCopy:
         (copy.folder / "0" / "file").write_text("theirs\n")
         if self.chance.random() < 0.7:
             self.plant(copy.folder / "0")
+            for planted in copy.folder.glob("0/[0-9]*"):  # they are in the user's folder too, and would be in the way
+                planted.unlink()
+            (copy.folder / "0" / "inc").unlink(missing_ok=True)
         try:
             await bench.copies.read_contents(copy)
             await bench.copies.bring_back(copy, way, "theirs")

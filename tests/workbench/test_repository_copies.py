@@ -258,6 +258,56 @@ async def test_commands_in_a_copy_commit_there_and_reach_nothing_of_the_users(de
     assert git(project, "for-each-ref") == before
 
 
+TRIES = (
+    "echo x > PLACE/a",
+    "git -C PLACE branch stolen",
+    "git -C PLACE commit --allow-empty -m stolen",
+    "git push PLACE HEAD:refs/heads/stolen",
+    "git --git-dir=PLACE/.git update-ref refs/heads/stolen HEAD",
+    "GIT_DIR=PLACE/.git GIT_WORK_TREE=. git checkout -b stolen",
+    "git -C PLACE worktree add ./tree",
+    "git -C PLACE config user.name stolen",
+    "git -C PLACE gc --prune=now",
+    "echo x > PLACE/.git/refs/heads/stolen",
+    "printf '#!/bin/sh\\ntouch stolen\\n' > PLACE/.git/hooks/post-commit",
+    "rm -rf PLACE/.git/objects $(cat .git/objects/info/alternates)/*",
+    "ln -s PLACE away; echo x > away/a; echo x > away/new",
+    "ln PLACE/a hard; echo x > hard",
+    "mv .git ours; ln -s PLACE/.git .git; git commit -qam stolen; rm .git; mv ours .git",
+    "mkdir -p mounted; mount --bind PLACE mounted; echo x > mounted/a",
+    "mv PLACE PLACE.gone; chmod -R 0 PLACE; touch PLACE/new",
+    "python3 -c \"open('PLACE/a', 'w').write('x')\"",
+)
+
+
+async def test_an_agent_reaches_neither_the_users_branches_nor_another_agents_copy(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    await bench.choose_permission_mode("allow all")
+    copy, other = [await copy_in(bench) for _ in range(2)]
+    (other.folder / "0" / "a").write_text("by the other\n")
+    box = bench.copies.opened_tools(copy.id).build_toolbox()
+
+    def state() -> list[object]:
+        places = (project, other.folder / "0")
+        files = [path for place in places for path in sorted(place.rglob("*")) if path.is_file()]
+        said = [git(place, *words.split()) for place in places for words in ("for-each-ref", "fsck --strict")]
+        return [[(path, path.stat().st_mode, path.read_bytes()) for path in files], said]
+
+    before = state()
+    for place in (project, other.folder / "0"):
+        lines = "\n".join(f"({line.replace('PLACE', str(place))})" for line in TRIES)
+        call = ToolCall("1", "run_command", json.dumps({"command": lines}))
+        await box.run_tool_call(call, CallContext(copy.id, _yes, lambda _: None))
+        for name, path in (("written", f"{place}/a"), ("through a link", "away/a")):
+            given = json.dumps({"path": path, "content": "x\n"})
+            outcome = await box.run_tool_call(
+                ToolCall(name, "write_file", given), CallContext(copy.id, _yes, lambda _: None)
+            )
+            assert not outcome.ok
+    assert state() == before
+    assert git(copy.folder / "0", "log", "--format=%s") == "x\n"
+
+
 async def _yes(_: PermissionQuestion) -> PermissionAnswer:
     return PermissionAnswer(allowed=True)
 
@@ -304,7 +354,10 @@ async def test_copies_that_change_the_same_files_never_see_each_other(desks: Des
     git(project, "fsck", "--strict")
 
 
-async def test_a_sub_agent_works_where_its_parent_does_or_in_a_copy_of_that(desks: Desks, project: Path) -> None:
+async def test_a_sub_agent_works_where_its_parent_does_or_in_a_copy_of_that(
+    desks: Desks, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "elsewhere"))  # and the program's data are not in it
     bench = await bench_on(desks, project)
     copy = await copy_in(bench)
     (copy.folder / "0" / "a").write_text("by the parent\n")
@@ -317,6 +370,14 @@ async def test_a_sub_agent_works_where_its_parent_does_or_in_a_copy_of_that(desk
     assert made is not None
     assert (made.folder / "0" / "a").read_text() == "by the parent\n"
     (made.folder / "0" / "b").write_text("by the sub-agent\n")
+    await bench.choose_permission_mode("allow all")
+    call = ToolCall("1", "run_command", json.dumps({"command": "git commit -qam own && git log --format=%s"}))
+    outcome = (
+        await bench.copies.opened_tools(name)
+        .build_toolbox()
+        .run_tool_call(call, CallContext(name, _yes, lambda _: None))
+    )
+    assert await bench.workspace.cache.read_content(outcome.output.digest) == b"own\nx\n"
     await bench.copies.bring_back(made, "apply")
     assert (copy.folder / "0" / "b").read_text() == "by the sub-agent\n"
     assert (project / "b").read_text() == "b\n"
