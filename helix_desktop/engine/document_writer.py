@@ -193,7 +193,7 @@ class DocumentWriter:
                     reading, making, made, rung.client.model_name, self.clock.current_time() - started
                 )
                 if claims:
-                    again = f"It was written once more, because {claims:,} of its sentences claimed what stands nowhere in these messages."
+                    again = f"It was written again, because {claims:,} of its sentences had no basis in these messages."
                     folded = replace(folded, why=f"{folded.why} {again}".strip())
                 return WrittenDocument(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")

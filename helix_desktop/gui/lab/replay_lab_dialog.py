@@ -89,7 +89,7 @@ class ReplayLabDialog(TransientDialog):
         name, cost = self._names[outcome.policy], format_percent(outcome.cost_share)
         if self._count > 1:
             return tr(
-                "In your last {n} conversations, {name} would have cost the least: {cost} of sending everything. The last column shows how much of what was used again was still in the context.",
+                "In your last {n} conversations, {name} would have cost the least: {cost} of sending everything. The last column shows how much of the reused text was still in the context.",
                 n=str(self._count),
                 name=name,
                 cost=cost,

@@ -313,7 +313,7 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
     event = shown.event
     fold: Folded = event.current_folds[0]
     if shown.claims:
-        yield build_fold_heading(tr("Said here, but nowhere in the messages it replaces"), ink, width)
+        yield build_fold_heading(tr("In the handover, but not in the messages it replaces"), ink, width)
         yield build_note_box(ink, width, "\n".join(f"• {claim}" for claim in shown.claims[:CLAIMS]), font=ink.text)
     if fold.why:
         yield build_fold_heading(tr("Why"), ink, width)
