@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import FoldKind
+from helix_desktop.engine.request_costs import RequestCost
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_short_day_and_time
 from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold
@@ -20,6 +21,7 @@ from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot, compute_
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
+from helix_desktop.gui.timeline.request_cost_bars import RequestCostBars
 from helix_desktop.gui.translation import format_number, tr
 
 Threshold = tuple[str, ContextKind, float]
@@ -53,6 +55,7 @@ class TimelineChart(StepPlot):
         self._layers = [MinMaxPyramid(layer) for layer in story.layers]
         self._costs = MinMaxPyramid(story.dollars)
         self._selected: TimelineEvent | None = None
+        self._bars = RequestCostBars()
 
     def plot_timeline(self, story: ConversationTimeline, thresholds: Sequence[Threshold]) -> None:
         self._plot_story(story)
@@ -64,6 +67,11 @@ class TimelineChart(StepPlot):
         for pyramid in (*self._layers, self._costs):
             pyramid.add_new_values()
         self._update_grown_plot()
+
+    def show_request_costs(self, requests: Sequence[RequestCost]) -> None:
+        """Bars of what each request cost, until another conversation is shown; none take them away."""
+        self._bars, self._drawn = RequestCostBars(requests, self._story.seqs), None
+        self.update()
 
     def _update_grown_plot(self) -> None:
         if self._whole:
@@ -137,6 +145,7 @@ class TimelineChart(StepPlot):
             painter.setPen(QPen(self._theme.colour_of_token("text"), 1.5, Qt.PenStyle.DashLine))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawPolyline(QPolygonF(line))
+        self._bars.draw_cost_bars(painter, self._theme, area, (self._first, self._last), self._pixel_x_of_point)
         painter.setClipRect(QRectF(area.left(), 0, area.width() + 2, self.height()))
         self._draw_event_marks(painter, top)
         self._draw_lane_marks(painter)
@@ -292,7 +301,12 @@ class TimelineChart(StepPlot):
             when=format_date_and_time(story.times[point]),
         )
         spent = story.dollars[point]
-        return f"{words}\n{tr('{cost} so far', cost=format_dollars(spent))}" if spent else words
+        lines = (
+            words,
+            tr("{cost} so far", cost=format_dollars(spent)) if spent else "",
+            self._bars.describe_costs(point),
+        )
+        return "\n".join(filter(None, lines))
 
     def _find_event_near(self, point: float, reach: float = 0.5) -> TimelineEvent | None:
         events = self._story.events

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QSplitter, QVBoxL
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
+from helix_desktop.engine.request_costs import RequestCost, explain_requests
 from helix_desktop.engine.session_events import Event as SessionEvent
 from helix_desktop.engine.session_events import FactAppended
 from helix_desktop.engine.summary_claims import find_claims_of_fold
@@ -128,6 +129,7 @@ class TimelinePage(QWidget):
         history = session.conversation.state if session is not None else None
         self.timeline, self._other_timelines, self._shows_whole_workspace = ConversationTimeline(history), [], False
         self._scope_actions[0].setChecked(True)
+        self._costs_action.setChecked(False)
         self._chosen, self._last_read_seq = None, 0
         self.panel.clear_fold_panel()
         self._past.cancel_pending_question()
@@ -362,8 +364,25 @@ class TimelinePage(QWidget):
         )
         self._fold_now_action = menu.addAction(tr("Fold now…"), self.ask_to_fold)
         menu.addAction(tr("Export timeline…"), self.export_timeline)
+        self._costs_action = menu.addAction(tr("What each request cost"))
+        self._costs_action.setCheckable(True)
+        self._costs_action.triggered.connect(self._show_request_costs)
         self.menu_button.setMenu(menu)
         self.menu_button.setText(f"{kinds[0][0]} ▾")
+
+    def _show_request_costs(self) -> None:
+        """Goes through the whole conversation, so only when it is asked for, and in a thread."""
+        session = self._session
+        if session is None or not self._costs_action.isChecked():
+            self.chart.show_request_costs(())
+            return
+
+        def show_bars(requests: Sequence[RequestCost]) -> None:
+            if self._session is session and self._costs_action.isChecked():
+                self.chart.show_request_costs(requests)
+
+        work = asyncio.to_thread(explain_requests, list(session.conversation.state.facts), lambda _: None)
+        self._doing.run_in_background(work, then=show_bars, owner=self)
 
     def _show_fold_kinds(self, name: str, kinds: frozenset[FoldKind]) -> None:
         self.menu_button.setText(f"{name} ▾")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,12 @@ from PySide6.QtWidgets import QApplication, QDialogButtonBox
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import DocumentEdited, FoldKind, Recorded, Unfolded
 from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.request_costs import explain_requests
 from helix_desktop.engine.session_events import FactAppended
 from helix_desktop.errors import StoreFull
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.timeline.fold_panel import _build_document_boxes
@@ -210,6 +213,24 @@ def test_hand_over_now_with_a_wish(page: Page, settle: Settle) -> None:
     assert buttons is not None
     QTest.mouseClick(buttons.buttons()[0], LEFT)
     assert session.done == [f"fold {FoldKind.HANDOVER}"]
+
+
+def test_bars_show_what_each_request_cost_and_why(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    requests = explain_requests(session.conversation.state.facts, lambda _: None)
+    dearest = max(requests, key=lambda one: one.cost)
+    point = bisect_left(timeline.timeline.seqs, dearest.seq)
+    before, said = timeline.chart.grab().toImage(), timeline.chart.describe_point(point)
+    timeline._costs_action.trigger()
+    settle()
+    parts = timeline.chart._bars.describe_costs(point).splitlines()
+    assert parts[0] == f"{format_dollars(dearest.cost)} for this request"
+    assert any(line.startswith("new content: $") for line in parts)
+    assert timeline.chart.grab().toImage() != before
+    timeline._costs_action.trigger()
+    settle()
+    assert timeline.chart.describe_point(point) == said
+    assert timeline.chart.grab().toImage() == before
 
 
 def test_kinds_are_filtered(page: Page) -> None:

@@ -1,0 +1,83 @@
+"""What each request cost, as bars in the timeline's chart: from below what was read from the provider's cache, what was new,
+what was written again, and the reply.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QPainter
+
+from helix_desktop.engine.request_changes import CauseKind
+from helix_desktop.engine.request_costs import AVOIDABLE, CauseCost, RequestCost
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import tr
+
+HEIGHT = 0.3  # of the plot; the dearest request is as high
+COLOURS = ("faint", "conversation", "danger", "output")  # of the groups, from below
+READ, NEW, AGAIN, REPLY = range(4)
+
+
+class RequestCostBars:
+    """`seqs`: those of the chart's points. A request beside the steps belongs to the next point."""
+
+    def __init__(self, requests: Sequence[RequestCost] = (), seqs: Sequence[int] = ()) -> None:
+        placed = [(bisect_left(seqs, one.seq), one) for one in requests]
+        self._requests = [(point, one) for point, one in placed if point < len(seqs)]
+        self._points = [point for point, _ in self._requests]
+        self._dearest = max((one.cost for _, one in self._requests), default=0.0)
+
+    def draw_cost_bars(
+        self, painter: QPainter, theme: Theme, area: QRectF, span: tuple[float, float], x_of: Callable[[float], float]
+    ) -> None:
+        """Of several requests in one pixel the dearest is drawn."""
+        first, last = bisect_left(self._points, span[0]), bisect_right(self._points, span[1])
+        dearest: dict[int, RequestCost] = {}
+        for point, request in self._requests[first:last]:
+            x = round(x_of(point))
+            if x not in dearest or dearest[x].cost < request.cost:
+                dearest[x] = request
+        apart = min((after - before for before, after in pairwise(sorted(dearest))), default=8)
+        painter.setPen(Qt.PenStyle.NoPen)
+        for x, request in dearest.items():
+            bottom = area.bottom()
+            for dollars, colour in zip(_dollars_by_group(request), COLOURS, strict=True):
+                height = area.height() * HEIGHT * dollars / (self._dearest or 1.0)
+                painter.fillRect(
+                    QRectF(x - apart * 0.3, bottom - height, max(1.0, apart * 0.6), height),
+                    theme.colour_of_token(colour),
+                )
+                bottom -= height
+
+    def describe_costs(self, point: int) -> str:
+        """What the requests of a point cost, a line for each part; empty where there is none."""
+        first, last = bisect_left(self._points, point), bisect_right(self._points, point)
+        requests = [one for _, one in self._requests[first:last]]
+        if not requests:
+            return ""
+        names = (tr("read from the cache"), tr("new content"), tr("written again"), tr("reply"))
+        lines = [tr("{cost} for this request", cost=format_dollars(sum(one.cost for one in requests)))]
+        for group, name in enumerate(names):
+            causes = [one for request in requests for one in request.causes if _group_of_cause(one) == group]
+            if causes:
+                tokens, dollars = sum(one.tokens for one in causes), sum(one.cost for one in causes)
+                words = f"{name}: {format_dollars(dollars)}"
+                lines.append(f"{words} · {format_token_count(tokens)}" if tokens else words)
+        return "\n".join(lines)
+
+
+def _group_of_cause(one: CauseCost) -> int:
+    kind = one.cause.kind
+    if kind in AVOIDABLE or kind is CauseKind.FOLD:
+        return AGAIN
+    return {CauseKind.READ: READ, CauseKind.REPLY: REPLY}.get(kind, NEW)
+
+
+def _dollars_by_group(request: RequestCost) -> list[float]:
+    dollars = [0.0] * len(COLOURS)
+    for one in request.causes:
+        dollars[_group_of_cause(one)] += one.cost
+    return dollars
