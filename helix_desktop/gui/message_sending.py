@@ -105,7 +105,7 @@ def send_held_messages(
     place = (bench.id, session.id)
     for message in messages:
         not_sent = message_returner(window.chat.composer, window.notices, message.parts, place)
-        if not bench.main_model_name:
+        if not (bench.main_model_name or session.conversation.state.acp_agent):
             window.chat.composer.add_to_draft(place, message.parts)
             window.model_setup_wanted.emit()
         elif message.edited:

@@ -17,7 +17,7 @@ from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
 
 # What each of them is about; without it they can do nothing.
 WORKSPACE_ACTIONS = (
-    "new", "new-copy", "workspace-settings", "workspace-folder", "share-workspace", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
+    "new", "new-copy", "new-acp", "workspace-settings", "workspace-folder", "share-workspace", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
     "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
     "lab", "model", "mode", "brought",
 )  # fmt: skip
@@ -48,6 +48,7 @@ def _window_actions() -> tuple[WindowAction, ...]:
     return (
         WindowAction("new", tr("New conversation"), file, "Ctrl+N"),
         WindowAction("new-copy", tr("New conversation in a copy of the repository…"), file),
+        WindowAction("new-acp", tr("New conversation with another agent…"), file),
         WindowAction("find-workspace", tr("Go to a workspace…"), file, "Ctrl+O"),
         WindowAction("open-folder", tr("Open folder as workspace…"), file, "Ctrl+Shift+O"),
         WindowAction("workspace-settings", tr("Workspace settings"), file),

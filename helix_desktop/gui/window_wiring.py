@@ -145,6 +145,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))
     on("new", lambda: _begin_new_conversation(window))
     on("new-copy", lambda: _ask_to_begin_in_copy(window))
+    on("new-acp", lambda: _ask_for_acp_agent(window))
     on("undo", window.notices.run_notice_undo)
     on("previous", lambda: _open_neighbour_conversation(window, -1))
     on("next", lambda: _open_neighbour_conversation(window, 1))
@@ -166,19 +167,37 @@ def _ask_to_begin_in_copy(window: MainWindow) -> None:
     if (bench := window.current_workbench) is None:
         return
 
-    def show_conversation(session: Session) -> None:
-        if window.show_session_if_current(bench, session):
-            window.switch_to_page("chat")
-        window.refresh_conversations()
-
     def begin_in_copy(with_changes: bool) -> None:  # noqa: FBT001 -- of a partial
-        work = bench.start_conversation_in_copy(with_changes=with_changes)
-        window.background_runner.run_in_background(work, then=show_conversation, owner=window)
+        work, then = bench.start_conversation_in_copy(with_changes=with_changes), partial(_show_begun, window, bench)
+        window.background_runner.run_in_background(work, then=then, owner=window)
 
     text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy back.")  # fmt: skip
     ways = [(tr("From the last commit"), False), (tr("With my uncommitted changes"), True)]
     acts = [(words, partial(begin_in_copy, with_changes)) for words, with_changes in ways]
     ask_which_way(window, tr("New conversation in a copy of the repository"), text, "", acts)
+
+
+def _ask_for_acp_agent(window: MainWindow) -> None:
+    """Which of the agents on this computer that speak the Agent Client Protocol is to work in a new conversation."""
+    if (bench := window.current_workbench) is None:
+        return
+
+    def begin_with_agent(name: str) -> None:
+        work, then = bench.start_users_conversation(acp_agent=name), partial(_show_begun, window, bench)
+        window.background_runner.run_in_background(work, then=then, owner=window)
+
+    def show_agents(names: Sequence[str]) -> None:
+        text = tr("The agent runs with your rights, as in a terminal. What it asks Helix Desktop for follows this workspace's permissions. Other agents can be added in the settings.")  # fmt: skip
+        acts = [(name, partial(begin_with_agent, name)) for name in names]
+        ask_which_way(window, tr("New conversation with another agent"), text, "", acts)
+
+    window.background_runner.run_in_background(bench.acp.list_agent_names(), then=show_agents, owner=window)
+
+
+def _show_begun(window: MainWindow, bench: Workbench, session: Session) -> None:
+    if window.show_session_if_current(bench, session):
+        window.switch_to_page("chat")
+    window.refresh_conversations()
 
 
 def _open_neighbour_conversation(window: MainWindow, steps: int) -> None:

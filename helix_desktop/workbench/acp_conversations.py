@@ -33,8 +33,8 @@ class AcpConversations:
         self._open: dict[str, ForeignConversation] = {}  # in the order of their last turn
         self._path = ""
 
-    async def list_agents(self) -> list[AcpAgent]:
-        return list_acp_agents(self._own_lines(), await self._read_environment())
+    async def list_agent_names(self) -> list[str]:
+        return [agent.name for agent in list_acp_agents(self._own_lines(), await self._read_environment())]
 
     async def find_agent(self, name: str) -> tuple[AcpAgent, Mapping[str, str]]:
         environment = await self._read_environment()

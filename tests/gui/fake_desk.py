@@ -472,6 +472,13 @@ class FakeCopies(StandIn):
         return ("The copy was deleted.",) if way == "discard" else ("There is nothing to bring back.",)
 
 
+class FakeAcpAgents:
+    """The foreign agents on this computer."""
+
+    async def list_agent_names(self) -> list[str]:
+        return ["Codex", "Gemini CLI"]
+
+
 class FakeWorkbench(StandIn):
     """One workspace. Its rows follow what its sessions record."""
 
@@ -503,6 +510,7 @@ class FakeWorkbench(StandIn):
         self.decided: list[bool] = []
         self.own: dict[str, str] = {}
         self.attached: list[tuple[str, bytes]] = []
+        self.acp = FakeAcpAgents()
         self._listeners: list[Listener] = []
         self._numbers = itertools.count(1)
 
@@ -535,8 +543,10 @@ class FakeWorkbench(StandIn):
         session.conversation.state.own_copy = session.id
         return session
 
-    async def start_users_conversation(self, identity: str = "") -> FakeSession:
-        return await self.start_conversation(identity)
+    async def start_users_conversation(self, identity: str = "", *, acp_agent: str = "") -> FakeSession:
+        session = await self.start_conversation(identity)
+        session.conversation.state.acp_agent = acp_agent
+        return session
 
     def file_changes_of(self, conversation: str) -> FakeChanges:
         assert conversation in {"", *self.sessions}

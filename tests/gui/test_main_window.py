@@ -359,6 +359,15 @@ def test_a_conversation_in_a_copy_is_named_as_one_and_brought_back(window: MainW
     assert bench.copies.brought_back[-1][1] == "discard"
 
 
+def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_there(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    window.window_actions["new-acp"].trigger()
+    press(window, "Gemini CLI")
+    assert window.current_session is not None
+    assert bench.sessions[window.current_session.id].conversation.state.acp_agent == "Gemini CLI"
+
+
 def test_the_head_names_the_copy_of_a_conversation_and_of_its_fork(window: MainWindow, bench: FakeWorkbench) -> None:
     assert window.top._copy.text() == ""
     window.window_actions["fork-copy"].trigger()
