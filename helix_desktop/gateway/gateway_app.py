@@ -89,6 +89,7 @@ class LastAgentRequest:
     url: str
     headers: Sequence[tuple[bytes, bytes]]
     client: httpx.AsyncClient
+    room: AgentConversations
 
 
 class GatewayApp:
@@ -216,7 +217,6 @@ class GatewayApp:
     ) -> None:
         where, registration = incoming.route, incoming.registration
         client = self._providers.get_client_for(registration)
-        held = self._request_memory(incoming, url, client)
         sending = RequestForwarder(incoming, url, client, start, body)
         if request is None or room is None:
             await sending.forward_unchanged()
@@ -224,6 +224,7 @@ class GatewayApp:
             await self._forward_token_count(sending, request, room)
         else:
             self._note_activity(request, incoming)
+            held = self._request_memory(incoming, url, client, room)
             await AgentExchange(sending, held, self._refused_conversations).run_exchange(request, room)
 
     async def _parse_if_understood(self, incoming: IncomingRequest) -> ParsedRequest | None:
@@ -310,7 +311,7 @@ class GatewayApp:
     # --- folds are written by the agent's own model
 
     def _request_memory(
-        self, incoming: IncomingRequest, url: str, client: httpx.AsyncClient
+        self, incoming: IncomingRequest, url: str, client: httpx.AsyncClient, room: AgentConversations
     ) -> Callable[[str, ParsedRequest, dict[str, Json]], None]:
         def remember_request(conversation: str, request: ParsedRequest, body: dict[str, Json]) -> None:
             headers = [
@@ -321,7 +322,9 @@ class GatewayApp:
             self._workspaces_of_conversations.setdefault(incoming.registration.token, {})[conversation] = (
                 _workspace_of_request(incoming)
             )
-            self._last_requests[conversation] = LastAgentRequest(request, body, url, headers, client)
+            for name in self._conversations_of_closed_workspaces():
+                del self._last_requests[name]
+            self._last_requests[conversation] = LastAgentRequest(request, body, url, headers, client, room)
             self._last_requests.move_to_end(conversation)
             while len(self._last_requests) > MOST_HELD_REQUESTS:
                 self._last_requests.popitem(last=False)
@@ -330,6 +333,10 @@ class GatewayApp:
             ).conversation = conversation
 
         return remember_request
+
+    def _conversations_of_closed_workspaces(self) -> list[str]:
+        is_open = self.open_conversations()
+        return [name for name, last in self._last_requests.items() if last.room not in is_open]
 
     async def ask_agent_model(self, conversation: str, question: str, alone: str, most: int) -> tuple[str, Usage, str]:
         """Ask the agent's model for a fold, with the agent's own key: behind its last request, so that the provider's cache is

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
+
 from helix_desktop import program_folders
 from helix_desktop.gateway import gateway_workspaces, project_workspace
+from helix_desktop.gateway.gateway_app import GatewayApp
+from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.faults.gateway_histories import _nobody
+from tests.gateway.running import Agent
+from tests.peers.agent_provider import Provider, Says
 
 
 async def _not_served(_: object) -> None:
@@ -34,6 +40,28 @@ async def test_of_many_projects_few_stay_open_and_each_opens_again(tmp_path: Pat
             assert list(await again.figures_since()) == []
     finally:
         await opened.aclose()
+
+
+async def test_nothing_is_held_of_projects_whose_workspaces_were_closed(tmp_path: Path) -> None:
+    where = program_folders.find_program_folders(tmp_path)
+    workspaces = AllWorkspaces(where.workspaces_folder)
+    many = [workspaces.create_stored_workspace(f"project {n}").id for n in range(gateway_workspaces.OPEN_AT_MOST + 3)]
+    with Provider(lambda _: [Says("fine")]) as provider:
+        known = GatewayRegistrations(*(GatewayRegistration(name, provider.url, workspace=name) for name in many))
+        opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
+        app = GatewayApp(known, opened.use_workspace)
+        app.open_conversations = opened.list_open_conversations
+        try:
+            async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+                for name in many:
+                    agent = Agent("anthropic", f"/t/{name}")
+                    agent.say(f"look at {name}")
+                    reply = await client.post(agent.url + agent.path, json=agent.body(), headers={"x-api-key": "k"})
+                    assert reply.status_code == 200
+                    await opened.wait_until_idle_closed()
+            assert 0 < len(app._last_requests) <= gateway_workspaces.OPEN_AT_MOST + 1
+        finally:
+            await opened.aclose()
 
 
 def test_a_folder_has_the_workspace_of_its_project(tmp_path: Path) -> None:
