@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from helix_desktop import program_folders
 from helix_desktop.commands import Options, add_options, workspace_access
-from helix_desktop.commands.turn_output import TurnPrinter
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Text, TurnEnd
 from helix_desktop.errors import (
@@ -125,6 +124,8 @@ async def _read_message(arguments: argparse.Namespace, console: Console) -> str:
 async def _run_asked_turn(
     bench: Workbench, arguments: argparse.Namespace, text: str, console: Console, *, reached: bool
 ) -> int:
+    from helix_desktop.commands.turn_output import TurnPrinter
+
     if arguments.model:
         bench.models.model_by_name(arguments.model)  # Reports a wrong model before a conversation is begun.
     elif not (arguments.conversation or bench.main_model_name or arguments.acp):

@@ -1,14 +1,13 @@
 """Conversations from other programs for the window: found, brought into the workspace of their folder, taken back."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from helix_desktop import tasks
+from helix_desktop.engine import token_budget
+from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.importing.history_import_port import (
@@ -18,13 +17,14 @@ from helix_desktop.gui.importing.history_import_port import (
     ImportProgressCallback,
 )
 from helix_desktop.gui.translation import tr
+from helix_desktop.histories import history_finding, history_reading, recording_facts
+from helix_desktop.histories.history_finding import FoundHistories
+from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.histories.program_names import NAMES
-
-if TYPE_CHECKING:
-    from helix_desktop.histories.history_finding import FoundHistories
-    from helix_desktop.workbench.all_workbenches import Workbenches
-    from helix_desktop.workbench.history_imports import ImportResult
-    from helix_desktop.workbench.open_workbench import Workbench
+from helix_desktop.providers.known_models import merge_model_knowledge
+from helix_desktop.workbench.all_workbenches import Workbenches
+from helix_desktop.workbench.history_imports import ImportResult, new_import_name
+from helix_desktop.workbench.open_workbench import Workbench
 
 Key = tuple[str, str]
 MAX_DESCRIBED = 64 << 20  # A larger file is not read before it is imported.
@@ -59,8 +59,6 @@ class HistoryImporter:
     async def import_history_groups(
         self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
     ) -> ImportOutcome:
-        from helix_desktop.workbench.history_imports import new_import_name
-
         if not self._stopped:  # A stopped import continues and counts as the same one.
             self._results, self._run = {}, new_import_name()
         self._stopped = False
@@ -83,8 +81,6 @@ class HistoryImporter:
         return await asyncio.to_thread(self._build_import_outcome)
 
     async def _import_into_workbench(self, bench: Workbench, part: _WorkspaceImport, heard: object) -> None:
-        from helix_desktop.workbench.history_imports import ImportResult
-
         result = self._results.setdefault(bench.id, ImportResult(self._run))
         wanted = {str(file): frozenset(folders) for file, folders in part.files.items()}
         work = bench.import_histories(list(part.files), wanted=wanted, report=heard, result=result)  # type: ignore[arg-type]
@@ -120,8 +116,6 @@ class HistoryImporter:
 
     def _split_by_workspace(self, groups: Sequence[HistoryGroup]) -> list[_WorkspaceImport]:
         """What was chosen, by workspace; the part with the newest conversation first."""
-        from helix_desktop.histories import history_finding
-
         parts: dict[Path | None, _WorkspaceImport] = {}
         newest: dict[Path | None, float] = {}
         for group in groups:
@@ -147,8 +141,6 @@ class HistoryImporter:
         return await self._desk.create_workspace(_name_not_taken(name, [row.name for row in rows]), folder)
 
     def _build_import_outcome(self) -> ImportOutcome:
-        from helix_desktop.histories.leaked_keys import mask_key
-
         results = self._results
         brought = [one for result in results.values() for one in result.imported]
         whole = [
@@ -168,8 +160,6 @@ class HistoryImporter:
 
 
 def _find_histories_by_file() -> dict[Key, FoundHistories]:
-    from helix_desktop.histories import history_finding
-
     places = history_finding.HistoryPlaces.of_this_user()
     return {(str(one.path), one.folder): one for one in history_finding.find_histories(places)}
 
@@ -191,11 +181,6 @@ def _build_history_group(found: FoundHistories) -> HistoryGroup:
 
 def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails:
     """At the prices this program ships, where the file does not say what was paid."""
-    from helix_desktop.engine import token_budget
-    from helix_desktop.engine.facts import ModelRole
-    from helix_desktop.histories import history_reading, recording_facts
-    from helix_desktop.providers.known_models import merge_model_knowledge
-
     if size > MAX_DESCRIBED:
         return HistoryDetails(path.stem)
     try:

@@ -26,6 +26,9 @@ from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.secrets import SecretStorage
+from helix_desktop.tools.home_openings import OPENINGS
+from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
+from helix_desktop.workbench import conversation_setup
 
 if TYPE_CHECKING:
     from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
@@ -150,14 +153,9 @@ class InstallationCare:
             raise ActionRefused(tr("{name} isn't ready. {why}", name=name, why=told(status.why)))
 
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
-        from helix_desktop.tools.permission import PermissionRule, is_rule_too_wide
-
         return is_rule_too_wide(PermissionRule.parse_permission_rule(rule))
 
     def command_file_access(self, bench: Workbench) -> CommandFileAccess:
-        from helix_desktop.tools.home_openings import OPENINGS
-        from helix_desktop.workbench import conversation_setup
-
         chosen = bench.workspace.settings
         openings = [(one.name, one.title, one.what_it_gives_away) for one in OPENINGS]
         return CommandFileAccess(
@@ -165,8 +163,6 @@ class InstallationCare:
         )
 
     def checkpoint_settings(self, bench: Workbench) -> CheckpointSettings:
-        from helix_desktop.workbench import conversation_setup
-
         found = conversation_setup.parse_coverage(bench.workspace.settings.changes)
         return CheckpointSettings(
             found.leave_out, found.most_files, found.most_bytes, bench.file_changes.days_to_keep, found.off

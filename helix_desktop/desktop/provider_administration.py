@@ -1,15 +1,12 @@
 """Providers and models for the window: what `gui/model_setup_port.py` asks for, done with the providers, the keys and the catalogue."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from helix_desktop.errors import HelixError, ModelFailed, NoUsableKeyring
+from helix_desktop.errors import HelixError, ModelFailed, NotFound, NoUsableKeyring
 from helix_desktop.gui.model_setup_port import (
     ModelChoice,
     ProviderChoice,
@@ -18,13 +15,17 @@ from helix_desktop.gui.model_setup_port import (
     WindowSizeSource,
 )
 from helix_desktop.gui.translation import tr
+from helix_desktop.providers.configured_providers import ConfiguredProviders
+from helix_desktop.providers.http_transport import ProviderConnections, check_key
+from helix_desktop.providers.known_models import ModelInfo, WindowFrom, without_edition_date
+from helix_desktop.providers.provider_catalog import (
+    PRESETS,
+    ProviderConfig,
+    describe_model,
+    find_provider_key,
+    with_base_url,
+)
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
-
-if TYPE_CHECKING:
-    from helix_desktop.providers.configured_providers import ConfiguredProviders
-    from helix_desktop.providers.http_transport import ProviderConnections
-    from helix_desktop.providers.known_models import ModelInfo
-    from helix_desktop.providers.provider_catalog import ProviderConfig
 
 TITLES = {
     "anthropic": "Anthropic",
@@ -74,8 +75,6 @@ class ProviderAdministration:
         self._connections = connections
 
     def list_well_known_providers(self) -> Sequence[ProviderChoice]:
-        from helix_desktop.providers.provider_catalog import PRESETS
-
         return [_provider_for_window(config) for config in PRESETS.values() if config.needs_key]
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]:
@@ -93,7 +92,6 @@ class ProviderAdministration:
 
     async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
         from helix_desktop.providers import model_listing
-        from helix_desktop.providers.provider_catalog import find_provider_key
 
         config = self._config_of_provider(provider)
         self._secrets.allow_asking_keyring()
@@ -106,8 +104,6 @@ class ProviderAdministration:
 
     async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
         """Stores the key before the provider, so that nothing changes when the key cannot be stored."""
-        from helix_desktop.providers.http_transport import check_key
-
         config = self._config_of_provider(provider)
         if key and keep == "file":
             self._allow_file()
@@ -127,7 +123,6 @@ class ProviderAdministration:
 
     async def list_provider_models(self, provider: str) -> Sequence[ModelChoice]:
         from helix_desktop.providers import model_listing
-        from helix_desktop.providers.provider_catalog import find_provider_key
 
         config = await asyncio.to_thread(self._configured.find_provider, provider)
         key = await find_provider_key(config, self._secrets)
@@ -138,8 +133,6 @@ class ProviderAdministration:
         return await asyncio.to_thread(self._build_known_models)
 
     def _build_known_models(self) -> Sequence[ModelChoice]:
-        from helix_desktop.providers.provider_catalog import describe_model
-
         named = [
             _model_for_window(describe_model(config, model))
             for config in self._configured.list_providers()
@@ -186,9 +179,6 @@ class ProviderAdministration:
         return replace(provider, key=where.value if where else "", ready=where is not None or not config.needs_key)
 
     def _config_of_provider(self, provider: ProviderChoice) -> ProviderConfig:
-        from helix_desktop.errors import NotFound
-        from helix_desktop.providers.provider_catalog import ProviderConfig, with_base_url
-
         try:
             config = self._configured.find_provider(provider.name)
         except NotFound:
@@ -201,8 +191,6 @@ class ProviderAdministration:
 
 def best_first_model(models: Sequence[ModelChoice]) -> str:
     """The model to begin with: the newest of a well-known kind, or the only one. Of an unknown server's models the user chooses."""
-    from helix_desktop.providers.known_models import without_edition_date
-
     for wanted in _WANTED:
         named = [model for model in models if re.fullmatch(wanted, without_edition_date(model.id))]
         if named:
@@ -229,8 +217,6 @@ def _provider_title(provider: str) -> str:
 
 
 def _model_for_window(info: ModelInfo) -> ModelChoice:
-    from helix_desktop.providers.known_models import WindowFrom
-
     sure = {
         WindowFrom.USER: WindowSizeSource.SET,
         WindowFrom.LEARNED: WindowSizeSource.LEARNED,

@@ -206,7 +206,6 @@ class Walk:
         await self._hand_over()
         await self._choose_on_the_chart()
         await self._compare()
-        await self._export()
 
     async def _choose_handover(self, number: int) -> None:
         page = self.window.pages.timeline
@@ -262,13 +261,6 @@ class Walk:
         dialog = await shown(TextComparisonDialog)
         await key("Escape")
         await until(lambda: gone(dialog))
-
-    async def _export(self) -> None:
-        target = Path(self.bench.main_folder, "story.md")
-        await choose("Export timeline…", lambda: click(self.window.pages.timeline.menu_button))
-        await self._name_file(target)
-        await until(target.exists)
-        await until(lambda: "Never change a file outside of src/." in target.read_text("utf-8"))
 
     # --- inspector
 

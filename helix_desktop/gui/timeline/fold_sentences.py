@@ -1,9 +1,8 @@
-"""Describes folds in sentences and splits their documents: titles, lines, sections, sources, Markdown. No widgets."""
+"""Describes folds in sentences and splits their documents: titles, lines, sections, sources. No widgets."""
 
 import re
 from collections.abc import Sequence
 
-from helix_desktop.engine import token_budget
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
@@ -20,7 +19,6 @@ from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.shared.figure_formats import (
     DAY_SECONDS,
-    format_date_and_time,
     format_dollars,
     format_duration,
 )
@@ -34,7 +32,7 @@ from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.tool_call_lines import format_call
-from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.translation import format_count, tr
 
 MAX_NAMED_CALLS = 2  # The most calls named in a title.
 LEAST_DOLLARS = 0.0005  # Less money is not spoken of.
@@ -217,38 +215,6 @@ def align_document_sections(older: Sequence[tuple[str, str]], newer: Sequence[tu
         ]
         texts.append("\n\n".join(pieces))
     return texts[0], texts[1]
-
-
-def format_timeline_as_markdown(story: ConversationTimeline, heading: str) -> str:
-    totals = token_budget.compute_savings(story.history)
-    lines = [
-        f"# {heading}",
-        "",
-        tr(
-            "{steps} steps · {sent} tokens sent · ≈ {all} with a summary only when the window is full",
-            steps=format_number(totals.steps),
-            sent=format_token_count(totals.sent),
-            all=format_token_count(totals.without),
-        ),
-    ]
-    for event in story.events:
-        lines += [
-            "",
-            f"## {describe_event_title(event)} · {format_date_and_time(event.time)}",
-            "",
-            describe_event_briefly(event, story.model_window),
-        ]
-        if not event.current_folds:
-            continue
-        fold = event.current_folds[0]
-        lines += [f"{tr('Why')}: {translate_sentences(fold.why)}"] if fold.why else []
-        if fold.kind is FoldKind.MARKER:
-            lines += [f"- `{digest.hex}`" for each in event.current_folds for digest in each.entries]
-        else:
-            lines += ["", *(f"#{each}" if each.startswith("## ") else each for each in fold.text.splitlines())]
-        if not event.has_fold_in_force:
-            lines += ["", tr("This fold was undone.")]
-    return "\n".join(lines) + "\n"
 
 
 def _one_sentence_per_line(text: str) -> str:

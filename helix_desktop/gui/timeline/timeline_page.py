@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
@@ -20,10 +19,8 @@ from helix_desktop.engine.summary_claims import find_claims_of_fold
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.question_dialogs import ask_new_file
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.past_moments import PastMomentLoader
-from helix_desktop.gui.text_file_saving import save_text_file
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_comparisons, fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
@@ -333,19 +330,6 @@ class TimelinePage(QWidget):
                 event, session.conversation, self._past, self._doing, self._theme, self
             )
 
-    def export_timeline(self) -> None:
-        """Write the story as Markdown to a file of the user's choice."""
-        if self._session is None:
-            return
-        text = fold_sentences.format_timeline_as_markdown(
-            self.timeline, self._session.conversation.state.title or tr("Conversation")
-        )
-
-        def save_timeline_to(file: Path) -> None:
-            self._doing.run_in_background(save_text_file(file, lambda: text), owner=self)
-
-        ask_new_file(self, tr("Export timeline"), "story.md", save_timeline_to)
-
     # --- filters
 
     def _build_timeline_menu(self) -> None:
@@ -363,7 +347,6 @@ class TimelinePage(QWidget):
             menu, [(name, partial(self._show_timeline_scope, everywhere=on)) for name, on in scopes]
         )
         self._fold_now_action = menu.addAction(tr("Fold now…"), self.ask_to_fold)
-        menu.addAction(tr("Export timeline…"), self.export_timeline)
         self._costs_action = menu.addAction(tr("What each request cost"))
         self._costs_action.setCheckable(True)
         self._costs_action.triggered.connect(self._show_request_costs)

@@ -70,14 +70,6 @@ def test_only_the_changed_sentence_differs(written: Written) -> None:
     assert not any("Rust storage engine" in line for line in changed)
 
 
-def test_the_story_as_markdown(written: Written) -> None:
-    text = fold_sentences.format_timeline_as_markdown(story_of(written), "Extract")
-    assert text.startswith("# Extract\n")
-    assert "## Handover 2" in text
-    assert "### User Preferences" in text
-    assert f"- `{Digest.of_content(b'0').hex}`" in text
-
-
 def test_an_excerpt_names_the_call_or_the_attachment_it_is_of() -> None:
     written = Written()
     attached = Attachment("build.log", Stored(Digest.of_content(b"log"), 80_000, 900), 20_000)
