@@ -43,7 +43,7 @@ class CacheFolder:
         self._decompressor = zstandard.ZstdDecompressor()
         self._staged: dict[bytes, StagedEntry] = {}  # Entries not yet written, by SHA-256.
         # While content is being removed: existing content that was put again meanwhile.
-        self.put_again: set[Digest] | None = None
+        self.put_again: set[Digest] | None = None  # While content is being removed: what was put again meanwhile.
         try:
             self._check_version()
             self._next = self._delete_unfinished_chunks()
@@ -401,6 +401,7 @@ class CacheFolder:
         self.level.write_batch([(cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record))])
 
     def scrub_deleted_bytes(self) -> None:
+        """Let nothing of what was removed stay readable on the disk."""
         self.level.scrub_database_files()
 
     # --- pins and removal -------------------------------------------------------------------------------------------
@@ -413,6 +414,7 @@ class CacheFolder:
         return frozenset(Digest(key[1:]) for key in self.level.keys_in_range(_PINNED, _key_range_end(_PINNED)))
 
     def collect_entry(self, digest: Digest) -> int:
+        """Remove the content to make room; what it was stays known. Returns the bytes freed."""
         record = self.record_of_content(digest)
         if self.level.get_value(_PINNED + digest.raw) is not None:
             raise InvalidInput(f"The entry {digest.short_hex} is pinned.", remedy="Unpin it first.")
@@ -422,6 +424,7 @@ class CacheFolder:
         return record.kept
 
     def forget_entry(self, digest: Digest) -> None:
+        """Remove the entry and all that is known of it; a tombstone stays. `scrub_deleted_bytes` then takes it off the disk."""
         held = self.level.get_value(b"h" + digest.raw)
         marks: list[Write] = [(kind + digest.raw, None) for kind in (b"h", _PINNED, _QUARANTINED)]
         marks.append((_FORGOTTEN + digest.raw, str(int(self.now())).encode()))

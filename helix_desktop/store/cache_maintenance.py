@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError, NotFound, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.store.cache_folder import CHECKPOINT
+from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_records import EntryState
-from helix_desktop.store.entry_store import EntryStore
 
 SLICE = 4 << 20  # bytes read before others get their turn
 _PAGE = 500
@@ -32,7 +31,7 @@ class CollectResult:
 class CacheCheck:
     """One check of the whole cache, going on from slice to slice."""
 
-    def __init__(self, cache: EntryStore) -> None:
+    def __init__(self, cache: CacheFolder) -> None:
         self._cache = cache
         self._at: Digest | None = None
         self._all = False  # True once all hashes have been listed.
@@ -116,7 +115,7 @@ def _hash_further_on(digest: Digest | None) -> Digest | None:
     return None if first == 0xFF else Digest(bytes((first + 1,)).ljust(32, b"\0"))
 
 
-def collect_entries(cache: EntryStore, digests: Sequence[Digest], enough: int) -> tuple[list[Digest], int]:
+def collect_entries(cache: CacheFolder, digests: Sequence[Digest], enough: int) -> tuple[list[Digest], int]:
     """Remove contents in this order until `enough` bytes are freed. Pinned ones stay."""
     gone: list[Digest] = []
     freed = 0

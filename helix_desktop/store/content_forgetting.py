@@ -16,8 +16,8 @@ from helix_desktop.engine.facts import Fact, Forgotten
 from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.store import journal_backups
+from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord, EntryState
-from helix_desktop.store.entry_store import EntryStore
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.workspace_settings import NAME
 
@@ -50,7 +50,7 @@ class ForgetRequest:
 # --- the cache -------------------------------------------------------------------------------------------------------
 
 
-def find_entries_to_forget(cache: EntryStore, wanted: ForgetRequest) -> Iterator[int]:
+def find_entries_to_forget(cache: CacheFolder, wanted: ForgetRequest) -> Iterator[int]:
     """Find every entry that holds the text; yields the bytes read, so that others get their turn. Changes nothing."""
     after = 0
     while wanted.traces and (found := cache.records_after(after, _PAGE)):
@@ -63,7 +63,7 @@ def find_entries_to_forget(cache: EntryStore, wanted: ForgetRequest) -> Iterator
             yield record.size
 
 
-def purge_cache(cache: EntryStore, wanted: ForgetRequest) -> Iterator[None]:
+def purge_cache(cache: CacheFolder, wanted: ForgetRequest) -> Iterator[None]:
     """Forget what was found and what was named, in slices."""
     for number in wanted.named:
         record = cache.record_numbered(number)
@@ -79,7 +79,7 @@ def purge_cache(cache: EntryStore, wanted: ForgetRequest) -> Iterator[None]:
     yield
 
 
-def _entry_holds_text(cache: EntryStore, record: CacheRecord, traces: TextForms) -> bool:
+def _entry_holds_text(cache: CacheFolder, record: CacheRecord, traces: TextForms) -> bool:
     try:
         return _text_in_pieces(cache.iterate_chunks(record), traces)
     except HelixError:

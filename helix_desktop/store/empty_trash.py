@@ -15,8 +15,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin
 from helix_desktop.errors import HelixError, NotFound
 from helix_desktop.store import journal_backups
+from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord
-from helix_desktop.store.entry_store import EntryStore
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
@@ -30,7 +30,7 @@ class TrashEmptying:
     Content that is put in the meantime stays.
     """
 
-    def __init__(self, journal: JournalFile, cache: EntryStore) -> None:
+    def __init__(self, journal: JournalFile, cache: CacheFolder) -> None:
         self._journal = journal
         self._cache = cache
         self._gone: set[str] = set()

@@ -20,10 +20,9 @@ from helix_desktop.engine.entry_catalogue import (
 from helix_desktop.engine.ports import SearchHit
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import full_text_search, sqlite_database, store_opening
-from helix_desktop.store.cache_folder import prefix_bounds
+from helix_desktop.store.cache_folder import CacheFolder, prefix_bounds
 from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.catalogue_queries import NEAR, CatalogueQueries, Order
-from helix_desktop.store.entry_store import EntryStore
 from helix_desktop.store.index_file import IndexDamaged, IndexProgress, connect_for_queries
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.store_thread import StoreThread
@@ -38,7 +37,7 @@ _SLICE = 1 << 20  # How many bytes are read at once on the thread that also writ
 class StoreFeed:
     """What the index takes from the stores; called from the index's threads, answered by the stores' thread."""
 
-    def __init__(self, cache: EntryStore, journal: JournalFile, thread: StoreThread) -> None:
+    def __init__(self, cache: CacheFolder, journal: JournalFile, thread: StoreThread) -> None:
         self._cache = cache
         self._journal = journal
         self._thread = thread

@@ -26,7 +26,6 @@ from helix_desktop.errors import CacheCorrupt, HelixError, InvalidInput, NotFoun
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
-from helix_desktop.store.entry_store import EntryStore
 from helix_desktop.store.incoming_content import StagedEntry
 from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
 
@@ -63,7 +62,7 @@ class _Pipe(io.RawIOBase):
         return held
 
 
-def export_workspace(settings: Path, journal: JournalFile, cache: EntryStore, left_out: list[str]) -> Iterator[bytes]:
+def export_workspace(settings: Path, journal: JournalFile, cache: CacheFolder, left_out: list[str]) -> Iterator[bytes]:
     """The file, piece by piece; between two pieces others may use the stores.
 
     Facts first: an entry they refer to was there before them. An entry that is damaged is left out: its hash comes into
@@ -102,14 +101,14 @@ def _format_fact_line(line: StoredFact) -> bytes:
     return json.dumps([line.conversation, line.seq, line.time, line.fact], ensure_ascii=False).encode() + b"\n"
 
 
-def _records_to_export(cache: EntryStore) -> Iterator[CacheRecord]:
+def _records_to_export(cache: CacheFolder) -> Iterator[CacheRecord]:
     after, last = 0, cache.last_entry_number()
     while found := [record for record in cache.records_after(after, _PAGE) if record.number <= last]:
         after = found[-1].number
         yield from found
 
 
-def _export_entry(member: IO[bytes], cache: EntryStore, record: CacheRecord, left_out: list[str]) -> Iterator[None]:
+def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, left_out: list[str]) -> Iterator[None]:
     """One entry. Its first chunk is read before its line is written, so most damage shows before it is too late."""
     collected = record.state is EntryState.COLLECTED
     chunks = iter(()) if collected else cache.iterate_chunks(record)
@@ -302,7 +301,7 @@ def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], Non
 
 
 def _import_entry(
-    member: IO[bytes], cache: EntryStore, head: dict[str, Any], report: Callable[[int], None]
+    member: IO[bytes], cache: CacheFolder, head: dict[str, Any], report: Callable[[int], None]
 ) -> list[StagedEntry]:
     digest = Digest.from_hex(head["sha256"])
     about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
