@@ -10,7 +10,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.transcript.safe_text import terminal_output_text
 
 PAGE_BYTES = 1 << 20
-LARGEST_TREE_BYTES = 1 << 20
+LARGEST_INDENTED_JSON = 1 << 20
 MOST_ROWS = 5_000
 MOST_COLUMNS = 200
 _HEX_ROW = 16
@@ -32,7 +32,7 @@ def possible_shapes(media_type: str, source: str, head: bytes, size: int) -> tup
         return (ContentShape.HEX,)
     found: list[ContentShape] = []
     if (
-        size <= LARGEST_TREE_BYTES
+        size <= LARGEST_INDENTED_JSON
         and head.lstrip()[:1] in (b"{", b"[")
         and parse_json_container(head.decode("utf-8", "replace")) is not None
     ):

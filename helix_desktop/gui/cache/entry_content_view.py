@@ -1,6 +1,7 @@
-"""Shows the content of one entry as text, JSON, table, picture or hex, one megabyte at a time."""
+"""Shows the content of one entry as text, indented JSON, table, picture or hex, one megabyte at a time."""
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import (
@@ -19,7 +20,6 @@ from PySide6.QtWidgets import (
     QPushButton,
     QStackedWidget,
     QTableView,
-    QTreeView,
     QWidget,
 )
 
@@ -36,7 +36,6 @@ from helix_desktop.gui.cache.content_shapes import (
     possible_shapes,
     split_page_lines,
 )
-from helix_desktop.gui.cache.json_tree_model import JsonTreeModel
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_byte_size
@@ -127,17 +126,13 @@ class EntryContentView(QWidget):
         self.shape = ContentShape.TEXT
         self.lines = TextLineView(theme, self)
         self.lines.selection_changed.connect(self.selection_changed)
-        self._tree = QTreeView(self)
         self._grid = QTableView(self)
         self._picture = EntryImageView(theme, self)
         self._sentence_label = build_plain_label(parent=self)
         self._sentence_label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._stack = QStackedWidget(self)
-        for widget in (self.lines, self._tree, self._grid, self._picture, self._sentence_label):
+        for widget in (self.lines, self._grid, self._picture, self._sentence_label):
             self._stack.addWidget(widget)
-        self._tree.setFrameShape(QFrame.Shape.NoFrame)
-        self._tree.setUniformRowHeights(True)
-        self._tree.setAccessibleName(tr("JSON"))
         self._grid.setFrameShape(QFrame.Shape.NoFrame)
         self._grid.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self._grid.setAccessibleName(tr("Table"))
@@ -183,9 +178,10 @@ class EntryContentView(QWidget):
             return ""
         if self.shape is ContentShape.IMAGE:
             return self._picture.image
+        selected = self.lines.selected_lines_text() if self.shape is not ContentShape.TABLE else ""
         if self.shape in (ContentShape.JSON, ContentShape.TABLE):
-            return self._content.decode("utf-8", "replace")
-        return self.lines.selected_lines_text() or "\n".join(
+            return selected or self._content.decode("utf-8", "replace")
+        return selected or "\n".join(
             self.lines.viewed_lines[i] for i in range(len(self.lines.viewed_lines))
         )
 
@@ -243,7 +239,7 @@ class EntryContentView(QWidget):
     def _show_in_current_shape(self) -> None:
         show = {
             ContentShape.TEXT: self._show_text,
-            ContentShape.JSON: self._show_tree,
+            ContentShape.JSON: self._show_indented_json,
             ContentShape.TABLE: self._show_grid,
             ContentShape.IMAGE: self._show_picture,
             ContentShape.HEX: self._show_hex,
@@ -256,11 +252,13 @@ class EntryContentView(QWidget):
         first = self._first_lines.get(self._page)
         if first is not None:
             self._first_lines[self._page + 1] = first + ends
-        colours = None
-        if sum(map(len, lines)) <= MOST:
-            language = highlight_language_of(self._about.source, self._stored.media_type if self._stored else "")
-            colours = split_runs_by_line(highlight_code("\n".join(lines), language), lines) if language else None
-        self.lines.show_text_lines(lines, first_number=first or 1, colours=colours, tone=_difference_line_tones(lines))
+        language = highlight_language_of(self._about.source, self._stored.media_type if self._stored else "")
+        self._show_coloured_lines(lines, first or 1, language)
+
+    def _show_coloured_lines(self, lines: Sequence[str], first: int, language: str) -> None:
+        known = language and sum(map(len, lines)) <= MOST
+        colours = split_runs_by_line(highlight_code("\n".join(lines), language), lines) if known else None
+        self.lines.show_text_lines(lines, first_number=first, colours=colours, tone=_difference_line_tones(lines))
         self._stack.setCurrentWidget(self.lines)
 
     def _show_hex(self) -> None:
@@ -268,12 +266,9 @@ class EntryContentView(QWidget):
         self.lines.show_text_lines(hexed, labels=hexed.hex_offset_label)
         self._stack.setCurrentWidget(self.lines)
 
-    def _show_tree(self) -> None:
+    def _show_indented_json(self) -> None:
         value = parse_json_container(self._content.decode("utf-8", "replace"))
-        _replace_view_model(self._tree, JsonTreeModel(value, self._theme, self._tree))
-        self._tree.expandToDepth(0)
-        self._tree.setColumnWidth(0, self._theme.zoomed_pixels(260))
-        self._stack.setCurrentWidget(self._tree)
+        self._show_coloured_lines(json.dumps(value, ensure_ascii=False, indent=2).split("\n"), 1, "json")
 
     def _show_grid(self) -> None:
         rows = parse_csv_rows(self._content.decode("utf-8", "replace"), self._about.source)
