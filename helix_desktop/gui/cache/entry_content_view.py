@@ -181,9 +181,7 @@ class EntryContentView(QWidget):
         selected = self.lines.selected_lines_text() if self.shape is not ContentShape.TABLE else ""
         if self.shape in (ContentShape.JSON, ContentShape.TABLE):
             return selected or self._content.decode("utf-8", "replace")
-        return selected or "\n".join(
-            self.lines.viewed_lines[i] for i in range(len(self.lines.viewed_lines))
-        )
+        return selected or "\n".join(self.lines.viewed_lines[i] for i in range(len(self.lines.viewed_lines)))
 
     def selected_entry_lines(self) -> tuple[int, int] | None:
         """The lines selected, counted from 1 in the entry; None without any, or where the count is not known."""

@@ -1,19 +1,19 @@
-"""The heights of a long column of items, with the place of any of them in O(log n): a Fenwick tree.
+"""The heights of a long column of items, with the place of any of them in O(log n).
 
 Heights are whole pixels. An item that is hidden has the height 0 and is never found by its place.
 """
 
 from collections.abc import Iterable
-from itertools import accumulate
+
+from helix_desktop.engine.history.fenwick_tree import FenwickTree
 
 
 class ItemHeights:
-    """`top(i)` is where item i begins; `at(y)` is the item that covers y."""
+    """`height_before(i)` is where item i begins; `item_covering(y)` is the item that covers y."""
 
     def __init__(self, heights: Iterable[int] = ()) -> None:
         self._heights = list(heights)
-        sums = [0, *accumulate(self._heights)]
-        self._tree = [0, *(sums[i] - sums[i & (i - 1)] for i in range(1, len(sums)))]
+        self._sums = FenwickTree(self._heights)
 
     def __len__(self) -> int:
         return len(self._heights)
@@ -26,52 +26,28 @@ class ItemHeights:
         return self.height_before(len(self._heights))
 
     def height_before(self, index: int) -> int:
-        total = 0
-        while index > 0:
-            total += self._tree[index]
-            index &= index - 1
-        return total
+        return self._sums.sum_before(max(index, 0))
 
     def set_item_height(self, index: int, height: int) -> int:
         """Give an item its height; returns by how much it changed."""
         change = height - self._heights[index]
         if change:
             self._heights[index] = height
-            place = index + 1
-            while place < len(self._tree):
-                self._tree[place] += change
-                place += place & -place
+            self._sums.change_number(index, change)
         return change
 
     def append_item_height(self, height: int) -> None:
-        place = len(self._tree)
-        total = height
-        below = place - 1
-        stop = place & (place - 1)
-        while below > stop:
-            total += self._tree[below]
-            below &= below - 1
         self._heights.append(height)
-        self._tree.append(total)
+        self._sums.append_number(height)
 
     def truncate_items(self, length: int) -> None:
-        """Removes all items from `length` on. A node of the tree covers only earlier items, so no other changes."""
+        """Removes all items from `length` on."""
         del self._heights[length:]
-        del self._tree[length + 1 :]
+        self._sums.truncate_numbers(length)
 
     def item_covering(self, y: int) -> int:
         """The item that covers `y`; the first or the last one outside. -1 without items."""
-        if not self._heights:
-            return -1
-        place = 0
-        rest = max(0, y)
-        step = 1 << (len(self._heights).bit_length() - 1)
-        while step:
-            beyond = place + step
-            if beyond < len(self._tree) and self._tree[beyond] <= rest:
-                place = beyond
-                rest -= self._tree[beyond]
-            step >>= 1
+        place = self._sums.last_position_within(max(0, y))
         return self._last_visible_item() if place >= len(self._heights) else place
 
     def _last_visible_item(self) -> int:
