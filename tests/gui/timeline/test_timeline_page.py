@@ -372,5 +372,5 @@ def test_what_a_fold_claims_and_nothing_supports_is_shown(theme: Theme, written:
     settle()
     assert made.panel._shown is not None
     assert made.panel._shown.claims
-    assert "nowhere in the messages" in made.panel.document.all_text()
+    assert "not in the messages it replaces" in made.panel.document.all_text()
     made.close()
