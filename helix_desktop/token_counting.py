@@ -218,6 +218,12 @@ class TiktokenCounter:
         return self._encoding
 
 
+@functools.cache
+def shared_token_counter() -> TiktokenCounter:
+    """The one of this process: what one part has counted, no other counts again."""
+    return TiktokenCounter()
+
+
 def _digest_of_text(text: str) -> bytes:
     read = text if len(text) <= WHOLE else f"{len(text)}{''.join(_sample_pieces(text))}"
     return hashlib.sha256(read.encode("utf-8", "surrogatepass")).digest()

@@ -100,8 +100,7 @@ async def import_into_workspace(arguments: argparse.Namespace, workspace: Stored
 
 
 async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace) -> ImportResult:
-    from helix_desktop import workbench
-    from helix_desktop.token_counting import TiktokenCounter
+    from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
 
     if arguments.copies is not None:  # the files themselves may be gone
@@ -112,7 +111,7 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     wanted = {str(file): only for file in files}
     if (bench := workbench.workbench_of(workspace)) is not None:
         return await bench.import_histories(files, kind=arguments.kind, wanted=wanted, copies=arguments.copies)
-    counter = TiktokenCounter()
+    counter = token_counting.shared_token_counter()  # That of the index, which counts the same texts.
     return await HistoryImport(workspace, counter, arguments.kind, wanted=wanted, copies=arguments.copies).import_files(
         files
     )

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from helix_desktop.running_instance import RequestListener
     from helix_desktop.store.all_workspaces import KnownWorkspace
     from helix_desktop.store.index_file import IndexProgress
-    from helix_desktop.token_counting import TiktokenCounter
     from helix_desktop.workbench import Workbench
 
 Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]]
@@ -200,16 +199,13 @@ class OptionalTokenCounter:
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted
-        self._counter: TiktokenCounter | None = None
 
     def __call__(self, text: str) -> int:
         if not self.wanted:
             raise StoppedByUser("Tokens were not counted, because a count was not requested. They are counted later.")
-        if self._counter is None:
-            from helix_desktop import token_counting
+        from helix_desktop import token_counting
 
-            self._counter = token_counting.TiktokenCounter()
-        return self._counter.count_tokens(text)
+        return token_counting.shared_token_counter().count_tokens(text)
 
 
 def _needs_token_counts(arguments: argparse.Namespace) -> bool:

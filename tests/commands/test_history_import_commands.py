@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop import cli, program_folders
+from helix_desktop import cli, program_folders, token_counting
 from helix_desktop.commands import workspace_access
 from tests.histories import written
 
@@ -117,3 +117,10 @@ def test_a_watch_tells_what_comes_and_at_the_end_what_came(tmp_path: Path) -> No
             assert watching.wait(30) == 0
         finally:
             watching.kill()  # a trial that fails does not wait for it
+
+
+def test_an_import_and_the_index_share_what_they_counted() -> None:
+    text = "counted by the index, and then by an import"
+    assert workspace_access.OptionalTokenCounter()(text) > 5
+    counter = token_counting.shared_token_counter()
+    assert counter._remembered_count(token_counting._digest_of_text(text)) is not None
