@@ -178,9 +178,11 @@ class ConversationUpdates:
         return [ToolCallLocation(path=full)] if full else None
 
     def _full_path(self, path: str) -> str:
-        """Empty where it is none of the workspace's."""
+        """In the folders or the copy that the conversation works in; empty where it is in none of them."""
+        session = self.bench.sessions.find_open_session(self.conversation)
+        copy = session.conversation.state.own_copy if session is not None else ""
         try:
-            return str(self.bench.kit.resources.roots.resolve_path(path).full_path)
+            return str(self.bench.copies.opened_tools(copy).resources.roots.resolve_path(path).full_path)
         except HelixError:
             return ""
 

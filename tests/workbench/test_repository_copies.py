@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.acp_agent.conversation_updates import ClientAbilities, ConversationUpdates
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Text, ToolCall, UserSaid
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
@@ -48,6 +49,16 @@ async def test_a_conversation_works_in_its_copy_and_nowhere_else(desks: Desks, p
     with pytest.raises(ActionRefused, match="outside"):
         kit.resources.roots.resolve_path(str(project / "a"))
     assert copy.label == git(project, "rev-parse", "--abbrev-ref", "HEAD").strip()
+
+
+async def test_an_editor_is_shown_the_files_of_the_copy(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    copy = await copy_in(bench)
+    call = ToolCall("1", "read_file", json.dumps({"path": "a"}))
+    for conversation, folder in ((copy.id, copy.folder / "0"), ((await bench.start_conversation()).id, project)):
+        found = ConversationUpdates(bench, conversation, ClientAbilities()).locations_of_call(call)
+        assert found is not None
+        assert found[0].path == str(folder / "a")
 
 
 async def test_it_is_the_same_after_a_restart(desks: Desks, project: Path) -> None:
