@@ -51,12 +51,8 @@ class AgentTerminal:
 
     running: asyncio.Task[CallOutcome]
     limit_bytes: int
-    printed: str = ""
+    printed: str = ""  # the end of it
     is_cut: bool = False
-
-    def keep_printed(self, text: str) -> None:
-        whole = self.printed + text
-        self.printed, self.is_cut = whole[-self.limit_bytes :], self.is_cut or len(whole) > self.limit_bytes
 
     def exit_status(self) -> dict[str, Any]:
         """Empty while it runs. A command that was refused or could not start has failed."""
@@ -252,7 +248,8 @@ class AgentRequests:
         terminal = self.terminals[name]
 
         def show_live(text: str) -> None:
-            terminal.keep_printed(text)
+            whole = terminal.printed + text
+            terminal.printed, terminal.is_cut = whole[-terminal.limit_bytes :], len(whole) > terminal.limit_bytes
             self.recorder.show_printed(name, text)
 
         outcome = await self._run_own_tool(call, self._build_context(self._ask, show_live))

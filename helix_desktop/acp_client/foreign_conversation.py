@@ -168,14 +168,7 @@ class ForeignConversation:
     def _usage_of_turn(self, answer: dict[str, Any]) -> Usage:
         cost, self._cost_before = max(0.0, self._cost - self._cost_before), self._cost
         told = object_at(answer, "usage")
-        return Usage(
-            number_at(told, "inputTokens"),
-            number_at(told, "cachedReadTokens"),
-            number_at(told, "cachedWriteTokens"),
-            number_at(told, "outputTokens"),
-            number_at(told, "thoughtTokens"),
-            cost,
-        )
+        return Usage(number_at(told, "inputTokens"), output=number_at(told, "outputTokens"), cost=cost)
 
     # --- process and session
 
@@ -192,6 +185,7 @@ class ForeignConversation:
     ) -> list[UserPart]:
         """Opens the session in which the conversation goes on. Returns what is sent to it: the messages it has not answered."""
         branch, known = conversation.state.branch, _known_session(conversation)
+        place.kit.resources.roots.resolve_path(".")  # ActionRefused where there is no folder.
         folder, *more = map(str, place.kit.resources.roots.folders)
         values: dict[str, Any] = {"cwd": folder, "mcpServers": [], **({"additionalDirectories": more} if more else {})}
         waiting = _unanswered_parts(branch)

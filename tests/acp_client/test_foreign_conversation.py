@@ -15,7 +15,8 @@ from helix_desktop.engine.facts import ModelReplied, Reasoning, Spent, Stop, Tex
 from helix_desktop.engine.session_events import Event, ReplyStreamed
 from helix_desktop.errors import NotFound
 from helix_desktop.workbench import Workbench, acp_conversations
-from tests.acp_client.conftest import calls, facts_of, outputs, run_turn, said
+from tests.acp_client.conftest import calls, facts_of, outputs, run_turn, said, set_up_agents
+from tests.workbench.conftest import Desks
 
 
 async def test_what_an_agent_says_thinks_plans_and_does_becomes_facts(bench: Workbench) -> None:
@@ -195,3 +196,12 @@ async def test_idle_agents_beyond_a_few_are_ended_and_come_back(
     assert running == [False, True, True]
     assert (await run_turn(sessions[0], "say two")).reason is TurnEnd.DONE
     assert "[loaded]" in state_file.read_text()
+
+
+async def test_a_workspace_without_a_folder_says_what_is_missing(desks: Desks, tmp_path: Path) -> None:
+    set_up_agents(tmp_path)
+    bench = await desks().create_workspace("w", None)
+    session = await bench.start_conversation(acp_agent="Script")
+    ended = await run_turn(session, "say one")
+    assert ended.reason is TurnEnd.FAILED
+    assert "This workspace has no folder" in ended.why
