@@ -106,7 +106,7 @@ class Work:
         with self._lock:
             if DOCUMENT[0] in text[-6_000:]:
                 return [Says("\n\n".join(f"## {n}\nAll is well, and there is more to say about it." for n in DOCUMENT))]
-            if SUMMARY.search(_last_said(messages)):
+            if SUMMARY.search(_last_said(messages)) or _asks_for_text_alone(messages):
                 self.compacted, self._fills = self.compacted + 1, False
                 return [Says("<summary>All is well. The numbers were counted.</summary>")]
             shell = next((name for name in names if name in SHELLS), "")
@@ -155,6 +155,11 @@ def _last_said(messages: Sequence[Wired]) -> str:
         if last.pieces_of_kind(PieceKind.RESULT)
         else "\n".join(piece.text for piece in last.pieces_of_kind(PieceKind.TEXT))
     )
+
+
+def _asks_for_text_alone(messages: Sequence[Wired]) -> bool:
+    """Claude Code asks for its summary in the message with the last result."""
+    return any("Respond with TEXT ONLY" in piece.text for piece in messages[-1].pieces_of_kind(PieceKind.TEXT))
 
 
 def _first_said(messages: Sequence[Wired]) -> list[Piece]:

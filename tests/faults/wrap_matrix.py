@@ -182,10 +182,10 @@ def subscription(stage: Stage) -> None:
 
 def shortens_its_own(stage: Stage) -> None:
     """The provider says that the window is full: the agent shortens its history itself, and goes on."""
+    own = {"CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(CLAUDE_WINDOW)}
+    stage.finish(stage.start("--upstream", stage.provider.url, own=own))
     stage.work.begin(stage.steps, fills=True)
-    stage.finish(
-        stage.start("--upstream", stage.provider.url, own={"CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(CLAUDE_WINDOW)})
-    )
+    stage.finish(stage.start("--upstream", stage.provider.url, own=own, goes_on=True))
     if not stage.work.compacted:
         stage.wrong.append("it did not shorten its history")
 
