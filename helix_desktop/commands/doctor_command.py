@@ -5,7 +5,7 @@ import asyncio
 from dataclasses import asdict
 from pathlib import Path
 
-from helix_desktop import program_folders
+from helix_desktop import installation_checks, program_folders
 from helix_desktop.commands import Subparsers, add_verb
 from helix_desktop.commands.workspace_access import print_json
 from helix_desktop.console import Terminal
@@ -21,8 +21,6 @@ def add_doctor_command(nouns: Subparsers) -> None:
 
 def run_doctor_command(arguments: argparse.Namespace) -> int:
     """1 where something is wrong, 0 where there are only notes."""
-    from helix_desktop import installation_checks
-
     findings, text = installation_checks.run_checks_with_diagnostics(
         program_folders.find_program_folders(arguments.home)
     )

@@ -1,7 +1,5 @@
 """One open workspace: a folder with its cache, journal, index and settings, and one owner."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading
@@ -11,7 +9,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppres
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from helix_desktop import atomic_files, tasks
 from helix_desktop.engine.digest import Digest
@@ -25,7 +22,9 @@ from helix_desktop.store.cache_maintenance import CollectResult
 from helix_desktop.store.empty_trash import TrashEmptying
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.live_index import StoreFeed, WorkspaceIndex
+from helix_desktop.store.shared.conversation_heads import ConversationHeads
 from helix_desktop.store.shared.conversation_sync import ConversationSync
+from helix_desktop.store.shared.shared_store_link import LOCAL, LinkedStores, SharedStoreConnection, SharedStoreLink
 from helix_desktop.store.shared.sync_state import SyncState
 from helix_desktop.store.store_ports import StoreCache, StoreJournal
 from helix_desktop.store.store_thread import StoreThread
@@ -33,10 +32,6 @@ from helix_desktop.store.unused_content import UnusedContentRemoval
 from helix_desktop.store.workspace_export import Report
 from helix_desktop.store.workspace_lock import WorkspaceLock
 from helix_desktop.store.workspace_settings import WorkspaceConfig
-
-if TYPE_CHECKING:
-    from helix_desktop.store.shared.conversation_heads import ConversationHeads
-    from helix_desktop.store.shared.shared_store_link import SharedStoreConnection, SharedStoreLink
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +42,7 @@ class StoredWorkspace:
     `notes`: what opening it had to mend, in sentences for the user; empty when all was well.
     """
 
-    def __init__(self, folder: Path, settings: WorkspaceConfig, lock: WorkspaceLock, stores: WorkspaceStores) -> None:
+    def __init__(self, folder: Path, settings: WorkspaceConfig, lock: WorkspaceLock, stores: "WorkspaceStores") -> None:
         self.id = folder.name
         self.folder = folder
         self.settings = settings
@@ -70,7 +65,7 @@ class StoredWorkspace:
         self.linked: Callable[[], object] = lambda: None  # Called when the link is made or removed.
 
     @classmethod
-    async def open(cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> StoredWorkspace:
+    async def open(cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> "StoredWorkspace":
         settings = workspace_settings.read_workspace_settings(folder / workspace_settings.NAME)
         lock = WorkspaceLock(folder / "lock")
         async with AsyncExitStack() as undo:
@@ -223,8 +218,6 @@ class StoredWorkspace:
         self, url: str, connect: Callable[[], Awaitable[SharedStoreConnection]], *, acknowledge: str = ""
     ) -> SharedStoreLink:
         """Share its content from now on; `stop_sharing` ends it. Nothing is asked of the store before the link has begun."""
-        from helix_desktop.store.shared.shared_store_link import LOCAL, LinkedStores, SharedStoreLink
-
         stores = self._stores
         shelves = LinkedStores(self.folder, stores.cache, stores.thread, self._forget_as_told, self._used_entries)
         self.link = SharedStoreLink(shelves, url, connect, acknowledge=acknowledge or LOCAL)
@@ -351,7 +344,7 @@ class WorkspaceStores:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    async def open(cls, folder: Path, count: Callable[[str], int]) -> WorkspaceStores:
+    async def open(cls, folder: Path, count: Callable[[str], int]) -> "WorkspaceStores":
         thread = StoreThread("store")
         notes: list[str] = []
         async with AsyncExitStack() as undo:

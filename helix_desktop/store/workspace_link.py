@@ -5,21 +5,16 @@ HELIX_STORE       postgresql://user:password@host/database   for workspaces that
 HELIX_STORE_KEY   the line that `workspace share --show-key` or `workspace new-key` prints
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from helix_desktop.errors import ActionRefused, NotFound, NoUsableKeyring
 from helix_desktop.secrets import Addressee, SecretKeeper, SecretStorage, SharedStoreKey, SharedStoreLogin
 from helix_desktop.store.shared import link_progress, row_encryption, store_address
+from helix_desktop.store.shared.shared_store_link import SharedStoreConnection, SharedStoreLink
 from helix_desktop.store.shared.store_address import StoreAddress
-
-if TYPE_CHECKING:
-    from helix_desktop.store.shared.shared_store_link import SharedStoreConnection, SharedStoreLink
-    from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
 
@@ -109,7 +104,6 @@ async def _read_login(workspace: str, url: str, secrets: SecretStorage) -> str |
 
 def open_remote(where: StoreAddress, key: bytes) -> SharedStoreConnection:
     from helix_desktop.store.shared.async_rows import AsyncRowStore
-    from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 
     seal = row_encryption.RowCipher(key)
     return SharedStoreConnection(AsyncRowStore(store_address.open_row_store(where, seal.space)), seal)
