@@ -66,11 +66,12 @@ class ClearablePart(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class FoldExperience:
     """What a conversation has shown so far. `recalled`: what its recalls cost, as a share of what its folds saved; `steps`:
-    how many there were, and as many are expected to come.
+    how many there were, and as many are expected to come; `recall`: what the recall that a fold may lead to would cost now.
     """
 
     recalled: float = 0.0
     steps: float = math.inf
+    recall: float = 0.0
 
     @property
     def net_share(self) -> float:
@@ -106,8 +107,9 @@ def clearing_threshold(
         return LEAST_SAVING
     if rent_per_token <= 0:
         return math.inf if seen.net_share <= 0 else LEAST_SAVING
-    # Saved within half as many steps as there were, so a conversation that ends soon does not pay for nothing.
-    certain = rewrite * max(0.0, rest) / (rent_per_token * PAYBACK_SHARE * seen.steps)
+    # Saved within half as many steps as there were, with a recall, so a conversation that is short or ends soon does not pay
+    # for nothing.
+    certain = (rewrite * max(0.0, rest) + seen.recall) / (rent_per_token * PAYBACK_SHARE * seen.steps)
     return max(certain, math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token))
 
 

@@ -171,7 +171,7 @@ def test_what_the_view_says_of_an_entry() -> None:
 
 def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
     session = long_session(4, 90)
-    first = step(900, " ".join(f"other_word_{n:02}" for n in range(40)) * 9 + " the_first_output_of_all")
+    first = step(900, " ".join(f"other_word_{n:02}" for n in range(40)) * 18 + " the_first_output_of_all")
     asks = says("Now to the_first_output_of_all.")
     said = RecordedSession("used again", (session.messages[0], *first, *session.messages[1:], user("go on"), asks))
     with_them, without = play(said), play(said, recalls=RecallMode.NONE)

@@ -125,7 +125,7 @@ def test_an_output_that_answers_no_call_is_shown_and_not_lost() -> None:
 def recalled_session(spoken: str) -> RecordedSession:
     """Uses something of its beginning at its end; says some words with each call."""
     session = long_session(4, 90)
-    first = step(900, " ".join(f"other_word_{n:02}" for n in range(40)) * 9 + " the_first_output_of_all")
+    first = step(900, " ".join(f"other_word_{n:02}" for n in range(40)) * 18 + " the_first_output_of_all")
     said = [
         RecordedMessage(one.role, one.text, one.calls, one.answers, reasoning=spoken if one.calls else "")
         for one in (session.messages[0], *first, *session.messages[1:])

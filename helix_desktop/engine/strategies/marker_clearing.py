@@ -24,7 +24,6 @@ from helix_desktop.fast_dataclass import dataclass
 COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
 EXACT = 512  # Up to this many items of the view are judged one by one.
 REMEMBERED = 200  # steps that recalls are learned from
-SMALLEST_CONTEXT = 16_000  # tokens; a shorter one is not worth clearing
 LEAST_SHARE = 0.01  # of the context; a smaller part is not worth a marker
 LATELY = 20  # Growth and pauses are learned from this many steps.
 ASK = " · ask with find or lines"
@@ -89,8 +88,6 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
         return PlannedClearing(
             branch.order[0], end, f"the provider's cache has expired, and {total:,} tokens are freed"
         )
-    if meter.used < min(SMALLEST_CONTEXT, meter.window // 4):
-        return None
     index = fold_economics.find_clearing_start(
         standing,
         clearable_tokens_per_step(branch) * meter.factor,
@@ -202,7 +199,8 @@ def learn_from_recalls(situation: FoldSituation) -> FoldExperience:
             recalls += fold_economics.recall_cost(shown, len(calls), price)
         else:
             saved += price.read * max(0, whole - shown)
-    return FoldExperience(fold_economics.share_recalled(saved, recalls), len(branch.steps))
+    recall = fold_economics.RECALLS_EXPECTED * fold_economics.recall_cost(situation.meter.used, 1, price)
+    return FoldExperience(fold_economics.share_recalled(saved, recalls), len(branch.steps), recall)
 
 
 def clearable_tokens_per_step(branch: ConversationBranch) -> float:

@@ -233,9 +233,14 @@ def test_where_recalls_eat_what_folds_save_nothing_more_is_cleared() -> None:
     assert marker_clearing.learn_from_recalls(situation(recalling(40))).net_share == 0
 
 
-def test_a_short_context_is_left_as_it_is_while_the_cache_is_warm() -> None:
-    talk = Talk()
-    talk.user("go")
-    talk.steps(40, tokens=350)
-    assert due(talk) == []
-    assert due(talk, pause=1_000)
+def test_in_a_short_context_a_marker_must_pay_for_the_recall_it_may_lead_to() -> None:
+    def talk_of(steps: int) -> Talk:
+        talk = Talk()
+        talk.user("go")
+        talk.steps(1, tokens=5_000)
+        talk.steps(steps, tokens=150)
+        return talk
+
+    assert due(talk_of(10)) == []
+    assert due(talk_of(10), pause=1_000), "after a pause all is written again anyway"
+    assert due(talk_of(20))
