@@ -17,6 +17,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 HEIGHT = 0.3  # of the plot; the dearest request is as high
+WIDEST = 24  # pixels between two bars
 COLOURS = ("faint", "conversation", "danger", "output")  # of the groups, from below
 READ, NEW, AGAIN, REPLY = range(4)
 
@@ -40,7 +41,7 @@ class RequestCostBars:
             x = round(x_of(point))
             if x not in dearest or dearest[x].cost < request.cost:
                 dearest[x] = request
-        apart = min((after - before for before, after in pairwise(sorted(dearest))), default=8)
+        apart = min([WIDEST, *(after - before for before, after in pairwise(sorted(dearest)))])
         painter.setPen(Qt.PenStyle.NoPen)
         for x, request in dearest.items():
             bottom = area.bottom()
