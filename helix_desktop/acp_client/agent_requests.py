@@ -76,7 +76,8 @@ class AgentRequests:
     spawn: TaskSpawner
     terminals: dict[str, AgentTerminal] = field(default_factory=dict)
     _open_questions: int = 0
-    _allowed: set[str] = field(default_factory=set)  # the paths and command lines that were allowed in this turn
+    _allowed_commands: set[str] = field(default_factory=set)  # in this turn
+    _allowed_edits: list[tuple[str | None, str, str]] = field(default_factory=list)  # path, old and new text as shown
 
     async def answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:
@@ -112,7 +113,12 @@ class AgentRequests:
         kinds = ("allow_once", "allow_always")
         try:
             await self._ensure_permitted(call.as_tool_call(), self._action_of_call(call))
-            self._allowed |= set(filter(None, [*self._paths_of_call(call), _command_of_call(call)]))
+            self._allowed_commands |= set(filter(None, [_command_of_call(call)]))
+            self._allowed_edits += [
+                (self._display_inside(text_at(each, "path")), text_at(each, "oldText"), text_at(each, "newText"))
+                for each in objects_at(call.told, "content")
+                if text_at(each, "type") == "diff"
+            ]
         except ActionRefused:
             kinds = ("reject_once", "reject_always")
         except asyncio.CancelledError:  # The turn is being stopped.
@@ -171,7 +177,7 @@ class AgentRequests:
         return CallContext(self.conversation.id, ask, show)
 
     async def _ask(self, question: PermissionQuestion) -> PermissionAnswer:
-        if question.preview in self._allowed and not question.apart:
+        if question.preview in self._allowed_commands and not question.apart:
             return PermissionAnswer(allowed=True)  # The agent asked for this very command before it ran it here.
         self._open_questions += 1
         try:
@@ -212,8 +218,10 @@ class AgentRequests:
             seen.note_content(place.full_path, Digest.of_content(before))
 
         async def ask_unless_allowed(question: PermissionQuestion) -> PermissionAnswer:
-            is_allowed = resources.roots.display_path(place) in self._allowed and not question.apart
-            return PermissionAnswer(allowed=True) if is_allowed else await self._ask(question)
+            was_shown = not question.apart and self._was_edit_allowed(
+                resources.roots.display_path(place), before, values
+            )
+            return PermissionAnswer(allowed=True) if was_shown else await self._ask(question)
 
         values = {"path": path, "content": text_at(params, "content")}
         outcome = await self._run_own_tool(
@@ -223,6 +231,14 @@ class AgentRequests:
             said = await resources.cache.read_range(outcome.output.digest, 0, 1_000)
             raise ActionRefused(said.decode("utf-8", "replace"))
         return {}
+
+    def _was_edit_allowed(self, path: str, before: bytes | None, values: dict[str, str]) -> bool:
+        """Whether a card of this turn showed these very words, as the whole file or as what replaces a part of it."""
+        whole = file_text.decode_file_text(before or b"")
+        return any(
+            allowed == path and values["content"] in (new, whole.replace(old, new, 1) if old else new)
+            for allowed, old, new in self._allowed_edits
+        )
 
     async def _run_own_tool(self, call: ToolCall, context: CallContext) -> CallOutcome:
         """What it changes, and who allowed it, is recorded; the call itself is the agent's."""

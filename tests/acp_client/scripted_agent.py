@@ -89,13 +89,14 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             call(session, f"change {path}", kind="edit", title="Edit")
             Path(path).write_text(text + "\n")
             done(session, f"change {path}")
-        case ["permit", kind, what]:
+        case ["permit", kind, what, *text]:
             key = "command" if kind == "execute" else "path"
             wanted: dict[str, Any] = {
                 "toolCallId": f"p{next(numbers)}",
                 "title": f"{kind} {what}",
                 "kind": kind,
                 "rawInput": {key: what},
+                "content": [{"type": "diff", "path": what, "oldText": None, "newText": one + "\n"} for one in text],
             }
             options = [
                 {"optionId": "yes", "name": "Yes", "kind": "allow_once"},

@@ -111,9 +111,17 @@ async def test_a_write_shows_its_difference_on_our_card_and_can_be_undone(bench:
 
 async def test_a_write_that_was_permitted_is_not_asked_for_twice(bench: Workbench, folder: Path) -> None:
     session = await bench.start_conversation(acp_agent="Script")
-    await run_turn(session, f"permit edit {folder}/README.md\nwrite {folder}/README.md new", YES)
+    await run_turn(session, f"permit edit {folder}/README.md new\nwrite {folder}/README.md new", YES)
     assert len(ASKED) == 1
     assert (folder / "README.md").read_text() == "new\n"
+
+
+@pytest.mark.parametrize("shown", ["", "new", "harmless"])
+async def test_a_write_of_what_no_card_showed_is_asked_for(bench: Workbench, folder: Path, shown: str) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, f"permit edit {folder}/README.md {shown}\nwrite {folder}/README.md other", YES)
+    assert len(ASKED) == 2
+    assert "+other" in ASKED[1].preview
 
 
 async def test_what_the_agent_changes_by_itself_is_in_a_checkpoint(bench: Workbench, folder: Path) -> None:
