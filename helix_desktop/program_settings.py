@@ -129,11 +129,6 @@ SHORTCUTS = ProgramSetting(
     "shortcuts", "Shortcuts", "Changed shortcuts", "Shortcuts that differ from the defaults.",
     dict[str, str](),
 )  # fmt: skip
-NEWER_VERSIONS = ProgramSetting(
-    "updates.address", "Updates", "Check for updates at",
-    "The address of a GitHub-style release feed (…/releases/latest), checked once a day. Leave empty to turn off.",
-    "",
-)  # fmt: skip
 LOG_LEVEL = ProgramSetting(
     "logs.level", "Logs", "Level", "How much is logged. Content and keys are never logged.", "info",
     choices=("debug", "info", "warning", "error"),
@@ -168,7 +163,7 @@ KEYS_IN_FILE = ProgramSetting(
 
 ALL: tuple[ProgramSetting[Any], ...] = (
     THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, INSTRUCTIONS, ACP_AGENTS, SEND_WITH, ASK_ABOVE, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
-    NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, FETCH_PAGES, MACHINE, RECORDER, RECORDER_WITHOUT_AGENTS,
+    LOG_LEVEL, LOG_SIZE, FETCH_PAGES, MACHINE, RECORDER, RECORDER_WITHOUT_AGENTS,
     RECORDER_WITHOUT_FOLDERS, KEYS_IN_FILE,
 )  # fmt: skip
 

@@ -53,6 +53,11 @@ def test_comments_and_unknown_keys_survive_a_change(path: Path) -> None:
     assert path.read_text(encoding="utf-8") == BY_HAND.replace("125", "90")
 
 
+def test_a_file_that_still_names_the_address_for_updates_is_read_without_a_complaint(path: Path) -> None:
+    kept = written(path, "[updates]\naddress = 'https://example.org/releases/latest'\n[appearance]\nzoom = 125\n")
+    assert (kept.file_mistakes, kept[ZOOM]) == ((), 125)
+
+
 def test_the_default_leaves_the_file(path: Path) -> None:
     written(path, BY_HAND).change_setting(ZOOM, ZOOM.default)
     assert path.read_text(encoding="utf-8") == BY_HAND.replace("zoom = 125\n", "")

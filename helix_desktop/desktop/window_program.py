@@ -42,7 +42,6 @@ from helix_desktop.program_settings import (
     LANGUAGE,
     LOG_LEVEL,
     LOG_SIZE,
-    NEWER_VERSIONS,
     RECORDER,
     SEND_WITH,
     THEME,
@@ -53,7 +52,6 @@ from helix_desktop.program_settings import (
 
 if TYPE_CHECKING:
     from helix_desktop.console import Console
-    from helix_desktop.desktop.update_check import UpdateCheck
     from helix_desktop.workbench.all_workbenches import Workbenches
 
 log = logging.getLogger(__name__)
@@ -116,7 +114,6 @@ class WindowProgram:
         self._tasks = tasks.OwnedTasks("window", report=self._report_failed_task)
         self._beginning = tasks.OwnedTasks("window", report=self._report_failed_task)
         self._desk: Workbenches | None = None
-        self._updates: UpdateCheck | None = None
         self._owner: running_instance.RequestListener | None = None
         self._ending = False
         self._memory, self.shell = painted.memory, painted.shell
@@ -163,7 +160,6 @@ class WindowProgram:
         desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.all_workbenches")
         from helix_desktop.desktop.installation_care import InstallationCare
         from helix_desktop.desktop.provider_administration import ProviderAdministration
-        from helix_desktop.desktop.update_check import UpdateCheck
         from helix_desktop.gui import window_services
         from helix_desktop.secrets import SecretStorage
 
@@ -187,10 +183,6 @@ class WindowProgram:
             self._show_link_target(self._link)
         for mistake in self._settings.file_mistakes:
             self.window.notices.show_error_notice(mistake)
-        self._updates = UpdateCheck(
-            lambda: self._settings[NEWER_VERSIONS], self._memory, desk.connections, self.window.notices
-        )
-        self._tasks.spawn_task(self._updates.check_daily(), name="newer versions")
         self._collecting = GarbageCollector(self.window)
         self.window.workbench_shown.connect(
             self._collecting.freeze_living_objects, Qt.ConnectionType.SingleShotConnection
@@ -246,8 +238,6 @@ class WindowProgram:
         elif setting is SEND_WITH:
             self.window.chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
             self._memory.remember_value("newline-with-enter", value=self._settings[SEND_WITH] != "enter")
-        elif setting is NEWER_VERSIONS and self._updates is not None:
-            self._tasks.spawn_task(self._updates.check_for_update(), name="newest version")
         elif setting is RECORDER:
             self._tasks.spawn_task(self._update_recorder(), name="recorder")
 

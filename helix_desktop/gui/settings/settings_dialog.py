@@ -32,7 +32,7 @@ from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
-GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Updates", "Logs", "Tools", "Sharing", "Keys")
+GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Logs", "Tools", "Sharing", "Keys")
 
 
 class SettingsDialog(QDialog):
