@@ -402,7 +402,10 @@ class MainWindow(WindowFrame):
         return "" if bench is None else bench.model_of_conversation(self.showing.conversation_id)
 
     def _show_model(self) -> None:
-        self.top.model.show_choice(self.current_model)
+        session = self.current_session
+        agent = session.conversation.state.acp_agent if session is not None else ""
+        self.top.model.show_choice(agent or self.current_model)
+        self.top.model.setEnabled(not agent)  # an agent of another maker has models of its own
         self.chat.empty.show_demo_suggestions(scripted=self.current_model == DEMO_MODEL)
         self.chat.empty.show_folder_use(
             has_folder=self.current_workbench is None or bool(self.current_workbench.allowed_folders)

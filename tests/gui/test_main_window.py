@@ -366,6 +366,8 @@ def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_t
     press(window, "Gemini CLI")
     assert window.current_session is not None
     assert bench.sessions[window.current_session.id].conversation.state.acp_agent == "Gemini CLI"
+    assert window.top.model.text() == "Gemini CLI ▾"
+    assert not window.top.model.isEnabled()
 
 
 def test_the_head_names_the_copy_of_a_conversation_and_of_its_fork(window: MainWindow, bench: FakeWorkbench) -> None:
