@@ -446,6 +446,15 @@ class MainWindow(WindowFrame):
         )
         return row.title if row else ""
 
+    def go_to_next_waiting_conversation(self) -> None:
+        """Those that wait for the user, of all open workspaces, one after another."""
+        watched = self._activity_by_workspace.items()
+        places = [(workspace, name) for workspace, one in watched for name in one.waiting_conversations()]
+        shown = self.showing.workspace_id, self.showing.conversation_id
+        after = places[places.index(shown) + 1 :] if shown in places else []
+        for workspace, name in [*after, *places][:1]:
+            self.go_to_place(WindowPlace("conversation", workspace, name))
+
     def open_workspaces(self) -> Sequence[Workbench]:
         """The one in front first."""
         benches = [watched.bench for watched in self._activity_by_workspace.values()]

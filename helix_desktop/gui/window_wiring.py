@@ -149,6 +149,7 @@ def _wire_sidebar(window: MainWindow) -> None:
     on("undo", window.notices.run_notice_undo)
     on("previous", lambda: _open_neighbour_conversation(window, -1))
     on("next", lambda: _open_neighbour_conversation(window, 1))
+    on("next-waiting", window.go_to_next_waiting_conversation)
 
 
 def _act_on_conversation(window: MainWindow, what: str, conversation: str = "") -> None:

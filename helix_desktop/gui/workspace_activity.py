@@ -92,6 +92,9 @@ class WorkspaceActivity(QObject):
         """The conversations whose last turn failed, also before the program was started."""
         return tuple(name for name, state in self._states.items() if state is ConversationActivity.FAILED)
 
+    def waiting_conversations(self) -> tuple[str, ...]:
+        return tuple(name for name, state in self._states.items() if state is ConversationActivity.ASKING)
+
     def events_in_progress(self, session: Session) -> tuple[Event, ...]:
         """What a conversation is doing now that is no fact yet, as events for a view that has just opened it."""
         asked = (QuestionAsked(session.id, number, question) for number, question in session.questions.items())

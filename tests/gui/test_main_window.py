@@ -664,6 +664,23 @@ def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
     assert window.notices._text.text() == "storage-engine is open in another program. Close it there."
 
 
+def test_a_key_leads_to_the_next_conversation_that_waits(
+    window: MainWindow, session: FakeSession, bench: FakeWorkbench
+) -> None:
+    go = window.window_actions["next-waiting"].trigger
+    go()
+    assert window.showing.conversation_id == story.CONVERSATION
+    window.go_to_conversation("flaky")
+    bench.sessions["flaky"].ask(COMMAND)
+    session.ask(COMMAND)
+    seen = []
+    for _ in range(3):
+        window.current_activity._bridge.emit_waiting_events()
+        go()
+        seen.append(window.showing.conversation_id)
+    assert seen == [story.CONVERSATION, "flaky", story.CONVERSATION]
+
+
 def test_letters_nobody_else_wants_are_a_message(window: MainWindow, session: FakeSession) -> None:
     """Whoever read back, or was asked something meanwhile, just goes on writing."""
     composer = window.chat.composer.text
