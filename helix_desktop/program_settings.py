@@ -113,7 +113,7 @@ SEND_WITH = ProgramSetting(
 )  # fmt: skip
 ASK_ABOVE = ProgramSetting(
     "chat.ask_above", "Chat", "Ask before a message that costs more than",
-    "Based on an estimate for one step. Further steps with tools are not included. 0 means never.", 0, least=0, most=1_000_000, unit="US cents",
+    "Based on an estimate for the first step. If the agent uses tools, further steps add to the cost. 0 means never.", 0, least=0, most=1_000_000, unit="US cents",
 )  # fmt: skip
 NOTIFY_DONE = ProgramSetting(
     "notifications.done", "Notifications", "When an agent finishes", "Only while the window is in the background.", True

@@ -51,9 +51,9 @@ HISTORY = "[This conversation goes on in a new session. What was said so far:]\n
 GO_ON = "Go on."
 _ENDS = {
     "cancelled": TurnEnded(TurnEnd.STOPPED),
-    "max_turn_requests": TurnEnded(TurnEnd.STEP_LIMIT, "The agent reached its own limit of steps."),
-    "max_tokens": TurnEnded(TurnEnd.FAILED, "The agent's reply met its length limit."),
-    "refusal": TurnEnded(TurnEnd.FAILED, "The agent refused to go on."),
+    "max_turn_requests": TurnEnded(TurnEnd.STEP_LIMIT, "The agent reached its own step limit."),
+    "max_tokens": TurnEnded(TurnEnd.FAILED, "The agent's reply reached its length limit."),
+    "refusal": TurnEnded(TurnEnd.FAILED, "The agent refused to continue."),
 }
 
 
@@ -145,9 +145,7 @@ class ForeignConversation:
         ):  # An agent may think for minutes; one without a sign of life for longer is taken to hang.
             silent = asyncio.get_running_loop().time() - link.last_heard
             if silent >= SILENT_SECONDS and not (self._requests and self._requests.is_waiting):
-                raise ModelFailed(
-                    f"{self.name} gave no sign of life for {SILENT_SECONDS / 60:.0f} minutes and was ended."
-                )
+                raise ModelFailed(f"{self.name} did not respond for {SILENT_SECONDS / 60:.0f} minutes and was stopped.")
             await asyncio.wait([asked], timeout=max(SILENT_SECONDS - silent, 1.0))
         return asked.result()
 
@@ -162,7 +160,7 @@ class ForeignConversation:
                 "text": f"[{part.name}]\n{content.decode('utf-8', 'replace')}\n[end of {part.name}]",
             }
         if value_at(link.abilities, "promptCapabilities", "image") is not True:
-            raise ActionRefused(f"{self.name} does not take pictures.", remedy="Send the message without the picture.")
+            raise ActionRefused(f"{self.name} does not accept images.", remedy="Send the message without the image.")
         return {"type": "image", "mimeType": kind, "data": base64.b64encode(content).decode()}
 
     def _usage_of_turn(self, answer: dict[str, Any]) -> Usage:

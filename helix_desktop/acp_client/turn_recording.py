@@ -111,7 +111,7 @@ class TurnRecorder:
         """An update of the session. One that this version does not know says nothing that has to be kept."""
         self._total_size += len(str(update))
         if self._total_size > MOST_IN_TURN or len(self._calls) > MOST_CALLS:
-            raise ModelFailed("it sent more than one turn can hold")
+            raise ModelFailed("it sent more data than a single turn can hold")
         match text_at(update, "sessionUpdate"):
             case "agent_message_chunk" | "agent_thought_chunk" as kind:
                 await self._add_text(update, is_thought=kind == "agent_thought_chunk")

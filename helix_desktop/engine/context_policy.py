@@ -134,7 +134,7 @@ class Policy:
         group="Old outputs", within=(0, 200_000), unit="tokens",
     )  # fmt: skip
     caching_cold_share: float = _declare_threshold(
-        1 / 3, "Minimum freed after a pause", "After a pause that is long enough for the provider's cache to expire, replace old outputs if doing so frees at least this share of the context.",
+        1 / 3, "Minimum share freed after a pause", "After a pause that is long enough for the provider's cache to expire, replace old outputs if doing so frees at least this share of the context.",
         group="Old outputs", within=(0.01, 1),
     )  # fmt: skip
     arguments: bool = _declare_threshold(
@@ -176,7 +176,7 @@ class Policy:
         group="Handover", keeps_most=0.5, within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declare_threshold(
-        6, "Minimum records in a handover", "A handover is written only if it covers at least this many records of the journal.",
+        6, "Minimum number of records a handover covers", "A handover is written only if it covers at least this many records of the journal.",
         group="Handover", within=(1, 1_000), unit="facts",
     )  # fmt: skip
     handover_cooldown: float = _declare_threshold(
@@ -188,7 +188,7 @@ class Policy:
         group="Handover", choices=("cheapest", "main", "fast"),
     )  # fmt: skip
     critical_tokens: int = _declare_threshold(
-        1_500, "Space for details in a handover", "Space in a handover for important details the summary left out.",
+        1_500, "Space for details in a handover", "Space in a handover for important details that its summary leaves out.",
         group="Handover", within=(200, 20_000), unit="tokens",
     )  # fmt: skip
 

@@ -205,7 +205,7 @@ class DocumentWriter:
         """Why a document would be no shorter than what it replaces; empty if it can be shorter."""
         if self._document_limit_tokens(reading) >= SMALLEST:
             return ""
-        return f"Folding {reading.shown:,} tokens would not save a tenth of them."
+        return f"Folding {reading.shown:,} tokens would save less than a tenth of them."
 
     async def wait_for_writing(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
         """Waits for work of this writer, as long as a turn may. Returns why it gave up, or an empty text."""

@@ -187,7 +187,7 @@ def describe_forgotten(purged: ForgetResult) -> str:
 
 def _explain_forgetting(workspace: str) -> list[str]:
     return [
-        tr("Removes text, such as a key or a password, from everywhere in the workspace {name}:", name=workspace),
+        tr("Text to remove from the whole workspace {name}, such as a key or a password:", name=workspace),
         tr(
             "from the journal of every conversation, the cache (every entry that contains it is removed entirely), the index, the backups and your drafts. The messages that contained it will show that text was removed."
         ),

@@ -172,7 +172,7 @@ def _ask_to_begin_in_copy(window: MainWindow) -> None:
         work, then = bench.start_conversation_in_copy(with_changes=with_changes), partial(_show_begun, window, bench)
         window.background_runner.run_in_background(work, then=then, owner=window)
 
-    text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy back.")  # fmt: skip
+    text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip
     ways = [(tr("From the last commit"), False), (tr("With my uncommitted changes"), True)]
     acts = [(words, partial(begin_in_copy, with_changes)) for words, with_changes in ways]
     ask_which_way(window, tr("New conversation in a copy of the repository"), text, "", acts)

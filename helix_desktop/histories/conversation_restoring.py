@@ -256,7 +256,7 @@ def _place_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> 
         return f".gemini/tmp/{project}/chats/{gemini_cli_writer.name_gemini_file(restored.session, time.time())}"
     project = claude_writer.encode_project_folder(restored.folder)
     if not project:
-        raise InvalidInput(f"The name of the folder {restored.folder} is too long for Claude Code's own folder name.", remedy="Write to a file with `--to FILE`.")  # fmt: skip
+        raise InvalidInput(f"The path of the folder {restored.folder} is too long: Claude Code names the folder for its sessions after it.", remedy="Write to a file with `--to FILE`.")  # fmt: skip
     return f"projects/{project}/{restored.session}.jsonl"
 
 

@@ -110,5 +110,7 @@ def parse_days(text: str) -> tuple[str, ...]:
     named = {"every": WEEKDAYS, "weekdays": WEEKDAYS[:5], "weekends": WEEKDAYS[5:]}.get(text)
     days = named or tuple(part.strip().lower()[:3] for part in text.split(","))
     if unknown := [day for day in days if day not in WEEKDAYS]:
-        raise InvalidInput(f"{unknown[0]!r} is not a day.", remedy=f"Use {', '.join(WEEKDAYS)}, weekdays or every.")
+        raise InvalidInput(
+            f"{unknown[0]!r} is not a day of the week.", remedy=f"Use {', '.join(WEEKDAYS)}, weekdays or every."
+        )
     return days

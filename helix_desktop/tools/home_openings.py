@@ -59,7 +59,7 @@ OPENINGS = (
     HomeOpening(
         "docker",
         "Docker and Podman",
-        "Commands with network access can control Docker, and through it everything on this computer, also outside the sandbox.",
+        "Commands with network access can control Docker, and through it everything on this computer, even outside the sandbox.",
         (".docker", ".config/containers"),
         ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST"),
         ("/run/docker.sock", "/var/run/docker.sock", "DOCKER_HOST", "CONTAINER_HOST"),

@@ -48,7 +48,7 @@ PERMITTED = (
 )
 GIVEN_BACK = "The worker was stopped, and another worker will continue."
 LET_GO = "The task's worker stopped this turn."  # in the conversation; a turn that the user stopped has no such reason
-STOPPED = "Somebody stopped the turn in its conversation. To go on, run `task retry`."
+STOPPED = "Somebody stopped the turn in its conversation. To continue, run `task retry`."
 _PROCESS = secrets.token_hex(3)  # in the names of this process's workers
 _numbers = itertools.count(1)
 Report = Callable[[FleetTask, FleetTaskState, FleetTaskResult], Awaitable[None]]

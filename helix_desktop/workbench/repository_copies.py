@@ -235,7 +235,9 @@ class RepositoryCopies:
     def _check_at_rest(self, copy: FolderCopy) -> None:
         for session in self._bench.sessions:
             if session.conversation.state.own_copy == copy.id and not session.is_idle:
-                raise ActionRefused("An agent is working in this copy.", remedy="Stop it first, or wait for it.")
+                raise ActionRefused(
+                    "An agent is working in this copy.", remedy="Stop the agent first, or wait until it has finished."
+                )
 
     async def _apply_changes(self, copy: FolderCopy) -> tuple[str, ...]:
         changes = await self._find_changes(copy)
@@ -291,7 +293,9 @@ class RepositoryCopies:
                 await self._bench.workspace.cache.pin_entry(
                     stored.digest
                 )  # no fact names it, and it is the last there is
-                said.append(f"Its changes are in the cache as {stored.digest.hex}, a bundle for `git fetch`.")
+                said.append(
+                    f"Its changes are stored in the cache as {stored.digest.hex}, a bundle that `git fetch` can read."
+                )
         return said
 
 

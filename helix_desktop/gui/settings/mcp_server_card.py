@@ -141,7 +141,7 @@ class McpServerCard(QWidget):
             names = ", ".join(self._server.approvals)
             said.setText(
                 tr(
-                    "The server's configuration asks to run these tools without approval. You will still be asked: {names}",
+                    "The server's configuration asks to run these tools without approval: {names}. You will still be asked before they run.",
                     names=names,
                 )
             )

@@ -191,7 +191,7 @@ class CheckpointsPage(SettingsPage):
             ),
             FieldDeclaration(
                 "most_files",
-                tr("Maximum number of covered files"),
+                tr("Maximum number of files in checkpoints"),
                 tr("New files beyond this limit are not covered, but listed under Changes. 0 means no limit."),
                 covered.most_files,
                 least=0,
@@ -200,7 +200,7 @@ class CheckpointsPage(SettingsPage):
             ),
             FieldDeclaration(
                 "most_bytes",
-                tr("Maximum size of covered files"),
+                tr("Maximum total size of files in checkpoints"),
                 tr("New files beyond this limit are not covered, but listed under Changes. 0 means no limit."),
                 covered.most_bytes // MEGABYTE,
                 least=0,

@@ -34,8 +34,8 @@ class TextComparisonDialog(TransientDialog):
     def _show_differences(self, hunks: Sequence[Hunk], sheet: DifferenceSheet) -> None:
         self.view.show_hunks(hunks, made=sheet, actions=False)
         signs = [sign for hunk in hunks for sign, _ in hunk.rows]
-        removed = format_count(signs.count("-"), "{n} line only in the first", "{n} lines only in the first")
-        added = format_count(signs.count("+"), "{n} line only in the second", "{n} lines only in the second")
+        removed = format_count(signs.count("-"), "{n} line is only on the left", "{n} lines are only on the left")
+        added = format_count(signs.count("+"), "{n} line is only on the right", "{n} lines are only on the right")
         self._said.setText(f"{removed} · {added}" if hunks else tr("No differences."))
 
 

@@ -213,7 +213,7 @@ class Checkpoints:
         if self.progress.state == "failed":
             raise StoreFailed(
                 f"The state of the folder could not be saved, so these changes could not be undone: {self.progress.why}",
-                remedy="Nothing was run. Make room on the disk and try again.",
+                remedy="Nothing was run. Free up space on the disk and try again.",
             )
         if self.latest_checkpoint is None or not self.is_ready or None in self._standing:
             return None

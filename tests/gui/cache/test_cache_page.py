@@ -251,7 +251,7 @@ def test_two_entries_are_compared(page: CachePage, catalogue: MemoryCatalogue, s
     page.compare_selected_entries()
     settle()
     (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, TextComparisonDialog)]
-    assert dialog._said.text().startswith("2 lines only in the first")
+    assert dialog._said.text().startswith("2 lines are only on the left")
 
 
 def test_it_is_live(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:

@@ -19,7 +19,7 @@ def test_only_what_differs_is_shown_side_by_side(theme: Theme, doing: Background
     assert dialog.view.has_two_columns
     assert {"line 120", "line 121", "line 260", "changed", "line 117", "line 263"} <= set(shown)
     assert "line 100" not in shown
-    assert dialog._said.text() == "3 lines only in the first · 3 lines only in the second"
+    assert dialog._said.text() == "3 lines are only on the left · 3 lines are only on the right"
     assert [label.text() for label in dialog.titles] == ["a", "b"]
     dialog.close()
 
