@@ -9,7 +9,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from helix_desktop.engine import facts as vocabulary
 from helix_desktop.engine.digest import Digest
@@ -20,14 +20,16 @@ from helix_desktop.engine.view_contents import estimate_entry_tokens
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import search_words, sqlite_database
-from helix_desktop.store.cache_folder import CHECKPOINT
+from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_records import CacheRecord, EntryState
-from helix_desktop.store.journal_file import StoredFact
+from helix_desktop.store.journal_file import JournalFile, StoredFact
+from helix_desktop.store.store_thread import StoreThread
 
 VERSION = 2  # An index of an older version is built again.
 APPLICATION = 0x48454C49  # "HELI"
 SEARCHED = 8 << 20  # bytes of an entry whose words are indexed; a pattern search inside an entry goes over all of it
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite counts this in KiB, as a negative number.
+_SLICE = 1 << 20  # How many bytes are read at once on the thread that also writes.
 ROWS, FACTS, WORDS = 5000, 1000, 200  # How many rows, facts and texts are indexed before other work gets its turn.
 
 _SCHEMA = """
@@ -96,34 +98,77 @@ class IndexProgress:
         return known and not self.orders
 
 
-class IndexFeed(Protocol):
-    """Where the index takes its content from; each call is answered by the thread that owns the stores."""
+class StoreFeed:
+    """What the index takes from the stores; called from the index's threads, answered by the stores' thread."""
+
+    def __init__(self, cache: CacheFolder, journal: JournalFile, thread: StoreThread) -> None:
+        self._cache = cache
+        self._journal = journal
+        self._thread = thread
 
     def last_entry_and_fact(self) -> tuple[int, int]:
         """The highest number of an entry, and the highest id of a fact."""
-        ...
+        return self._thread.call_and_wait(lambda: (self._cache.last_entry_number(), self._journal.last_fact_id()))
 
-    def entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]: ...
+    def entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]:
+        return self._thread.call_and_wait(self._cache.records_after, after, limit)
+
+    def described_record(self, digest: Digest) -> CacheRecord:
+        return self._thread.call_and_wait(self._cache.record_of_content, digest)
+
+    def read_content_beginning(self, record: CacheRecord, limit: int) -> bytes:
+        return self._thread.call_and_wait(self._cache.read_part, record.digest, 0, limit)
 
     def content_beginnings(
         self, records: Sequence[CacheRecord], limit: int
     ) -> Sequence[tuple[CacheRecord, bytes | None]]:
-        """The first bytes of as many of the records as come to some megabytes; None for what cannot be read."""
-        ...
+        """The first bytes of as many of the records as come to about `_SLICE`; None for what cannot be read."""
+        return self._thread.call_and_wait(self._read_beginnings, records, limit)
 
-    def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]: ...
+    def _read_beginnings(
+        self, records: Sequence[CacheRecord], limit: int
+    ) -> Sequence[tuple[CacheRecord, bytes | None]]:
+        found: list[tuple[CacheRecord, bytes | None]] = []
+        room = _SLICE
+        for record in records:
+            content = self._read_beginning(record, limit)
+            found.append((record, content))
+            room -= len(content or b"")
+            if room <= 0:
+                break
+        return found
 
-    def pinned_digests(self) -> frozenset[Digest]: ...
+    def _read_beginning(self, record: CacheRecord, limit: int) -> bytes | None:
+        try:
+            return self._cache.read_part(record.digest, 0, limit)
+        except HelixError:
+            return None  # It is damaged or gone. Reading it reports that.
+
+    def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
+        return self._thread.call_and_wait(self._journal.stored_facts_since, after, limit)
+
+    def find_fact_line(self, conversation: str, seq: int) -> StoredFact | None:
+        found = self._thread.call_and_wait(self._journal.read_stored_facts, conversation, seq - 1, 1)
+        return found[0] if found and found[0].seq == seq else None
+
+    def pinned_digests(self) -> frozenset[Digest]:
+        return self._thread.call_and_wait(self._cache.pinned_entries)
 
     def record_or_none(self, digest: Digest) -> CacheRecord | None:
         """What is known of an entry, collected or not."""
-        ...
+        return self._thread.call_and_wait(self._record_if_known, digest)
+
+    def _record_if_known(self, digest: Digest) -> CacheRecord | None:
+        try:
+            return self._cache.record_of_entry(digest)
+        except HelixError:
+            return None
 
 
 class IndexFile:
     """The writing side."""
 
-    def __init__(self, path: Path, feed: IndexFeed, *, count: Callable[[str], int] = lambda _: 0) -> None:
+    def __init__(self, path: Path, feed: StoreFeed, *, count: Callable[[str], int] = lambda _: 0) -> None:
         self._feed = feed
         self._count = count
         self._memory = 0

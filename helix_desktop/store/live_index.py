@@ -20,82 +20,15 @@ from helix_desktop.engine.entry_catalogue import (
 from helix_desktop.engine.ports import SearchHit
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import full_text_search, sqlite_database, store_opening
-from helix_desktop.store.cache_folder import CacheFolder, prefix_bounds
-from helix_desktop.store.cache_records import CacheRecord
+from helix_desktop.store.cache_folder import prefix_bounds
 from helix_desktop.store.catalogue_queries import NEAR, CatalogueQueries, Order
-from helix_desktop.store.index_file import IndexDamaged, IndexProgress, connect_for_queries
-from helix_desktop.store.journal_file import JournalFile, StoredFact
+from helix_desktop.store.index_file import IndexDamaged, IndexProgress, StoreFeed, connect_for_queries
 from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
 GATHER_SECONDS = 1.0  # for what is new, so that it is written together; who asks for the index does not wait for it
 GATHERED_WAIT_SECONDS = 2.0  # at most, before a search
-_SLICE = 1 << 20  # How many bytes are read at once on the thread that also writes.
-
-
-class StoreFeed:
-    """What the index takes from the stores; called from the index's threads, answered by the stores' thread."""
-
-    def __init__(self, cache: CacheFolder, journal: JournalFile, thread: StoreThread) -> None:
-        self._cache = cache
-        self._journal = journal
-        self._thread = thread
-
-    def last_entry_and_fact(self) -> tuple[int, int]:
-        return self._thread.call_and_wait(lambda: (self._cache.last_entry_number(), self._journal.last_fact_id()))
-
-    def entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]:
-        return self._thread.call_and_wait(self._cache.records_after, after, limit)
-
-    def described_record(self, digest: Digest) -> CacheRecord:
-        return self._thread.call_and_wait(self._cache.record_of_content, digest)
-
-    def read_content_beginning(self, record: CacheRecord, limit: int) -> bytes:
-        return self._thread.call_and_wait(self._cache.read_part, record.digest, 0, limit)
-
-    def content_beginnings(
-        self, records: Sequence[CacheRecord], limit: int
-    ) -> Sequence[tuple[CacheRecord, bytes | None]]:
-        return self._thread.call_and_wait(self._read_beginnings, records, limit)
-
-    def _read_beginnings(
-        self, records: Sequence[CacheRecord], limit: int
-    ) -> Sequence[tuple[CacheRecord, bytes | None]]:
-        found: list[tuple[CacheRecord, bytes | None]] = []
-        room = _SLICE
-        for record in records:
-            content = self._read_beginning(record, limit)
-            found.append((record, content))
-            room -= len(content or b"")
-            if room <= 0:
-                break
-        return found
-
-    def _read_beginning(self, record: CacheRecord, limit: int) -> bytes | None:
-        try:
-            return self._cache.read_part(record.digest, 0, limit)
-        except HelixError:
-            return None  # It is damaged or gone. Reading it reports that.
-
-    def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
-        return self._thread.call_and_wait(self._journal.stored_facts_since, after, limit)
-
-    def find_fact_line(self, conversation: str, seq: int) -> StoredFact | None:
-        found = self._thread.call_and_wait(self._journal.read_stored_facts, conversation, seq - 1, 1)
-        return found[0] if found and found[0].seq == seq else None
-
-    def pinned_digests(self) -> frozenset[Digest]:
-        return self._thread.call_and_wait(self._cache.pinned_entries)
-
-    def record_or_none(self, digest: Digest) -> CacheRecord | None:
-        return self._thread.call_and_wait(self._record_if_known, digest)
-
-    def _record_if_known(self, digest: Digest) -> CacheRecord | None:
-        try:
-            return self._cache.record_of_entry(digest)
-        except HelixError:
-            return None
 
 
 class WorkspaceIndex:

@@ -15,7 +15,7 @@ from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed, Stor
 from helix_desktop.store import journal_backups, journal_repair, leveldb, sqlite_database
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_maintenance import CacheCheck
-from helix_desktop.store.index_file import IndexFeed, IndexFile
+from helix_desktop.store.index_file import IndexFile, StoreFeed
 from helix_desktop.store.journal_file import JournalFile
 
 SUSPECT = "suspect"  # A file of this name says that damage was found, and that the next opening checks everything.
@@ -211,7 +211,7 @@ def _check_all_entries(cache: CacheFolder, note: Note) -> None:
         note(why)
 
 
-def open_or_rebuild_index(workspace: Path, feed: IndexFeed, count: Callable[[str], int]) -> IndexFile:
+def open_or_rebuild_index(workspace: Path, feed: StoreFeed, count: Callable[[str], int]) -> IndexFile:
     """The index; a damaged one, or one of another version, is thrown away and comes back by itself."""
     path = workspace / INDEX
     try:

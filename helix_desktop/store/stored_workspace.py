@@ -20,8 +20,9 @@ from helix_desktop.store import journal_backups, store_opening, workspace_export
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_maintenance import CollectResult
 from helix_desktop.store.empty_trash import TrashEmptying
+from helix_desktop.store.index_file import StoreFeed
 from helix_desktop.store.journal_file import JournalFile
-from helix_desktop.store.live_index import StoreFeed, WorkspaceIndex
+from helix_desktop.store.live_index import WorkspaceIndex
 from helix_desktop.store.shared.conversation_heads import ConversationHeads
 from helix_desktop.store.shared.conversation_sync import ConversationSync
 from helix_desktop.store.shared.shared_store_link import LOCAL, LinkedStores, SharedStoreConnection, SharedStoreLink

@@ -16,7 +16,7 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, SharedStor
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.shared import store_address as addresses
-from helix_desktop.store.shared.conversation_sync import ConversationSync
+from helix_desktop.store.shared.conversation_sync import ConversationSync, OpenConversations
 from helix_desktop.store.shared.postgres_heads import heads_beside_rows
 from helix_desktop.store.shared.shared_store_link import SHARED, SharedStoreLink
 from helix_desktop.store.store_ports import allow_any_writer
@@ -65,7 +65,7 @@ class SharedWorkbench(Protocol):
     def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]: ...
 
 
-class WorkspaceSharing(WorkspaceSharingSetup):
+class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
     """Synchronises conversations from `start_conversation_sync` on. `changed` is called on the
     event loop whenever `sharing_state` or the writer of a conversation changes.
     """

@@ -31,14 +31,14 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
 from helix_desktop.store import index_file as module
 from helix_desktop.store.cache_records import CacheRecord, EntryState
-from helix_desktop.store.index_file import IndexFile, entries_used_by, searchable_texts
+from helix_desktop.store.index_file import IndexFile, StoreFeed, entries_used_by, searchable_texts
 from helix_desktop.store.journal_file import StoredFact
 
 DIGESTS = [Digest.of_content(str(number).encode()) for number in range(6)]
 STORED = [Stored(digest, 1) for digest in DIGESTS]
 
 
-class ListFeed:
+class ListFeed(StoreFeed):
     """Stores with what a test puts into them: a real implementation of the index's source, in lists."""
 
     def __init__(self) -> None:

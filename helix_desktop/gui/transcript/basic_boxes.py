@@ -5,7 +5,7 @@ with the keyboard and read out. Coordinates are the box's own. Code, tables and 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLayout, QTextLine
@@ -38,17 +38,14 @@ _ROOM = "\N{NO-BREAK SPACE}"
 SectionKey = tuple[object, ...]
 
 
-class FormulaPicture(Protocol):
-    """A drawn formula; `formula_pictures.DrawnFormulaPicture` is one."""
+@dataclass(frozen=True, slots=True)
+class FormulaPicture:
+    """A drawn formula. `width`, `height` and how much of it lies below the line, in pixels of the window."""
 
-    @property
-    def image(self) -> QImage: ...
-    @property
-    def width(self) -> float: ...
-    @property
-    def height(self) -> float: ...
-    @property
-    def depth(self) -> float: ...
+    image: QImage
+    width: float
+    height: float
+    depth: float
 
 
 FormulaLookup = Callable[[str, bool], FormulaPicture | None]  # a formula, and whether it stands on lines of its own

@@ -14,7 +14,8 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.transcript.formula_pictures import DrawnFormulaPicture, FormulaRequest, draw_formulas
+from helix_desktop.gui.transcript.basic_boxes import FormulaPicture
+from helix_desktop.gui.transcript.formula_pictures import FormulaRequest, draw_formulas
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.translation import format_number, tr
 
@@ -48,7 +49,7 @@ class FetchedTranscriptContent(QObject):
         self._doing = doing
         self._kept: OrderedDict[object, object] = OrderedDict()
         self._asked: set[object] = set()
-        self._drawn: dict[FormulaRequest, DrawnFormulaPicture | None] = {}
+        self._drawn: dict[FormulaRequest, FormulaPicture | None] = {}
         self._undrawn: dict[FormulaRequest, None] = {}
         self._trouble: dict[Digest, str] = {}
 
@@ -73,7 +74,7 @@ class FetchedTranscriptContent(QObject):
             self._fetch_once(key, self._read_entry_image(stored))
         return None
 
-    def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> DrawnFormulaPicture | None:
+    def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None:
         """A formula as a picture; those that are missing are drawn together, off the window's thread."""
         ratio = QGuiApplication.instance().devicePixelRatio()  # type: ignore[union-attr]
         wanted = FormulaRequest(latex, display, size, colour, ratio)
@@ -88,7 +89,7 @@ class FetchedTranscriptContent(QObject):
     def _draw_missing_formulas(self) -> None:
         wanted = tuple(self._undrawn)
 
-        def keep_drawn_formulas(found: Sequence[DrawnFormulaPicture | None]) -> None:
+        def keep_drawn_formulas(found: Sequence[FormulaPicture | None]) -> None:
             self._drawn |= dict(zip(wanted, found, strict=True))
             while len(self._drawn) > FORMULAS:
                 self._drawn.pop(next(iter(self._drawn)))

@@ -49,19 +49,9 @@ class FormulaRequest:
     ratio: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnFormulaPicture:
-    """`width`, `height` and how much of it lies below the line, in pixels of the window."""
-
-    image: QImage
-    width: float
-    height: float
-    depth: float
-
-
-async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[DrawnFormulaPicture | None]:
+async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[FormulaPicture | None]:
     """Draws formulas in one process, started anew after a crash. None for one too long, too slow or invalid."""
-    drawn: list[DrawnFormulaPicture | None] = []
+    drawn: list[FormulaPicture | None] = []
     process: Process | None = None
     try:
         for each in wanted:
@@ -106,11 +96,11 @@ async def _ask_formula_process(process: Process, wanted: FormulaRequest, seconds
         return None
 
 
-def _picture_from_answer(answer: Mapping[str, Any], ratio: float) -> DrawnFormulaPicture | None:
+def _picture_from_answer(answer: Mapping[str, Any], ratio: float) -> FormulaPicture | None:
     return _draw_svg(answer["svg"], answer["depth"], ratio) if "svg" in answer else None
 
 
-def _draw_svg(svg: str, depth: float, ratio: float) -> DrawnFormulaPicture | None:
+def _draw_svg(svg: str, depth: float, ratio: float) -> FormulaPicture | None:
     renderer = QSvgRenderer(QByteArray(svg.encode()))
     box = renderer.viewBoxF()
     wide, high = box.width() * ratio, box.height() * ratio
@@ -124,7 +114,7 @@ def _draw_svg(svg: str, depth: float, ratio: float) -> DrawnFormulaPicture | Non
     renderer.render(painter, QRectF(0, 0, image.width(), image.height()))
     painter.end()
     image.setDevicePixelRatio(ratio)
-    return DrawnFormulaPicture(image, box.width(), box.height(), max(0.0, box.bottom()) if box.bottom() > 0 else depth)
+    return FormulaPicture(image, box.width(), box.height(), max(0.0, box.bottom()) if box.bottom() > 0 else depth)
 
 
 class FormulaBox(LayoutBox):

@@ -10,9 +10,8 @@ import asyncio
 import hashlib
 import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import field, replace
-from typing import Protocol
 
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
@@ -37,32 +36,20 @@ CONVERSATIONS_IN_BATCH = 64  # conversations whose facts are sent at once
 _NEW = 400  # The contents of this many of the last received facts are fetched first.
 
 
-class OpenConversations(Protocol):
-    """Who has conversations open here, and must know when their facts change."""
+class OpenConversations:
+    """Who has conversations open here, and must know when their facts change. Here nobody has any."""
 
     async def append_while_held(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
-        """`append_or_note_conflict` appends facts; nobody else does meanwhile."""
-        ...
-
-    def hold_for_change(self, conversation: str) -> AbstractAsyncContextManager[None]:
-        """Its facts may change within; ActionRefused while something goes on there."""
-        ...
-
-    def note_branch(self, conversation: str, branch: str) -> None:
-        """What was written here is now in the branch; in its own place where something was forgotten in it on another machine."""
-        ...
-
-
-class NoOpenConversations:
-    async def append_while_held(self, _conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+        """`work` appends facts; nobody else does meanwhile."""
         await work()
 
     @asynccontextmanager
-    async def hold_for_change(self, _conversation: str) -> AsyncIterator[None]:
+    async def hold_for_change(self, conversation: str) -> AsyncIterator[None]:
+        """Its facts may change within; ActionRefused while something goes on there."""
         yield
 
-    def note_branch(self, _conversation: str, _branch: str) -> None:
-        return
+    def note_branch(self, conversation: str, branch: str) -> None:
+        """What was written here is now in the branch; in its own place where something was forgotten in it on another machine."""
 
 
 async def send_nothing(*_entries: Collection[Digest]) -> None:
@@ -115,7 +102,7 @@ class ConversationSync:
     heads: ConversationHeads
     seal: RowCipher
     machine: str
-    open_conversations: OpenConversations = field(default_factory=NoOpenConversations)
+    open_conversations: OpenConversations = field(default_factory=OpenConversations)
     send_content: Callable[[Collection[Digest]], Awaitable[None]] = send_nothing
     learn_forgotten: Callable[[], Awaitable[None]] = send_nothing
     on_new_entries: Callable[[Collection[Digest]], object] = bool

@@ -29,6 +29,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import (
     ActionLineBox,
     CopyText,
+    FormulaPicture,
     LayoutBox,
     LinkAddress,
     PictureBox,
@@ -38,7 +39,6 @@ from helix_desktop.gui.transcript.basic_boxes import (
 from helix_desktop.gui.transcript.chat_intents import FoldAgain, OpenConversation, OpenEntry, OpenFold
 from helix_desktop.gui.transcript.code_box import FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
-from helix_desktop.gui.transcript.formula_pictures import DrawnFormulaPicture
 from helix_desktop.gui.transcript.hover_bar import AnswerNameBox
 from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
@@ -52,7 +52,7 @@ from tests.gui.transcript.facts import OUTPUT, Told, call
 class NoContents(StandIn):
     """Everything is on its way for ever, but for what a test puts in."""
 
-    def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> DrawnFormulaPicture | None:
+    def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> FormulaPicture | None:
         return None
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from helix_desktop.store import content_forgetting as forgetting
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.conversation_heads import ConversationHeads
-from helix_desktop.store.shared.conversation_sync import ConversationSync, NoOpenConversations
+from helix_desktop.store.shared.conversation_sync import ConversationSync, OpenConversations
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.row_store import RowStore
 from helix_desktop.store.shared.sync_state import SyncState
@@ -70,7 +70,7 @@ class Way(AsyncRowStore):
         raise SharedStoreUnreachable("The shared store is not responding.")
 
 
-class Desk(NoOpenConversations):
+class Desk(OpenConversations):
     """Somebody works in these conversations: their facts must not change."""
 
     def __init__(self) -> None:
