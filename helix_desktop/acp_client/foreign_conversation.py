@@ -39,7 +39,6 @@ from helix_desktop.engine.ports import ToolSet
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.turn_loop import turn_end_of_error
 from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, NotFound
-from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import number_at, object_at, text_at, value_at
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
@@ -57,49 +56,47 @@ _ENDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AgentWorkplace:
-    """Where the agent works. `tools`: those of the conversation, by which its commands run; `find_agent`: the agent as it is set up now,
-    and its environment; `policy`: the one that folds nothing, since what the agent's model sees is its own affair.
-    """
-
-    kit: WorkspaceTools
-    tools: ToolSet
-    spawn: TaskSpawner
-    find_agent: Callable[[], Awaitable[tuple[AcpAgent, Mapping[str, str]]]]
-    policy: PolicySet
+FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str]]]]  # as it is set up now, and its environment
 
 
 class ForeignConversation:
-    """It outlives the sessions on its conversation, as the agent's process does. `choices`: by their ids, as far as they are known."""
+    """It outlives the sessions on its conversation, as the agent's process does. `choices`: by their ids, as far as they are known.
+    `policy`: the one that folds nothing, since what the agent's model sees is its own affair.
+    """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, find_agent: FindAgent, spawn: TaskSpawner, policy: PolicySet) -> None:
         self.name = name
         self.choices: dict[str, AgentChoice] = {}
-        self.is_working = False
+        self._find_agent, self._spawn, self._policy = find_agent, spawn, policy
         self._wishes: dict[str, str] = {}
         self._link: AgentConnection | None = None
         self._session = ""
         self._asked: asyncio.Task[dict[str, Any]] | None = None
-        self._recorder: TurnRecorder | None = None
-        self._requests: AgentRequests | None = None
+        self._turn: AgentRequests | None = None  # the one that runs
+        self._is_repeating = False  # what is recorded already
         self._window, self._cost, self._cost_before = USUAL_WINDOW, 0.0, 0.0
 
     @property
     def has_running_process(self) -> bool:
         return self._link is not None and self._link.has_live_process
 
-    async def run_agent_turn(self, conversation: Conversation, place: AgentWorkplace, talk: TurnCallbacks) -> TurnEnded:
-        """The agent's answer to what was said since its last one. Its end is recorded, and returned."""
-        recorder = self._recorder = TurnRecorder(conversation, place.kit.resources, self.name)
-        self._requests = AgentRequests(conversation, place.kit, place.tools, recorder, talk.ask, place.spawn)
-        self.is_working, self._asked, usage = True, None, Usage()
+    @property
+    def is_working(self) -> bool:
+        return self._turn is not None
+
+    async def run_agent_turn(
+        self, conversation: Conversation, kit: WorkspaceTools, tools: ToolSet, talk: TurnCallbacks
+    ) -> TurnEnded:
+        """The agent's answer to what was said since its last one. Its end is recorded, and returned. Its commands run by `tools`."""
+        recorder = TurnRecorder(conversation, kit.resources, self.name)
+        turn = self._turn = AgentRequests(conversation, kit, tools, recorder, talk.ask, self._spawn)
+        self._asked, usage = None, Usage()
         try:
             talk.running(ConversationActivity.THINKING)
-            await self._record_setup(conversation, place.policy)
-            if place.kit.resources.checkpoints is not None:
-                await place.kit.resources.checkpoints.begin_step("", conversation.id, "command")
-            answer = await self._prompt_agent(conversation, place)
+            await self._record_setup(conversation)
+            if kit.resources.checkpoints is not None:
+                await kit.resources.checkpoints.begin_step("", conversation.id, "command")
+            answer = await self._prompt_agent(turn)
             end, usage = _ENDS.get(text_at(answer, "stopReason"), TurnEnded(TurnEnd.DONE)), self._usage_of_turn(answer)
         except HelixError as error:
             await self.end_agent()
@@ -108,57 +105,50 @@ class ForeignConversation:
             end = TurnEnded(TurnEnd.FAILED, f"The agent {self.name} could not be started: {error}.")
         except asyncio.CancelledError:
             await asyncio.shield(self._stop_agent())
-            await asyncio.shield(self._record_turn_end(conversation, place, talk.end_when_stopped(), usage))
+            await asyncio.shield(self._record_turn_end(turn, talk.end_when_stopped(), usage))
             raise
-        await self._record_turn_end(conversation, place, end, usage)
+        await self._record_turn_end(turn, end, usage)
         return end
 
-    async def _record_turn_end(
-        self, conversation: Conversation, place: AgentWorkplace, end: TurnEnded, usage: Usage
-    ) -> None:
+    async def _record_turn_end(self, turn: AgentRequests, end: TurnEnded, usage: Usage) -> None:
         """With what is left of the turn, and what it has done to the folders."""
-        recorder, requests, self._recorder, self._requests = self._recorder, self._requests, None, None
-        self.is_working = False
-        if recorder is not None and requests is not None:
-            await requests.stop_commands()
-            stops = {TurnEnd.STOPPED: Stop.STOPPED, TurnEnd.FAILED: Stop.CUT}
-            await recorder.finish_turn(stops.get(end.reason, Stop.END), usage)
-        await self._record_setup(conversation, place.policy)
-        changes = await place.kit.record_unfinished_changes(conversation.id)
-        await conversation.append_facts(*changes, end)
+        self._turn = None
+        await turn.stop_commands()
+        stops = {TurnEnd.STOPPED: Stop.STOPPED, TurnEnd.FAILED: Stop.CUT}
+        await turn.recorder.finish_turn(stops.get(end.reason, Stop.END), usage)
+        await self._record_setup(turn.conversation)
+        changes = await turn.kit.record_unfinished_changes(turn.conversation.id)
+        await turn.conversation.append_facts(*changes, end)
 
-    async def _record_setup(self, conversation: Conversation, policy: PolicySet) -> None:
+    async def _record_setup(self, conversation: Conversation) -> None:
         """The window of the agent's model, so that it is measured, and that nothing is folded here."""
-        wanted = (policy, ModelSet(ModelRole.MAIN, self.name, self._window))
+        wanted = (self._policy, ModelSet(ModelRole.MAIN, self.name, self._window))
         await conversation.append_facts(*(fact for fact in wanted if not conversation.state.already_holds(fact)))
 
     # --- a turn
 
-    async def _prompt_agent(self, conversation: Conversation, place: AgentWorkplace) -> dict[str, Any]:
-        link = await self._ensure_started(place)
-        said = await self._ensure_session(link, conversation, place)
-        prompt = [await self._build_block(link, part, place) for part in said]
+    async def _prompt_agent(self, turn: AgentRequests) -> dict[str, Any]:
+        link = await self._ensure_started(turn.kit)
+        said = await self._ensure_session(link, turn.conversation, turn.kit)
+        prompt = [await self._build_block(link, part, turn.kit) for part in said]
         values = {"sessionId": self._session, "prompt": prompt}
-        asked = self._asked = place.spawn(link.request("session/prompt", values), name=f"prompt of {self.name}")
-        while (
-            not asked.done()
-        ):  # An agent may think for minutes; one without a sign of life for longer is taken to hang.
+        asked = self._asked = self._spawn(link.request("session/prompt", values), name=f"prompt of {self.name}")
+        # An agent may think for minutes; one without a sign of life for longer is taken to hang.
+        while not asked.done():
             silent = asyncio.get_running_loop().time() - link.last_heard
-            if silent >= SILENT_SECONDS and not (self._requests and self._requests.is_waiting):
+            if silent >= SILENT_SECONDS and not turn.is_waiting:
                 raise ModelFailed(f"{self.name} did not respond for {SILENT_SECONDS / 60:.0f} minutes and was stopped.")
             await asyncio.wait([asked], timeout=max(SILENT_SECONDS - silent, 1.0))
         return asked.result()
 
-    async def _build_block(self, link: AgentConnection, part: UserPart, place: AgentWorkplace) -> dict[str, Any]:
+    async def _build_block(self, link: AgentConnection, part: UserPart, kit: WorkspaceTools) -> dict[str, Any]:
         if isinstance(part, Text):
             return {"type": "text", "text": part.text}
-        content = await place.kit.resources.cache.read_content(part.stored.digest)
+        content = await kit.resources.cache.read_content(part.stored.digest)
         kind = part.stored.media_type
         if not kind.startswith("image/"):
-            return {
-                "type": "text",
-                "text": f"[{part.name}]\n{content.decode('utf-8', 'replace')}\n[end of {part.name}]",
-            }
+            text = f"[{part.name}]\n{content.decode('utf-8', 'replace')}\n[end of {part.name}]"
+            return {"type": "text", "text": text}
         if value_at(link.abilities, "promptCapabilities", "image") is not True:
             raise ActionRefused(f"{self.name} does not accept images.", remedy="Send the message without the image.")
         return {"type": "image", "mimeType": kind, "data": base64.b64encode(content).decode()}
@@ -170,21 +160,21 @@ class ForeignConversation:
 
     # --- process and session
 
-    async def _ensure_started(self, place: AgentWorkplace) -> AgentConnection:
+    async def _ensure_started(self, kit: WorkspaceTools) -> AgentConnection:
         if self._link is None or not self._link.has_live_process:
             await self.end_agent()
-            agent, environment = await place.find_agent()
+            agent, environment = await self._find_agent(self.name)
             handlers = (self._answer_agent, self._take_update)
-            self._link = await AgentConnection.start_agent(agent, environment, place.kit, place.spawn, handlers)
+            self._link = await AgentConnection.start_agent(agent, environment, kit, self._spawn, handlers)
         return self._link
 
     async def _ensure_session(
-        self, link: AgentConnection, conversation: Conversation, place: AgentWorkplace
+        self, link: AgentConnection, conversation: Conversation, kit: WorkspaceTools
     ) -> list[UserPart]:
         """Opens the session in which the conversation goes on. Returns what is sent to it: the messages it has not answered."""
         branch, known = conversation.state.branch, _known_session(conversation)
-        place.kit.resources.roots.resolve_path(".")  # ActionRefused where there is no folder.
-        folder, *more = map(str, place.kit.resources.roots.folders)
+        kit.resources.roots.resolve_path(".")  # ActionRefused where there is no folder.
+        folder, *more = map(str, kit.resources.roots.folders)
         values: dict[str, Any] = {"cwd": folder, "mcpServers": [], **({"additionalDirectories": more} if more else {})}
         waiting = _unanswered_parts(branch)
         if known and (known == self._session or await self._take_session_up(link, {"sessionId": known, **values})):
@@ -204,13 +194,13 @@ class ForeignConversation:
             method = "session/load"
         else:
             return False
-        recorder, self._recorder = self._recorder, None
+        self._is_repeating = True
         try:
             await self._adopt_session(link, values["sessionId"], await link.request(method, values, START_SECONDS))
         except AgentRefused:  # It does not know it any more.
             return False
         finally:
-            self._recorder = recorder
+            self._is_repeating = False
         return True
 
     async def _adopt_session(self, link: AgentConnection, session: str, answer: dict[str, Any]) -> None:
@@ -241,8 +231,8 @@ class ForeignConversation:
 
     async def _stop_agent(self) -> None:
         """It ends its turn, or, if it does not do so soon, its process is ended and its session taken up next time."""
-        if self._requests is not None:
-            await self._requests.stop_commands()
+        if self._turn is not None:
+            await self._turn.stop_commands()
         asked = self._asked
         if self._link is not None and asked is not None and not asked.done():
             await self._link.notify_agent("session/cancel", {"sessionId": self._session})
@@ -259,9 +249,9 @@ class ForeignConversation:
     # --- what it sends
 
     async def _answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        if self._requests is None:
+        if self._turn is None:
             raise ActionRefused("No turn is running, so nothing may be done.")
-        return await self._requests.answer_agent(method, params)
+        return await self._turn.answer_agent(method, params)
 
     async def _take_update(self, update: dict[str, Any]) -> None:
         mode = text_at(update, "currentModeId")
@@ -272,8 +262,8 @@ class ForeignConversation:
         cost = value_at(update, "cost", "amount")
         if isinstance(cost, int | float) and 0 <= cost < 1e6:
             self._cost = float(cost)
-        if self._recorder is not None:
-            await self._recorder.take_update(update)
+        if self._turn is not None and not self._is_repeating:
+            await self._turn.recorder.take_update(update)
 
 
 def _known_session(conversation: Conversation) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.acp_client.acp_agents import AcpAgent, find_acp_agent, list_acp_agents
@@ -51,7 +50,9 @@ class AcpConversations:
         """The agent's side of it. The SDK takes half a second to import, so a thread does that."""
         if conversation.id not in self._open:
             module = await asyncio.to_thread(importlib.import_module, "helix_desktop.acp_client.foreign_conversation")
-            self._open.setdefault(conversation.id, module.ForeignConversation(conversation.state.acp_agent))
+            policy = conversation_setup.build_policy_fact("none", {})
+            made = module.ForeignConversation(conversation.state.acp_agent, self.find_agent, self._spawn, policy)
+            self._open.setdefault(conversation.id, made)
         return self._open[conversation.id]
 
     async def run_conversation_turn(
@@ -66,11 +67,7 @@ class AcpConversations:
         ]
         for one in idle[:-MOST_IDLE]:
             await one.end_agent()
-        from helix_desktop.acp_client.foreign_conversation import AgentWorkplace
-
-        find = partial(self.find_agent, conversation.state.acp_agent)
-        place = AgentWorkplace(kit, tools, self._spawn, find, conversation_setup.build_policy_fact("none", {}))
-        return await foreign.run_agent_turn(conversation, place, talk)
+        return await foreign.run_agent_turn(conversation, kit, tools, talk)
 
     async def end_all_agents(self) -> None:
         """Ends all agents, at once."""
