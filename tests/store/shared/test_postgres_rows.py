@@ -203,7 +203,7 @@ async def test_many_workspaces_share_a_few_connections_through_a_pooler(
     for remote in remotes:
         await remote.aclose()
     assert clients(pooler) == before
-    with pytest.raises(SharedStoreUnreachable, match="closed"):
+    with pytest.raises(SharedStoreUnreachable, match="disconnected"):
         await remotes[0].fetch_usage()
 
 
