@@ -130,7 +130,7 @@ class Policy:
         group="Old outputs", within=(100, 100_000), unit="tokens",
     )  # fmt: skip
     caching_least: int = _declare_threshold(
-        4_000, "Minimum tokens freed", "If the provider has no prompt cache, replace old outputs only if that frees at least this much.",
+        4_000, "Minimum tokens freed by replacing outputs", "If the provider has no prompt cache, replace old outputs only if that frees at least this much.",
         group="Old outputs", within=(0, 200_000), unit="tokens",
     )  # fmt: skip
     caching_cold_share: float = _declare_threshold(
@@ -168,7 +168,7 @@ class Policy:
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declare_threshold(
-        40_000, "Smallest context for a handover (tokens)", "Below this size, or below the share in the next setting if that is smaller, no handover is written just to save money.",
+        40_000, "Minimum context for a handover (tokens)", "Below this size, or below the share in the next setting if that is smaller, no handover is written just to save money.",
         group="Handover", keeps_most=1_000_000, within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declare_threshold(
