@@ -493,7 +493,7 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
     checks = {each.text(): each for each in page.findChildren(QCheckBox) if each.text() != "Read-only"}
     assert {name: check.isChecked() for name, check in checks.items()} == {"search": True, "delete": False}
-    assert "You will still be asked: delete" in said(page)
+    assert "to run these tools without approval: delete. You" in said(page)
     log = page._cards["github"].findChildren(QPlainTextEdit)[0]
     assert (log.toPlainText(), log.isVisible()) == ("hello", True)
     checks["search"].click()
