@@ -1,8 +1,8 @@
 """Fences around conversations that a worker has for a while: each step and each call asks first whether it still has them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import field, replace
 
 from helix_desktop.engine.collaborators import TurnLimits
@@ -16,11 +16,13 @@ from helix_desktop.tools.toolbox import CallHooks
 class ConversationFence:
     """`ensure_may_act` returns when the worker may act, and raises StoreFailed when it never may again; `ensure_may_call` also
     when others know of the calls that are about to run. `budget`: dollars for the conversation and its sub-agents; 0: no limit.
+    `waiting`: the conversations in which a call waits for other tasks.
     """
 
     ensure_may_act: Callable[[], Awaitable[None]]
     ensure_may_call: Callable[[], Awaitable[None]]
     budget: float = 0.0
+    waiting: list[str] = field(default_factory=list)
     removed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -50,6 +52,16 @@ class ConversationFences:
                 return fence
             conversation = self._parent_of(conversation)
         return None
+
+    @contextmanager
+    def leave_place(self, conversation: str) -> Iterator[None]:
+        """Meanwhile its worker may do another task: what a call here waits for may need the place."""
+        waiting = fence.waiting if (fence := self._find_fence(conversation)) is not None else []
+        waiting.append(conversation)
+        try:
+            yield
+        finally:
+            waiting.remove(conversation)
 
     async def ensure_may_act(self, conversation: str) -> None:
         """Before each step."""

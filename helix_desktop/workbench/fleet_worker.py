@@ -37,7 +37,7 @@ from helix_desktop.workbench.unattended_permissions import is_allowed_unattended
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 TASK_LEASE_SECONDS = 30.0
-POLL_SECONDS = 0.7  # between two looks for tasks while one could be taken
+POLL_SECONDS = 0.7  # between two looks for tasks
 TURN_TRIES = 5
 AWAY_SECONDS = 1.0  # between two tries while the store does not answer
 DRAIN_SECONDS = 20.0  # that tasks under way have to end by themselves; then others resume them
@@ -75,6 +75,7 @@ class ClaimedFleetTask:
     is_lost: bool = False
     gives_back: bool = False
     is_stopped: bool = False  # by the user
+    waiting: list[str] = field(default_factory=list)  # conversations of it in which a call waits for other tasks
     _held_again: asyncio.Event = field(default_factory=asyncio.Event)
 
     def extend_lease(self, until: float) -> None:
@@ -137,8 +138,8 @@ class FleetWorker:
                 claimed = await self._claim_and_start()
                 if until_empty and not claimed and not self._claimed:
                     return
-                patience = POLL_SECONDS if len(self._claimed) < self._at_once else None
-                await asyncio.wait({draining, *self._claimed}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+                ends = {draining, *self._claimed}
+                await asyncio.wait(ends, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             if self._claimed:
                 await asyncio.wait(set(self._claimed), timeout=self._drain_seconds)
         finally:
@@ -157,7 +158,7 @@ class FleetWorker:
             await asyncio.wait(set(self._claimed), timeout=DRAIN_SECONDS)
 
     async def _claim_and_start(self) -> int:
-        room = self._at_once - len(self._claimed)
+        room = self._at_once - sum(not one.waiting for one in self._claimed.values())
         try:
             if room <= 0 or await self._bench.sharing.count_facts_not_sent() > MOST_UNSENT_FACTS:
                 return 0
@@ -204,7 +205,7 @@ class FleetWorker:
     async def _run_claimed_task(self, claimed: ClaimedFleetTask) -> None:
         task = claimed.task
         may_step, may_call = partial(self._ensure_may_step, claimed), partial(self._ensure_may_call, claimed)
-        fence = ConversationFence(may_step, may_call, task.order.budget)
+        fence = ConversationFence(may_step, may_call, task.order.budget, claimed.waiting)
         try:
             async with self._bench.fences.hold_fence(task.id, fence), AsyncExitStack() as last:
                 last.push_async_callback(self._bench.sessions.close_sessions, [task.id])

@@ -450,7 +450,7 @@ class Workbench:
                 *self.project.skill_tools(),
                 *self.planning.plan_tools(depth),
                 *self.workforce.agent_tools(),
-                *fleet_tools.build_fleet_tools(self.workspace),
+                *fleet_tools.build_fleet_tools(self.workspace, self.fences),
             ),
             guard=self.fences,
         )

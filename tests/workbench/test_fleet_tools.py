@@ -8,10 +8,12 @@ from pathlib import Path
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session_events import Event, QuestionAsked
+from helix_desktop.store.fleet_tasks import FleetTaskOrder, NewFleetTask
+from helix_desktop.workbench.fleet_worker import FleetWorker
 from tests.peers.chat_server import reply
 from tests.peers.peer import Answer, Seen
 from tests.workbench.conftest import Desks
-from tests.workbench.test_fleet_worker import place, worker_of
+from tests.workbench.test_fleet_worker import nobody, place, worker_of
 
 
 def given(tool: str, **arguments: object) -> Answer:
@@ -26,7 +28,7 @@ def answer(seen: Seen) -> Answer:
         return reply("It is read.")
     if len(results) < 2:
         return given("add_fleet_tasks", tasks=["read a", "read b"])
-    return given("read_fleet_tasks", tasks=results[0].split()) if len(results) < 3 else reply("All is read.")
+    return given("read_fleet_tasks", tasks=results[0].split(), seconds=30) if len(results) < 3 else reply("All is read.")
 
 
 async def test_what_is_given_twice_is_one_task_and_its_answer_an_entry(desks: Desks, folder: Path) -> None:
@@ -53,3 +55,13 @@ async def test_what_is_given_twice_is_one_task_and_its_answer_an_entry(desks: De
         lines = [line.split() for line in read.splitlines()]
         assert [line[1] for line in lines] == ["done", "done"]
         assert await read_entry(await bench.workspace.cache.resolve_prefix(lines[0][2])) == b"It is read."
+
+
+async def test_a_task_that_waits_for_its_own_tasks_leaves_them_its_place(desks: Desks, folder: Path) -> None:
+    async with place(desks, folder, *[answer] * 9) as (bench, tasks, server):
+        await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("Give them away."))])
+        worker = FleetWorker(bench, tasks, at_once=1, allowed=["add_fleet_tasks"], report=nobody)
+        await asyncio.wait_for(worker.work_until_drained(until_empty=True), 60)
+        results = [one["content"] for one in server.bodies[-1]["messages"] if one["role"] == "tool"]
+        assert [line.split()[1] for read in results[-1:] for line in read.splitlines()] == ["done", "done"]
+        assert (await tasks.count_fleet_tasks())[0]["done"] == 3
