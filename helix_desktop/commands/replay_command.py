@@ -24,7 +24,6 @@ from helix_desktop.replay.text_report import PolicyResult
 from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 BAR = 24
-PRICES = {"price.cache_read": "cache_read", "price.cache_write": "cache_write", "price.output": "output"}
 
 
 def add_replay_command(nouns: Subparsers) -> None:
@@ -44,7 +43,7 @@ def _replay_options() -> Options:
         "--policy P": {"default": "layered", "help": "the policy: helix, observational, layered (default), keeps_most or none"},
         "--compare P,Q": "compare several policies side by side",
         "--window N": {"type": window, "default": 128_000, "help": "the model's window in tokens"},
-        "--set KEY=VALUE...": "set one of the policy's thresholds, or price.cache_read, price.cache_write or price.output",
+        "--set KEY=VALUE...": "set one of the policy's thresholds",
         "--cache-read X": {"type": _parse_share, "default": 0.1, "help": "price of reading the cache, as a share of the input price (default: 0.1)"},
         "--cache-write X": {"type": _parse_share, "default": 1.25, "help": "price of writing to the cache, as a multiple of the input price (default: 1.25)"},
         "--output X": {"type": _parse_share, "default": 5.0, "help": "price of output, as a multiple of the input price (default: 5)"},
@@ -146,24 +145,14 @@ def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms
 
 
 def _policy_and_prices(arguments: argparse.Namespace, name: str) -> tuple[Policy, RelativePrices]:
-    values, shares = {}, {"cache_read": arguments.cache_read, "cache_write": arguments.cache_write, "output": arguments.output}  # fmt: skip
+    values = {}
     for given in arguments.set:
         key, equals, value = given.partition("=")
         if not equals:
             raise InvalidInput(f"{given!r} sets nothing.", remedy="Use --set key=value.")
-        if key in PRICES:
-            shares[PRICES[key]] = _parse_price_for_key(key, value)
-        else:
-            values[key] = value
-    prices = RelativePrices(shares["cache_read"], shares["cache_write"], shares["output"])
+        values[key] = value
+    prices = RelativePrices(arguments.cache_read, arguments.cache_write, arguments.output)
     return context_policy.preset_policy(name).with_thresholds(values), prices
-
-
-def _parse_price_for_key(key: str, value: str) -> float:
-    try:
-        return _parse_share(value)
-    except argparse.ArgumentTypeError as error:
-        raise InvalidInput(f"{key}: {error}") from error
 
 
 def _parse_share(text: str, *, whole: str = "the input price", least: float = 1e-6, most: float = 1_000.0) -> float:

@@ -176,7 +176,7 @@ def _is_folder_trusted(where: AgentSurroundings) -> bool:
 
 def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
     file = Path(where.environ.get("CODEX_HOME") or where.home / ".codex") / "config.toml"
-    profile = _option_value(where.arguments, "-p", "--profile")
+    profile = next(_option_values(where.arguments, "-p", "--profile"), "")
     layers: list[tuple[Path, Mapping[str, Any]]] = [(file, _read_toml(file))]
     layers.append(
         (file, _object(_object(layers[0][1].get("profiles")).get(profile or layers[0][1].get("profile", ""))))
@@ -215,10 +215,6 @@ def _option_values(arguments: Sequence[str], short: str, long: str) -> Iterator[
             yield arguments[at + 1]
         elif one.startswith(f"{long}="):
             yield one.partition("=")[2]
-
-
-def _option_value(arguments: Sequence[str], short: str, long: str) -> str:
-    return next(_option_values(arguments, short, long), "")
 
 
 # --- opencode, Gemini CLI and pi -------------------------------------------------------------------------------------

@@ -412,7 +412,7 @@ def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, alone
         if "max_tokens" in body:
             body["max_tokens"] = most or 4_000
     body.pop("stream_options", None)
-    if body.get("stream") and not _must_stream(wire, last):
+    if body.get("stream") and not (wire is responses_wire and CODEX_SUBSCRIPTION_URL in last.url):
         body["stream"] = False
     body = wire.with_messages(body, wire.joined([*((unit, False) for unit in units), (wire.said(question), True)]))
     return [orjson.dumps(body)] if alone else last.request.parsed_body.encode_changed_body(body)
@@ -421,10 +421,6 @@ def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, alone
 def _units_of_body(wire: Any, body: Mapping[str, Json]) -> Sequence[Json]:
     found = body.get(MESSAGE_FIELDS[wire.NAME])
     return found if isinstance(found, list) else [unit for message in wire.messages(body) for unit in message.units]
-
-
-def _must_stream(wire: Any, last: LastAgentRequest) -> bool:
-    return wire is responses_wire and CODEX_SUBSCRIPTION_URL in last.url
 
 
 async def _receive_body(receive: Receive) -> BodyBytes | None:

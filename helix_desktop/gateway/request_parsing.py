@@ -76,7 +76,7 @@ def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, f
     head = read.head
     said = read.messages[count_leading_instructions(read.messages) :]
     if not said or (
-        not head.tools and (len(incoming.content) < SIDE_REQUEST_BYTES or _is_excerpt_of_conversation(said))
+        not head.tools and (len(incoming.content) < SIDE_REQUEST_BYTES or said[0].speaker is Speaker.ASSISTANT)
     ):
         return None
     own = any(tool.name.endswith(tuple(HIDDEN_TOOLS)) for tool in head.tools)
@@ -94,11 +94,6 @@ def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, f
         parent=agent_identity.parent_session_of_request(incoming.headers),
     )
     return ParsedRequest(read, arrival, adds_tools=folds and bool(head.tools) and not own)
-
-
-def _is_excerpt_of_conversation(said: Sequence[Wired]) -> bool:
-    """Whether the messages are an excerpt of a conversation, such as a client sends when it searches for something."""
-    return said[0].speaker is Speaker.ASSISTANT
 
 
 def _can_be_folded(route: RequestRoute, body: Mapping[str, Json]) -> bool:

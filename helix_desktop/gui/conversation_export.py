@@ -57,7 +57,7 @@ def iterate_export_sections(facts: Sequence[Recorded], content: Content) -> Iter
     calls: dict[str, ToolCall] = {}
     started: ConversationStarted | None = None
     for recorded in facts:
-        fact, at = recorded.fact, _format_local_minute(recorded.time)
+        fact, at = recorded.fact, datetime.fromtimestamp(recorded.time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
         if isinstance(fact, ConversationStarted):
             started = fact
         elif isinstance(fact, UserSaid):
@@ -110,10 +110,6 @@ def _join_lines(text: str) -> str:
 def _shorten_call_arguments(text: str) -> str:
     line = _join_lines(text)
     return line if len(line) <= ARGUMENT_CHARACTERS else f"{line[:ARGUMENT_CHARACTERS]}…"
-
-
-def _format_local_minute(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def outputs_to_export(facts: Sequence[Recorded]) -> list[Digest]:

@@ -128,16 +128,12 @@ class _TypedPathAcceptor(QObject):
                 event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
                 and typed.is_absolute()
                 and fits
-                and self._is_open_dialog()
+                and self._dialog.acceptMode() is QFileDialog.AcceptMode.AcceptOpen
             ):
                 self._dialog.filesSelected.emit([str(typed)])
                 self._dialog.close()
                 return True
         return False
-
-    def _is_open_dialog(self) -> bool:
-        """Whether the dialog opens files. One that saves must ask before it replaces a file."""
-        return self._dialog.acceptMode() is QFileDialog.AcceptMode.AcceptOpen
 
 
 def _first_characters_as_line(text: str) -> str:

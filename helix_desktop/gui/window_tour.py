@@ -85,7 +85,13 @@ class WindowTour(QObject):
             self._done_steps.add(self._step_number)
         done = self._step_number in self._done_steps
         offer = tr("Send “list”") if self._needs_second_exchange() else ""
-        words = step.after if done else self._explain_second_exchange() if offer else step.before
+        words = (
+            step.after
+            if done
+            else tr("A fold never covers the latest exchange. Send one more message first.")
+            if offer
+            else step.before
+        )
         self.coach.show_tour_step((self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done)
         self.coach.point_at_area(
             QRect() if done and self._step_number != len(self.steps) - 1 else step.place_to_point_at(),
@@ -121,9 +127,6 @@ class WindowTour(QObject):
             and not self._has_folded()
             and self._count_ended_turns() == 1
         )
-
-    def _explain_second_exchange(self) -> str:
-        return tr("A fold never covers the latest exchange. Send one more message first.")
 
     def _send_second_message(self) -> None:
         message_sending.send_or_hold_message(self._window, (Text("list"),), steer=False)

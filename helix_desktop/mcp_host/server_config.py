@@ -216,7 +216,7 @@ def _parse_lenient_json(text: str) -> dict[str, Any]:
     if text.startswith('"'):  # a piece cut out of a larger file: "github": {…}
         text = "{" + text.rstrip().rstrip(",") + "}"
     try:
-        found = json.loads(_strip_json_comments(text))
+        found = json.loads(_TOKENS.sub(lambda match: match.group() if match.group().startswith('"') else " ", text))
     except (ValueError, RecursionError) as error:
         raise InvalidInput(
             f"This is not valid JSON: {error}.",
@@ -228,11 +228,6 @@ def _parse_lenient_json(text: str) -> dict[str, Any]:
 
 
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=\s*(?://[^\n]*\n\s*)*[}\]])', re.DOTALL)
-
-
-def _strip_json_comments(text: str) -> str:
-    """Without comments and without commas before a closing bracket."""
-    return _TOKENS.sub(lambda match: match.group() if match.group().startswith('"') else " ", text)
 
 
 def _find_server_tables(found: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:

@@ -107,7 +107,7 @@ def _request_failure(refusal: ProviderRefusal, evidence: str, told: str) -> Mode
     if (
         refusal.status == 413
         or (refusal.status < 500 and _CONTEXT.search(evidence))
-        or _is_server_overflow(refusal, evidence)
+        or (refusal.status == 500 and bool(_CONTEXT.search(evidence)))
     ):
         remedy = "Fold more of the conversation, or choose a model with a larger window."
         return ContextTooLong(told, remedy=remedy, window=_window_in_refusal(refusal.body, said=evidence))
@@ -130,11 +130,6 @@ def _window_in_refusal(body: Json, said: str) -> int:
         return max(0, exact)
     found = _WINDOW.search(said)
     return int(re.sub(r"\D", "", next(filter(None, found.groups())))) if found else 0
-
-
-def _is_server_overflow(refusal: ProviderRefusal, evidence: str) -> bool:
-    """Some local servers report a prompt that is too long as their own failure."""
-    return refusal.status == 500 and bool(_CONTEXT.search(evidence))
 
 
 def _account_failure(refusal: ProviderRefusal, evidence: str, told: str) -> ModelFailed | None:

@@ -83,7 +83,8 @@ async def fetch_reported_models(
     return {
         name: object_at(details, name) or _reported_details(item)
         for item in items
-        if (name := _model_id(item)) and not any(word in name.lower() for word in _NO_CHAT)
+        if (name := (text_at(item, "id") or text_at(item, "name").removeprefix("models/")))
+        and not any(word in name.lower() for word in _NO_CHAT)
     }
 
 
@@ -124,10 +125,6 @@ async def fetch_json(transport: ProviderTransport, path: str, seconds: float) ->
     if found is None:
         raise ModelFailed(f"{transport.where} did not return a list of models.", remedy="Check the base URL.")
     return found
-
-
-def _model_id(item: Json) -> str:
-    return text_at(item, "id") or text_at(item, "name").removeprefix("models/")
 
 
 def _reported_details(item: Json) -> Object:

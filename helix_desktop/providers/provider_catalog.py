@@ -76,7 +76,7 @@ class ProviderConfig:
     @property
     def provider_key(self) -> ProviderKey:
         """Whose key it is, for `SecretStorage`. A server on this machine gets no well-known provider's key from the environment."""
-        own = _hosts_of_variable(self.variable)
+        own = tuple(config.host for config in PRESETS.values() if self.variable and config.variable == self.variable)
         variable = "" if own and self.is_local else self.variable
         return ProviderKey(self.name, self.host, self.key_host, variable, own)
 
@@ -104,11 +104,6 @@ PRESETS: Mapping[str, ProviderConfig] = {
         ProviderConfig(DEMO, DEMO),
     )
 }
-
-
-def _hosts_of_variable(variable: str) -> tuple[str, ...]:
-    """The hosts of the well-known provider whose variable this is; none for a variable of the user's own."""
-    return tuple(config.host for config in PRESETS.values() if variable and config.variable == variable)
 
 
 DIALECTS: Mapping[str, Callable[[str, str, str], ProtocolDialect]] = {

@@ -85,7 +85,7 @@ class StandInModel:
         text = self._write_stand_in_answer(request)
         output = self._tokens.count_tokens(text)
         self._heard(StandInRequest(self._name, request, output))
-        for piece in self._output_pieces(text):
+        for piece in text.splitlines(keepends=True) if self._kind == "slow" else [text] if text else []:
             yield TextDelta(piece)
             if self._kind == "slow":
                 await asyncio.sleep(self._tokens.count_tokens(piece) / PACE)
@@ -94,10 +94,6 @@ class StandInModel:
     def _delay_seconds(self, request: Request) -> float:
         delays = {"hangs": FOREVER, "slow": FIRST_WORD}
         return delays.get(self._kind) or SECONDS.get(request.purpose, USUAL_SECONDS)
-
-    def _output_pieces(self, text: str) -> list[str]:
-        """What is put out at once: all of it, or of a slow one a line."""
-        return text.splitlines(keepends=True) if self._kind == "slow" else [text] if text else []
 
     def _write_stand_in_answer(self, request: Request) -> str:
         size = SIZES.get(request.purpose, OTHER_SIZE)

@@ -1,6 +1,6 @@
 """Formats the results of a replay as lines for a terminal and as JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.replay.replay_figures import ReplayFigures, sum_figures
@@ -87,10 +87,6 @@ def lines_by_fit(result: PolicyResult) -> list[str]:
     ]
 
 
-def format_fold_counts(folds: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in folds.items()) or "none"
-
-
 def _result_as_json(result: PolicyResult, *, points: bool) -> dict[str, object]:
     return {
         "policy": result.policy,
@@ -126,7 +122,7 @@ def report_cells(one: ReplayFigures, name: str = "") -> list[str]:
         str(one.details.get("lost", 0)),
         "same" if one.undo_identical else "NOT",
         f"{one.waited:.1f} s",
-        format_fold_counts(one.folds),
+        ", ".join(f"{count} {kind}" for kind, count in one.folds.items()) or "none",
     ]
 
 

@@ -88,7 +88,7 @@ class ToolFinder:
             wanted = tuple(specs)
             if wanted != self._specs:
                 self._ranking = await asyncio.to_thread(
-                    TextRanking, [(spec.name, _searchable_text_of(spec)) for spec in wanted]
+                    TextRanking, [(spec.name, f"{spec.description} {_parameter_words(spec.schema)}") for spec in wanted]
                 )
                 self._specs = wanted
         ranking, known = self._ranking, self._specs
@@ -234,11 +234,6 @@ def server_of_tool(name: str) -> str:
 
 def _build_spec(name: str, about: str, schema: Mapping[str, object]) -> ToolSpec:
     return ToolSpec(name, about, json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
-
-
-def _searchable_text_of(spec: ToolSpec) -> str:
-    """What is said of a tool: its description, its parameters and what is said of them."""
-    return f"{spec.description} {_parameter_words(spec.schema)}"
 
 
 def _parameter_words(schema: str) -> str:

@@ -35,7 +35,9 @@ def build_fleet_tools(workspace: StoredWorkspace, fences: ConversationFences) ->
     about_read = "Wait for tasks given to workers, by their IDs. Returns the state of each, and the hash of its answer."
     return (
         BuiltInTool("add_fleet_tasks", about_add, _ADD, partial(_add_tasks_of_agent, workspace), is_rare=True),
-        BuiltInTool("read_fleet_tasks", about_read, _READ, partial(_read_tasks_of_agent, workspace, fences), is_rare=True),
+        BuiltInTool(
+            "read_fleet_tasks", about_read, _READ, partial(_read_tasks_of_agent, workspace, fences), is_rare=True
+        ),
     )
 
 

@@ -130,7 +130,7 @@ class HookRunner:
         """All hooks for it, side by side. What they left behind that runs later is put back, and asked about where `use` can ask."""
         found: list[tuple[ProjectItem, ProjectHook]] = []
         for item in self.project.now.items_in_force("hook"):
-            hook = hook_of_item(item, self._folder_of_hook(item))
+            hook = hook_of_item(item, self._first_folder if item.own else item.path.parent.parent)
             if (
                 hook.event == event
                 and hook.matches_tool(about)
@@ -168,10 +168,6 @@ class HookRunner:
         return watched or await CommandCheck.begin_check(
             self.kit.commands.guard or AutorunGuard(self.kit.resources.roots, self.kit.options.hidden)
         )
-
-    def _folder_of_hook(self, item: ProjectItem) -> Path:
-        """Where a hook runs: in the folder that brought it."""
-        return self._first_folder if item.own else item.path.parent.parent
 
     async def _run_hook_of_item(
         self, item: ProjectItem, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck

@@ -59,7 +59,7 @@ def test_thresholds_and_prices_can_be_set(tmp_path: Path, capsys: pytest.Capture
     path = session(tmp_path)
     assert run(path, "--json", "--set", "admission_tokens=60000", "--set", "admission_batch_tokens=60000") == 0
     usual = json.loads(capsys.readouterr().out)["total"]
-    assert run(path, "--json", "--set", "admission=off", "--set", "price.cache_read=0.5") == 0
+    assert run(path, "--json", "--set", "admission=off", "--cache-read", "0.5") == 0
     dear = json.loads(capsys.readouterr().out)["total"]
     assert usual["folds"].get("excerpt", 0) == dear["folds"].get("excerpt", 0) == 0
     assert dear["billed"] > usual["billed"]
@@ -80,7 +80,6 @@ def test_bad_lines_are_named_and_the_rest_is_played(tmp_path: Path, capsys: pyte
         (["--policy", "laered"], "Did you mean 'layered'"),
         (["--set", "admision=off"], "Did you mean 'admission'"),
         (["--set", "nothing"], "Use --set key=value"),
-        (["--set", "price.output=free"], "not a share of the input price"),
         (["--stand-in", "drunk"], "There is no simulated model"),
     ],
 )

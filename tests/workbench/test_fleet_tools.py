@@ -28,7 +28,9 @@ def answer(seen: Seen) -> Answer:
         return reply("It is read.")
     if len(results) < 2:
         return given("add_fleet_tasks", tasks=["read a", "read b"])
-    return given("read_fleet_tasks", tasks=results[0].split(), seconds=30) if len(results) < 3 else reply("All is read.")
+    return (
+        given("read_fleet_tasks", tasks=results[0].split(), seconds=30) if len(results) < 3 else reply("All is read.")
+    )
 
 
 async def test_what_is_given_twice_is_one_task_and_its_answer_an_entry(desks: Desks, folder: Path) -> None:

@@ -378,15 +378,14 @@ class CachePage(QWidget):
 
     def _save_entry_as(self, catalogue: StoredWorkspace, stored: Stored, path: Path) -> None:
         saving = entry_tasks.save_entry_to_file(catalogue, stored, path, self._show_save_progress)
-        self._doing.run_in_background(saving, then=lambda _: self._on_entry_saved(path), owner=self)
+        self._doing.run_in_background(
+            saving, then=lambda _: self._figures_label.setText(tr("Saved as {name}", name=str(path))), owner=self
+        )
 
     def _show_save_progress(self, done: int, total: int) -> None:
         self._figures_label.setText(
             tr("Saving: {done} of {total}", done=format_byte_size(done), total=format_byte_size(total))
         )
-
-    def _on_entry_saved(self, path: Path) -> None:
-        self._figures_label.setText(tr("Saved as {name}", name=str(path)))
 
     def verify_shown_entry(self) -> None:
         row = self.viewer.row

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 
-from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QCursor, QShowEvent
 from PySide6.QtWidgets import QLabel, QMenu, QSlider, QWidget
 
@@ -293,11 +293,10 @@ class ContextInspector(QWidget):
             self._doing.run_in_background(self._session.include_part(act.key[1]), owner=self)
         elif act.key[0] == "block":
             self.build_block_menu(int(str(act.key[1]))).popup(
-                QCursor.pos() if self.underMouse() else self._middle_of_view()
+                QCursor.pos()
+                if self.underMouse()
+                else self.view.viewport().mapToGlobal(self.view.viewport().rect().center())
             )
-
-    def _middle_of_view(self) -> QPoint:
-        return self.view.viewport().mapToGlobal(self.view.viewport().rect().center())
 
     def build_block_menu(self, number: int) -> QMenu:
         menu = build_popup_menu(self)

@@ -65,13 +65,8 @@ def build_request_forms(request: Request, wire: ProviderBody | None) -> dict[str
     found = {tr("Readable"): format_request_as_text(request)}
     if wire is not None:
         model, body = wire
-        found[tr("As sent to {model}", model=model)] = format_body_as_json(body)
+        found[tr("As sent to {model}", model=model)] = json.dumps(body, indent=2, ensure_ascii=False).split("\n")
     return found
-
-
-def format_body_as_json(body: Mapping[str, Any]) -> list[str]:
-    """Formats a body as lines of JSON, from which it can be parsed again unchanged."""
-    return json.dumps(body, indent=2, ensure_ascii=False).split("\n")
 
 
 def format_request_as_text(request: Request) -> list[str]:

@@ -513,7 +513,9 @@ class Checkpoints:
             if number <= since:
                 continue
             mine = [
-                path for path in moment.changes if paths is None or path in paths or _is_folder_above_any(path, paths)
+                path
+                for path in moment.changes
+                if paths is None or path in paths or any(each.startswith(f"{path}/") for each in paths)
             ]
             found += [moment.changes.pop(path) for path in mine]
         return folder_state.join_changes(found)[0]
@@ -531,11 +533,6 @@ class Checkpoints:
             roots = tuple(map(str, self.roots))
             await asyncio.to_thread(kept_known.write_known_state, self._file, kept, roots, self.coverage)
             self._saved = self.latest_checkpoint
-
-
-def _is_folder_above_any(path: str, paths: set[str]) -> bool:
-    """A folder that a tool made for a file of its own."""
-    return any(each.startswith(f"{path}/") for each in paths)
 
 
 def _is_file_record(record: bytes) -> bool:

@@ -66,10 +66,6 @@ def may_start_programs(text: str) -> bool:
     return bool(re.search(program_tables.STARTING_CODE, text)) or not is_certain_word(text)
 
 
-def sed_runs_programs(words: Sequence[str]) -> bool:
-    return any(_SED_RUNS.search(word) for word in words)
-
-
 _DEEPEST = 10
 _NO_PROGRAMS = RESERVED - {"time"}  # These are words of the shell itself and start no program.
 _SUBSTITUTION = re.compile(r"\$\(|`|<\(")
@@ -208,7 +204,7 @@ class ProgramFinder:
         return [
             StartedProgram(one.words, one.is_certain and sure)
             for command in commands
-            for one in _with_started_programs(command)
+            for one in (StartedProgram(command.words), *command.started_programs)
         ]
 
     def find_in_words(self, words: tuple[str, ...], *, sure: bool) -> list[StartedProgram]:
@@ -304,12 +300,8 @@ class ProgramFinder:
         text = "\n".join([*words[1:], *self.here_documents])
         if (is_given_code(words) or reads) and may_start_programs(text):
             self.doubts.append(f"{name} is given a program that may start others")
-        if name in ("sed", "gsed") and sed_runs_programs(words[1:]):
+        if name in ("sed", "gsed") and any(_SED_RUNS.search(word) for word in words[1:]):
             self.doubts.append("sed is told to run something")
-
-
-def _with_started_programs(command: WrittenCommand) -> tuple[StartedProgram, ...]:
-    return (StartedProgram(command.words), *command.started_programs)
 
 
 def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | None:
