@@ -157,7 +157,7 @@ class AgentConnection:
             if message.get("method") != "session/update":
                 return cast(dict[str, Any], message)
             try:
-                await self._take_update(object_at(message, "params", "update"))
+                await asyncio.shield(self._take_update(object_at(message, "params", "update")))
             except HelixError as error:  # It cannot be recorded, or was too much.
                 self.end_because(str(error))
         return None

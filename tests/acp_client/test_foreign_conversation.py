@@ -6,10 +6,11 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from helix_desktop.acp_client import agent_connection, foreign_conversation
+from helix_desktop.acp_client import agent_connection, foreign_conversation, turn_recording
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.facts import ModelReplied, Reasoning, Spent, Stop, Text, TodoSet, TurnEnd
 from helix_desktop.engine.session_events import Event, ReplyStreamed
@@ -121,6 +122,28 @@ async def test_an_agent_that_never_starts_can_be_stopped(bench: Workbench) -> No
     assert time.monotonic() - before < 2
     assert session.last_end is not None
     assert session.last_end.reason is TurnEnd.STOPPED
+
+
+async def test_what_is_being_recorded_when_the_agent_is_stopped_is_kept(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build_reply_part = turn_recording.TurnRecorder._build_reply_part
+
+    def build_slowly(recorder: turn_recording.TurnRecorder, part: Any) -> Any:
+        time.sleep(2 * foreign_conversation.STOP_SECONDS)  # as on a busy computer, in its thread
+        return build_reply_part(recorder, part)
+
+    monkeypatch.setattr(turn_recording.TurnRecorder, "_build_reply_part", build_slowly)
+    monkeypatch.setattr(turn_recording, "MOST_TEXT", 1_000)
+    session = await bench.start_conversation(acp_agent="Script")
+    begun = asyncio.Event()
+    session.subscribe_to_events(lambda event: begun.set() if isinstance(event, ReplyStreamed) else None)
+    session.send_message((Text("say begun\nflood"),))
+    await begun.wait()
+    await asyncio.sleep(0.5)  # enough of the flood for a reply
+    session.stop_turn()
+    await session.wait_until_idle()
+    assert said(session).startswith("begun")
 
 
 async def test_silence_ends_the_turn_with_a_sentence(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
