@@ -233,10 +233,10 @@ class AgentRequests:
         return {}
 
     def _was_edit_allowed(self, path: str, before: bytes | None, values: dict[str, str]) -> bool:
-        """Whether a card of this turn showed these very words, as the whole file or as what replaces a part of it."""
+        """Whether a card of this turn showed this very change: the text that goes, and the one that takes its place."""
         whole = file_text.decode_file_text(before or b"")
         return any(
-            allowed == path and values["content"] in (new, whole.replace(old, new, 1) if old else new)
+            allowed == path and bool(old) == bool(whole) and values["content"] == whole.replace(old, new, 1)
             for allowed, old, new in self._allowed_edits
         )
 

@@ -91,12 +91,14 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             done(session, f"change {path}")
         case ["permit", kind, what, *text]:
             key = "command" if kind == "execute" else "path"
+            part, _, whole = " ".join(text).partition("->")
+            text, old = ([whole], part) if whole else (text, Path(what).read_text() if text else "")
             wanted: dict[str, Any] = {
                 "toolCallId": f"p{next(numbers)}",
                 "title": f"{kind} {what}",
                 "kind": kind,
                 "rawInput": {key: what},
-                "content": [{"type": "diff", "path": what, "oldText": None, "newText": one + "\n"} for one in text],
+                "content": [{"type": "diff", "path": what, "oldText": old, "newText": one + "\n"} for one in text],
             }
             options = [
                 {"optionId": "yes", "name": "Yes", "kind": "allow_once"},

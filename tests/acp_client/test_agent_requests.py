@@ -116,7 +116,7 @@ async def test_a_write_that_was_permitted_is_not_asked_for_twice(bench: Workbenc
     assert (folder / "README.md").read_text() == "new\n"
 
 
-@pytest.mark.parametrize("shown", ["", "new", "harmless"])
+@pytest.mark.parametrize("shown", ["", "new", "harmless", "Pairs->other"])
 async def test_a_write_of_what_no_card_showed_is_asked_for(bench: Workbench, folder: Path, shown: str) -> None:
     session = await bench.start_conversation(acp_agent="Script")
     await run_turn(session, f"permit edit {folder}/README.md {shown}\nwrite {folder}/README.md other", YES)
