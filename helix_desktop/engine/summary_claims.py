@@ -18,6 +18,7 @@ from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.rule_words import states_a_rule
 
 STEM = 5  # Letters by which two forms of a word are taken for one.
+PIECE = 2_000  # characters searched at once
 COUNTED = 12  # A whole number up to this one may have been counted.
 COMPARED = 200  # Figures whose differences are tried.
 SHARED, COPIED = 0.15, 0.5  # The share of an order's words in one message of the user, or in one line of anything else.
@@ -84,10 +85,15 @@ class _KnownWords:
     def __init__(self, sources: Sequence[DetailSource]) -> None:
         self._texts = [source.text for source in sources]
         self._said = [source.text for source in sources if source.role == "user"]
-        self._words = set(chain.from_iterable(map(_words_of, self._texts)))
-        self._files = {_base_name(file) for text in self._texts for file in _FILE.findall(text)}
-        written = {_number_of(number) for text in self._texts for number, _ in _FIGURE.findall(text)}
+        self._words = set(chain.from_iterable(map(_words_of, self._pieces())))
+        self._files = {_base_name(file) for piece in self._pieces() for file in _FILE.findall(piece)}
+        written = {_number_of(number) for piece in self._pieces() for number, _ in _FIGURE.findall(piece)}
         self._numbers = written | {_NUMBERS[word] for word in _NUMBERS.keys() & self._words}
+
+    def _pieces(self) -> Iterator[str]:
+        """Their lines, long ones in parts: no other thread runs while a pattern searches one of them."""
+        lines = (line for text in self._texts for line in text.splitlines())
+        return (line[at : at + PIECE] for line in lines for at in range(0, len(line), PIECE))
 
     def find_in_sentence(self, sentence: str) -> Iterator[str]:
         quoted = ("".join(found) for found in _QUOTATION.findall(sentence))
@@ -126,9 +132,10 @@ class _KnownWords:
         return any(abs(each - value) <= 0.5000001 * 10.0**-digits for each in chain(*tried))
 
     def _has_order(self, wanted: set[str]) -> bool:
-        lines = (line for text in self._texts for line in text.splitlines())
+        enough = COPIED * len(wanted)
+        near = (piece for piece in self._pieces() if sum(map(piece.casefold().__contains__, wanted)) >= enough)
         return any(len(wanted & _stems_of(text)) >= SHARED * len(wanted) for text in self._said) or any(
-            len(wanted & _stems_of(line)) >= COPIED * len(wanted) for line in lines
+            len(wanted & _stems_of(piece)) >= enough for piece in near
         )
 
 

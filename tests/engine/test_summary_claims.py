@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from helix_desktop.engine import summary_claims
 from helix_desktop.engine.conversation_details import DetailSource
 from helix_desktop.engine.summary_claims import find_unsupported_claims
 from tests.engine.claim_samples import Sample, false_handovers, honest_handovers
@@ -54,3 +55,10 @@ def test_a_claim_stands_before_its_sentence() -> None:
         "other.py — a.py was read, and other.py too.",
         "other.py",
     ]
+
+
+def test_no_other_thread_waits_long_for_a_search() -> None:
+    """A pattern that searches one text lets no other thread run, and an output can be one line of a megabyte."""
+    pieces = list(summary_claims._KnownWords([DetailSource(1, "output", "_-" * 500_000 + "\nend")])._pieces())
+    assert max(map(len, pieces)) == summary_claims.PIECE
+    assert pieces[-1] == "end"
