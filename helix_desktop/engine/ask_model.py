@@ -68,7 +68,7 @@ class ModelInquiry:
             if isinstance(delta, Reply):
                 reply = delta
         if reply is None:
-            raise ModelFailed(f"{client.model_name} ended without a reply.")
+            raise ModelFailed(f"{client.model_name} stopped without sending a reply.")
         return reply
 
 

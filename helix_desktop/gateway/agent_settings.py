@@ -58,7 +58,7 @@ def plan_address_install(
     ):
         raise ActionRefused(
             f"{agent.title} has its own address for {kept.provider} ({kept.source}), which would be lost.",
-            remedy="Use wrap for each run instead. wrap sends requests to that address.",
+            remedy="Start the agent with `wrap` each time instead. `wrap` sends requests to that address.",
         )
     registration = GatewayRegistration(new_token(), usual.address, agent=agent.name)
     file = agent.file(home, environ)

@@ -100,7 +100,7 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
         WindowAction("refuse", tr("Deny this request"), talk, "Alt+N"),
         WindowAction("previous", tr("Previous conversation"), talk, "Ctrl+PgUp"),
         WindowAction("next", tr("Next conversation"), talk, "Ctrl+PgDown"),
-        WindowAction("next-waiting", tr("Next conversation that waits for you"), talk, "Ctrl+J"),
+        WindowAction("next-waiting", tr("Next conversation that is waiting for you"), talk, "Ctrl+J"),
         WindowAction("rename", tr("Rename conversation"), talk, "F2"),
         WindowAction("pin", tr("Pin or unpin conversation"), talk),
         WindowAction("fork", tr("Fork conversation"), talk, "Ctrl+Shift+K"),

@@ -199,7 +199,9 @@ class WindowTour(QObject):
                 tr(
                     "One command printed 52,000 tokens. The model saw a short excerpt; the rest is in the cache. Click the label to see both."
                 ),
-                tr("On the right, you see what the model saw, and how to get the original back. Nothing is ever lost."),
+                tr(
+                    "On the right, you see what the model saw, and how to get the original back. Folding never deletes anything."
+                ),
                 self._place_of_excerpt,
                 lambda: self._step_number == 1 and self._window.showing.page == "timeline",
             ),

@@ -206,7 +206,7 @@ def _check_all_entries(cache: CacheFolder, note: Note) -> None:
     while check.check_slice():
         pass
     result = check.check_result()
-    note(f"{result.checked} cache entries were checked and are intact, {len(result.damaged)} are damaged.")
+    note(f"{result.checked} cache entries are intact, and {len(result.damaged)} are damaged.")
     for _, why in result.damaged[:100]:
         note(why)
 

@@ -164,7 +164,7 @@ def _measured(rates: dict[str, Row]) -> str:
         [
             *lines,
             "",
-            f"The time is proportional to the number of rows raised to a power: {told}. With a power of 1, the time would double whenever the number of rows doubles.",
+            f"The time is proportional to the number of rows raised to a power: {told}. With an exponent of 1, the time would double each time the number of rows doubled.",
             *_TABLE,
         ]
     )
@@ -208,7 +208,7 @@ def _agents(rates: dict[str, Row]) -> str:
 
 _LATER = "  When this was measured again on a busier computer (load 12 to 16), these times were 31 ms and 385 ms. The clients then stored 7% fewer rows per second than pgbench. A local get took 9% less time in a shared workspace than in one that is not shared."
 _TABLE = (
-    'The figures in this table were measured separately on a busy computer (load about 10), so the medians vary. The columns "fastest" show the fastest of 60 runs, which varies less.',
+    'The figures in this table were measured separately on a busy computer (load about 10), so the medians vary. The "fastest" columns show the fastest of 60 runs, a figure that varies less from one measurement to the next.',
     "A table of 10 million rows with 512 bytes of content each takes up 7.6 GB. This is 761 bytes per row, including 77 bytes for the index.",
 )
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py

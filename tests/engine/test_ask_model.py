@@ -113,7 +113,7 @@ class Endless:
 
 
 async def test_a_stream_without_a_reply_has_failed() -> None:
-    with pytest.raises(ModelFailed, match="ended without a reply"):
+    with pytest.raises(ModelFailed, match="stopped without sending a reply"):
         await ModelInquiry(list[Spent]().append).ask_for_text(
             Endless(), build_material_request("m", "q", Purpose.HANDOVER), 5
         )

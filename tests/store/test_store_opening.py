@@ -66,7 +66,7 @@ def test_a_cache_without_its_list_of_files_is_repaired_whole(tmp_path: Path, gon
     notes, entries, facts = whole(tmp_path)
     assert (entries, facts) == (3, 3)
     assert "has been repaired" in notes[0]
-    assert "3 cache entries were checked and are intact, 0 are damaged" in notes[1]
+    assert "3 cache entries are intact, and 0 are damaged" in notes[1]
     assert list((tmp_path / "damaged").glob("*/cache/*.ldb"))
     assert whole(tmp_path)[0] == []
 
