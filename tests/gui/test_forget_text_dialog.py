@@ -50,7 +50,7 @@ def test_the_result_is_told_and_the_window_remembers_nothing(window: MainWindow,
     dialog.text.setText(" sk-live-77\n")
     press(dialog.forget_button)
     assert bench.forgotten == ["sk-live-77"]
-    assert "2 entries removed. 3 facts changed. 1 backup cleaned." in words(dialog)
+    assert "2 entries removed. 3 records changed. 1 backup cleaned." in words(dialog)
     assert "line 2: edit that." in words(dialog)
     assert dialog.text.text() == ""
     assert window.chat.composer.text.toPlainText() == "my key is , is it?"

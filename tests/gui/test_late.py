@@ -116,7 +116,7 @@ def test_a_first_message_is_said_where_it_was_written(window: MainWindow, desk: 
     write(window, "Hello")
     window.go_to_workspace("parser")
     held.let("open_workspace")
-    held.let("start_conversation")
+    held.let("start_users_conversation")
     assert shown(window) == ("parser", "")
     facts = desk.benches["storage-engine"].sessions["new-1"].state.facts
     assert UserSaid((Text("Hello"),)) in [recorded.fact for recorded in facts]

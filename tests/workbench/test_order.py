@@ -9,7 +9,7 @@ from pathlib import Path
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, Event, ToolPrinted
-from helix_desktop.engine.tool_calls import UNREAD
+from helix_desktop.engine.tool_calls import NOT_BEGUN
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.workbench import Workbench
 from tests.peers.chat_server import Calls, ChatServer, reply
@@ -91,7 +91,7 @@ async def test_a_stop_keeps_what_a_command_printed_and_leaves_the_calls_behind_i
     stopped, left = [one.fact for one in session.all_facts if isinstance(one.fact, ToolReturned)]
     assert (stopped.ok, stopped.stopped) == (False, True)
     assert re.fullmatch(r"building\n\n\[stopped by the user after \d+ s\]\n", stopped.head)
-    assert (left.ok, left.head) == (False, UNREAD)
+    assert (left.ok, left.head) == (False, NOT_BEGUN)
 
 
 async def test_a_file_whose_content_was_forgotten_can_be_read_again(desks: Desks, folder: Path) -> None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from helix_desktop.engine.facts import Folded, FoldKind, ToolReturned
 from helix_desktop.engine.session_events import CallStage
-from helix_desktop.engine.tool_calls import UNREAD
+from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
@@ -90,7 +90,7 @@ def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
         return ToolCallLine(words, CallStatus.CACHED, tuple(chips), tr("Recall"), RecallEntry(returned.output.digest))
     if state.decided is not None and not state.decided.allowed:
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("denied"))
-    if returned.stopped or (returned.head == UNREAD and not returned.ok):
+    if returned.stopped or (returned.head in (UNREAD, NOT_BEGUN) and not returned.ok):
         return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("stopped"))
     if not returned.ok:
         code = "" if returned.exit_code is None else tr("exit {code}", code=returned.exit_code)

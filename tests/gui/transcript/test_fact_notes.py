@@ -18,8 +18,8 @@ from tests.gui.transcript.facts import Told
         (TurnEnded(TurnEnd.FAILED, "No network."), "Something went wrong. No network."),
         (TurnEnded(TurnEnd.SPENDING_LIMIT), "The cost limit was reached."),
         (FoldFailed(FoldKind.HANDOVER, "it was too long"), "Handover: it was too long."),
-        (Forgotten((), 2, ""), "Content was permanently removed here: 0 entries, 2 facts."),
-        (Forgotten((Digest.of_content(b"x"),), 1, ""), "Content was permanently removed here: 1 entry, 1 fact."),
+        (Forgotten((), 2, ""), "Content was permanently removed here: 0 entries, 2 records."),
+        (Forgotten((Digest.of_content(b"x"),), 1, ""), "Content was permanently removed here: 1 entry, 1 record."),
         (UserSaid((Text("hello"),)), ""),
     ],
 )
