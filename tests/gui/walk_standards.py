@@ -198,7 +198,9 @@ class Walk:
         await self._shot("command-sent")
 
     async def _tools(self) -> None:
-        await until(lambda: bool(self.bench.mcp_servers.list_offered_server_tools()))  # a server starts in the background
+        await until(
+            lambda: bool(self.bench.mcp_servers.list_offered_server_tools())
+        )  # a server starts in the background
         await self._say("find a tool")
         await until(lambda: self.window.chat.approvals.visible_card is not None)
         await self._shot("tool-asked")
