@@ -107,7 +107,10 @@ async def test_whatever_an_agent_does_it_is_stopped_in_under_two_seconds(bench: 
     await session.wait_until_idle()
     assert time.monotonic() - before < 2
     assert session.last_end is not None
-    assert (session.last_end.reason, session.last_end.why) == (TurnEnd.STOPPED, "")
+    is_too_long = (
+        deed == "endless" and "bytes" in session.last_end.why
+    )  # A fast agent reaches the limit before the stop.
+    assert is_too_long or (session.last_end.reason, session.last_end.why) == (TurnEnd.STOPPED, "")
     assert said(session).startswith("begun")
     assert (await run_turn(session, "say again")).reason is TurnEnd.DONE
 

@@ -61,6 +61,7 @@ async def test_nothing_is_held_of_projects_whose_workspaces_were_closed(tmp_path
                     await opened.wait_until_idle_closed()
             assert 0 < len(app._last_requests) <= gateway_workspaces.OPEN_AT_MOST + 1
         finally:
+            await app._providers.aclose()
             await opened.aclose()
 
 
