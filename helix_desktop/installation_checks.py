@@ -75,7 +75,7 @@ async def check_installation(where: ProgramFolders, secrets: SecretStorage) -> t
         try:
             found = check()
             findings.extend([one async for one in found] if isinstance(found, AsyncIterator) else found)
-        except Exception as error:  # a broken installation breaks in ways nobody thought of
+        except Exception as error:  # A broken installation can raise any error.
             log.info("a check failed", exc_info=error)
             name = getattr(check, "__name__", "check").strip("_<>")
             findings.append(

@@ -115,7 +115,7 @@ class RequestListener:
     async def start_listening(self, *, sockets: bool) -> None:
         """Starts listening. With no await between creating and storing the socket, cancelling leaves no address."""
         if sockets:
-            self._address.unlink(missing_ok=True)  # left by a crash: who owns the workspace owns its address
+            self._address.unlink(missing_ok=True)  # Left by a crash. The owner of the workspace owns its address.
             self._server = await asyncio.start_unix_server(
                 self._serve_new_connection, path=self._address, limit=LARGEST, start_serving=False
             )

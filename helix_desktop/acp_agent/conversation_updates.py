@@ -47,8 +47,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_object, value_at
 from helix_desktop.workbench import Workbench
 
-SHOWN_BYTES = 8_000  # of an output
-LARGEST_DIFF = 400_000  # bytes of a file that is shown as a difference
+SHOWN_BYTES = 8_000  # The most bytes of an output that an editor is sent.
+LARGEST_DIFF = 400_000  # In bytes. A larger file is not shown as a difference.
 TITLE = 80
 _KINDS: dict[str, ToolKind] = {
     ToolName.READ_FILE: "read", ToolName.LIST_FILES: "read", ToolName.GLOB_FILES: "search", ToolName.SEARCH_FILES: "search",
@@ -62,7 +62,7 @@ _PLAN: dict[str, PlanEntryStatus] = {"open": "pending", "doing": "in_progress", 
 class ClientAbilities:
     """What a client said it can show and do, beyond what every client can."""
 
-    compaction: bool = False  # announced, so folds are sent; the SDK has no type for them yet
+    compaction: bool = False  # True if the editor announced it. Folds are then sent; the SDK has no type for them.
     terminal_output: bool = False
     reads_files: bool = False
     fills_forms: bool = False

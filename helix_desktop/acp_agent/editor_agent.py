@@ -24,8 +24,8 @@ from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.open_workbench import new_conversation_id
 
-PAGE = 100  # conversations of one answer to session/list
-MOST_OPEN = 200  # conversations that one editor has open
+PAGE = 100  # How many conversations one answer to session/list names.
+MOST_OPEN = 200  # The most conversations that one editor may have open.
 QUIT_SECONDS = 1.0
 Result = dict[str, Any]
 

@@ -37,7 +37,7 @@ from helix_desktop.engine.session_events import (
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.workbench import Workbench
 
-READ_SECONDS = 2.0  # that an editor has to answer with a file's text; else it is asked no more
+READ_SECONDS = 2.0  # An editor that takes longer to send a file's text is not asked again.
 _ENDS = {TurnEnd.DONE: "end_turn", TurnEnd.STOPPED: "cancelled", TurnEnd.STEP_LIMIT: "max_turn_requests"}
 _SCOPES = {"once": "Allow once", "conversation": "Allow in this conversation", "always": "Always allow"}
 _SCOPES |= {
@@ -93,7 +93,7 @@ class EditorConversation:
         if self._is_answering:
             raise InvalidInput("The agent is still answering the last message.", remedy="Wait, or cancel it first.")
         if self.is_begun:
-            await self.open_session()  # which knows its own model
+            await self.open_session()  # The session knows which model the conversation uses.
         if not self._bench.model_of_conversation(self.id):
             raise RequestError(-32000, f"No model is chosen for {self._bench.name}. {SIGN_IN}")
         self._is_answering, self._is_cancelled, self._ended = True, False, None
@@ -188,8 +188,8 @@ class EditorConversation:
             try:
                 async for update in self._updates.updates_of_event(event):
                     if not (isinstance(event, ToolPrinted) and update.content and not self._waiting.empty()):
-                        await self.send_update(update)  # of what a command prints, the newest is enough
-                if isinstance(event, QuestionAsked):  # after what the editor has to know of it
+                        await self.send_update(update)  # Only the newest output of a command has to be sent.
+                if isinstance(event, QuestionAsked):  # The editor must have received the call before the question.
                     self._spawn(self._ask_editor(event), name="question for an editor")
                 if isinstance(event, ActivityChanged):
                     await self.send_choices_if_changed()

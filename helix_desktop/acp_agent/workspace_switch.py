@@ -20,7 +20,7 @@ LONGEST_MESSAGE = 64 << 20  # bytes
 MOST_WAITING = 1_000  # requests of the editor that may wait for an answer
 MOST_UNSENT = 10_000  # messages that an editor has not read yet; then whoever writes waits
 MOVED = 75  # the exit code of a workspace that another process is about to open
-MOVE_SECONDS = 1.5  # that it is left to the other process
+MOVE_SECONDS = 1.5  # How long the workspace is left to the other process.
 RETRY_SECONDS = 0.1
 QUIT_SECONDS = 1.5
 log = logging.getLogger(__name__)
@@ -79,7 +79,8 @@ class WorkspaceSwitch:
         self._write = write
         self._lines: dict[str, WorkspaceLine] = {}
         self._lines_by_session: dict[str, WorkspaceLine] = {}
-        self._asked: dict[str, tuple[WorkspaceLine, Any]] = {}  # what the editor is asked, with the id the asker gave
+        # Questions to the editor, with the id each had from its asker.
+        self._asked: dict[str, tuple[WorkspaceLine, Any]] = {}
         self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)
         self._tasks = tasks.OwnedTasks("agent for editors")
@@ -96,7 +97,7 @@ class WorkspaceSwitch:
                 for each in lines:
                     await self._take_line(each)
             elif len(unfinished) > LONGEST_MESSAGE:
-                unfinished = bytearray(b"{")  # the rest of it is no message either
+                unfinished = bytearray(b"{")  # The rest of this line is not a message either.
         for line in self._lines.values():
             line.end_input()
         await self._tasks.aclose(limit=QUIT_SECONDS)

@@ -7,9 +7,9 @@ from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import list_at, objects_at, text_at
 
-MOST = 500  # values of one choice
+MOST = 500  # The most values of one choice.
 _OPTION = ("session/set_config_option", "value")
-_OLDER = (  # where they are, their value in them, and how one is set, of agents that know no options for them
+_OLDER = (  # Agents without "config options" have these: where the values are, and the request that sets one.
     ("mode", "currentModeId", "availableModes", "id", ("session/set_mode", "modeId")),
     ("model", "currentModelId", "availableModels", "modelId", ("session/set_model", "modelId")),
 )

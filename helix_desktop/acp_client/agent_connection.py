@@ -26,12 +26,13 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 LONGEST_MESSAGE = 32 << 20  # bytes
 START_SECONDS = 120.0  # An agent may be fetched when it starts.
 _PIECE = 1 << 16
-_COMPLAINT = 300  # characters of the end of its standard error
-_END_SECONDS = 1.0  # for its last words to arrive
+_COMPLAINT = 300  # How many characters of the end of its error output are quoted.
+_END_SECONDS = 1.0  # How long its last error output may take to arrive.
 _CAN = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True, "elicitation": {"form": {}}}
-_TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))  # by the SDK
+# The SDK does not check these itself.
+_TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
-# Of what the agent asks, and of its updates.
+# Two functions: one answers the agent's requests, one takes its updates.
 AgentHandlers = tuple[
     Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]], Callable[[dict[str, Any]], Awaitable[None]]
 ]
@@ -52,7 +53,7 @@ class AgentConnection:
         self._handle, self._take_update = handlers
         self._lines = deque[bytes]()
         self._unfinished: list[bytes] = []
-        self._why = ""  # it works no longer
+        self._why = ""  # Why the connection has ended; empty while it works.
         self._ways_to_sign_in = ""
         self._complaint = b""
         self._complaining = spawn(self._read_complaints(), name=f"complaints of {name}")
@@ -158,14 +159,14 @@ class AgentConnection:
                 return cast(dict[str, Any], message)
             try:
                 await asyncio.shield(self._take_update(object_at(message, "params", "update")))
-            except HelixError as error:  # It cannot be recorded, or was too much.
+            except HelixError as error:  # The update could not be recorded, or was too large.
                 self.end_because(str(error))
         return None
 
     async def _read_line(self) -> bytes | None:
         while not self._lines:
             piece = await cast(asyncio.StreamReader, self._command.process.stdout).read(_PIECE)
-            await asyncio.sleep(0)  # A flood leaves room for everybody else.
+            await asyncio.sleep(0)  # Other work gets its turn even if the agent sends without a pause.
             if not piece or self._why:
                 return None
             first, *others = piece.split(b"\n")

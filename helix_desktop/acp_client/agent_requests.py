@@ -31,7 +31,7 @@ from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.toolbox import PermissionOutcome
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-MOST_TERMINALS = 16  # that run at once
+MOST_TERMINALS = 16  # How many terminals may run at once.
 TERMINAL_SECONDS = 3600
 TERMINAL_BYTES = 1 << 20
 _EFFECTS = {
@@ -51,7 +51,7 @@ class AgentTerminal:
 
     running: asyncio.Task[CallOutcome]
     limit_bytes: int
-    printed: str = ""  # the end of it
+    printed: str = ""  # The end of its output.
     is_cut: bool = False
 
     def exit_status(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class AgentRequests:
     spawn: TaskSpawner
     terminals: dict[str, AgentTerminal] = field(default_factory=dict)
     _open_questions: int = 0
-    _allowed_commands: set[str] = field(default_factory=set)  # in this turn
+    _allowed_commands: set[str] = field(default_factory=set)  # Commands that were allowed in this turn.
     _allowed_edits: list[tuple[str | None, str, str]] = field(default_factory=list)  # path, old and new text as shown
 
     async def answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class AgentRequests:
         effect = _EFFECTS.get(text_at(call.told, "kind"), ActionEffect.FOREIGN)
         command, paths, made = _command_of_call(call), self._paths_of_call(call), call.as_tool_call()
         if (effect is ActionEffect.RUN and not command) or (effect is ActionEffect.EDIT and not paths):
-            effect = ActionEffect.FOREIGN  # It does not say which.
+            effect = ActionEffect.FOREIGN  # The agent does not say what kind of action it is.
         runs = effect is ActionEffect.RUN
         outside = next((path for path in paths if self._display_inside(path) is None), "")
         danger = f"{outside} is outside this workspace's folders" if outside else ""

@@ -42,7 +42,7 @@ from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, NotFoun
 from helix_desktop.json_values import number_at, object_at, text_at, value_at
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-SILENT_SECONDS = 900.0  # without a sign of life, while nothing is asked and no command runs
+SILENT_SECONDS = 900.0  # An agent that is silent for longer hangs, unless it waits for an answer or a command.
 STOP_SECONDS = 1.0  # for an agent to end its turn when it is stopped
 USUAL_WINDOW = 200_000
 LONGEST_HISTORY = 120_000  # characters
@@ -56,7 +56,8 @@ _ENDS = {
 }
 
 
-FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str]]]]  # as it is set up now, and its environment
+# Finds an agent as it is set up now, and its environment.
+FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str]]]]
 
 
 class ForeignConversation:
@@ -72,8 +73,8 @@ class ForeignConversation:
         self._link: AgentConnection | None = None
         self._session = ""
         self._asked: asyncio.Task[dict[str, Any]] | None = None
-        self._turn: AgentRequests | None = None  # the one that runs
-        self._is_repeating = False  # what is recorded already
+        self._turn: AgentRequests | None = None  # The requests of the running turn.
+        self._is_repeating = False  # True while the agent sends again what is recorded already.
         self._window, self._cost, self._cost_before = USUAL_WINDOW, 0.0, 0.0
 
     @property
@@ -197,7 +198,7 @@ class ForeignConversation:
         self._is_repeating = True
         try:
             await self._adopt_session(link, values["sessionId"], await link.request(method, values, START_SECONDS))
-        except AgentRefused:  # It does not know it any more.
+        except AgentRefused:  # The agent no longer knows the session.
             return False
         finally:
             self._is_repeating = False

@@ -50,7 +50,7 @@ class AcpCall:
     told: dict[str, Any]
     is_live: bool = False
     is_over: bool = False
-    was_cut: bool = False  # The turn ended before it did.
+    was_cut: bool = False  # True if the turn ended before this call did.
 
     @property
     def title(self) -> str:
@@ -103,7 +103,7 @@ class TurnRecorder:
         self._draft: list[_SpokenPart | AcpCall] = []
         self._calls: dict[str, AcpCall] = {}
         self._running: list[AcpCall] = []  # the calls of the reply that was recorded last
-        self._outcomes: dict[str, CallOutcome] = {}  # of calls whose commands ran here
+        self._outcomes: dict[str, CallOutcome] = {}  # The results of calls whose commands ran in our terminals.
         self._lock = asyncio.Lock()
         self._total_size = self._draft_size = 0
 

@@ -26,7 +26,7 @@ from helix_desktop.store.fleet_tasks import (
 )
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-WAIT_SECONDS = 0.5  # between two looks
+WAIT_SECONDS = 0.5  # How often the state of a task is read.
 TaskWork = Callable[[argparse.Namespace, "FleetTaskList", Console], Awaitable[int]]
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _FIELDS: dict[str, type | tuple[type, ...]] = {

@@ -39,7 +39,7 @@ Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]
 ASKING = 3  # the exit code for "it was not done yet", seen only between two of our processes
 LATER = 75  # the exit code for "ask again in a moment", seen only between two of our processes
 LASTING_PATIENCE = 1.0
-TOLD_EVERY = 2.0  # How often someone who waits is told how far the work is, in seconds.
+TOLD_EVERY = 2.0  # How often the progress is reported, in seconds.
 PATIENCE = 5.0  # In seconds. Another command may have the workspace open for a moment.
 
 

@@ -15,7 +15,7 @@ from contextvars import Context
 import qasync
 
 FAR = 1.0  # In seconds. Timers further away than this are kept apart.
-FEW = 64  # the most cancelled timers that may wait in the heap
+FEW = 64  # The most cancelled timers that may stay in the heap.
 
 
 class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types

@@ -154,5 +154,5 @@ class SessionCollaborators:
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks
     turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = unshared_turn
-    # Runs a turn, and records all of it, where a foreign agent works; None: this program's own turn loop does.
+    # Runs and records a turn of a foreign agent. None: this program's own agent works here.
     run_foreign_turn: Callable[[TurnCallbacks], Awaitable[TurnEnded]] | None = None

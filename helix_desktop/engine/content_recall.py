@@ -38,8 +38,9 @@ from helix_desktop.errors import InvalidInput, NotFound
 # A page read from the start. It is small because what comes back is sent with every later step.
 PAGE_TOKENS = 1_400
 WHOLE_TOKENS = 6_000  # the longest entry that comes back whole
-USUAL_CONTEXT, USUAL_STEPS = 40_000, 20  # where nothing is known of the conversation
-BEGINNING_TOKENS, OUTLINE_TOKENS = 800, 500  # of a longer entry
+USUAL_CONTEXT, USUAL_STEPS = 40_000, 20  # Used if nothing is known about the conversation.
+# How many tokens of a longer entry come back: its beginning, and its outline.
+BEGINNING_TOKENS, OUTLINE_TOKENS = 800, 500
 LINES_TOKENS = 3_500  # The most tokens returned when the call names a range of lines.
 COMPACTED_TOKENS = 3_500
 # lines around a hit, hits shown with their lines, and characters of each

@@ -27,8 +27,9 @@ LEAST_SAVING = 4_000  # A clearing that frees fewer tokens never pays for writin
 COLD_SHARE = 1 / 3  # The share of the context that a clearing must free while the provider's cache is cold.
 QUESTION_TOKENS = 300  # The tokens that the request for a summary adds to the context.
 PAYBACK_SHARE = 0.5  # a fold pays within this share of as many steps as there were
-RECALLS_EXPECTED, EXPECTED_WEIGHT = 0.3, 20_000  # of what folds save, and the tokens saved that weigh as much
-RECALLED_TOKENS = 600  # that a recall brings
+# The expected share of recalls, and how many saved tokens this guess weighs.
+RECALLS_EXPECTED, EXPECTED_WEIGHT = 0.3, 20_000
+RECALLED_TOKENS = 600  # The expected tokens of what a recall returns.
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +196,8 @@ def handover_floor(window: int, tokens: int, share: float) -> float:
 # --- recalls ---------------------------------------------------------------------------------------------------------
 
 
-ASKING_TOKENS = 150  # what an agent says and calls in a request for more
-CARRIED_STEPS = 20  # for so many steps at most what a recall brings stands in the context
+ASKING_TOKENS = 150  # The tokens an agent writes to ask for more.
+CARRIED_STEPS = 20  # The most steps for which what a recall returned stays in the context.
 
 
 def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: int, most: int) -> int:

@@ -40,7 +40,7 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 
-SAID, ASKED = 500, 2_000  # characters of what was said with a call, and of its arguments, that tell what it was for
+SAID, ASKED = 500, 2_000  # Characters of the text before a call, and of its arguments, that show what it was for.
 COMPACTION = 1_500  # tokens a compaction may take
 QUESTION_OUTPUT = 1_000
 

@@ -26,7 +26,7 @@ class ConversationListRow:
     cost: float = 0.0
     agent: str = ""  # the connected agent that writes there; empty: this program's own
     machine: str = ""  # the machine that wrote there last, in a shared workspace; empty: this one
-    copy: str = ""  # the branch or commit of which it has a copy of its own
+    copy: str = ""  # The branch or commit that its own copy was made from.
 
 
 @dataclass(frozen=True, slots=True)

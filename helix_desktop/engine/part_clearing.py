@@ -25,7 +25,7 @@ from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-LONG = 500  # tokens from which on a marker says that a part can be asked for
+LONG = 500  # In tokens. Markers of longer entries say that a part can be recalled.
 
 
 @dataclass(frozen=True, slots=True)

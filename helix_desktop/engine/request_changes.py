@@ -27,7 +27,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.fast_dataclass import dataclass
 
-NAMED = 3  # tools that are named
+NAMED = 3  # The most tools that are named.
 
 
 class CauseKind(StrEnum):

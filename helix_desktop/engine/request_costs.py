@@ -30,15 +30,15 @@ from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
 CACHE_UNIT = 128  # tokens: providers without marks read whole units of these
-LEAST_CACHED = 4_096  # tokens: no provider needs more for a beginning to be cached
-SHORTEST_LIFE = 300.0  # seconds a cache lives where its provider does not say
-UNTIMED_REPLY = 60.0  # seconds a reply of a recording may have taken
-LOOK_BACK = 20  # blocks before a mark in which a provider looks for what it knows
-HIDDEN_HEAD = 0.2  # of a request: what is missing in a recording that has no system prompt and tools is at least this
+LEAST_CACHED = 4_096  # In tokens. Every provider caches a beginning of this length.
+SHORTEST_LIFE = 300.0  # In seconds. How long a cache lives if its provider does not say.
+UNTIMED_REPLY = 60.0  # In seconds. The longest that a reply of a recording may have taken.
+LOOK_BACK = 20  # How many blocks before a mark a provider searches for a known beginning.
+HIDDEN_HEAD = 0.2  # At least this share of a request is the system prompt and tools that a recording lacks.
 AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
 
 SentPiece = Block | ToolsOffered
-Segment = tuple[int, tuple[Cause, ...]]  # tokens, and what each would have been enough for
+Segment = tuple[int, tuple[Cause, ...]]  # Tokens, and the causes that each explain them alone.
 Prices = Callable[[str], ModelSet | None]
 
 
@@ -78,8 +78,8 @@ class _AskedRequest:
     asked: float  # when, in seconds since 1970
     pieces: Sequence[SentPiece]
     life: float  # seconds its provider's cache lives
-    ends: list[int] = field(default_factory=list)  # behind each piece: billed tokens up to there
-    places: list[int] = field(default_factory=list)  # numbers of pieces behind which a request of this line ended
+    ends: list[int] = field(default_factory=list)  # The billed tokens up to the end of each piece.
+    places: list[int] = field(default_factory=list)  # After which pieces earlier requests ended.
 
     @property
     def cached_tokens(self) -> int:
@@ -94,18 +94,18 @@ class RequestCostReader:
 
     facts: Sequence[Recorded]
     prices: Prices
-    _last: dict[str, _AskedRequest] = field(default_factory=dict)  # by model
+    _last: dict[str, _AskedRequest] = field(default_factory=dict)  # The last request of each model.
     _lives: dict[str, float] = field(default_factory=dict)  # the longest pause after which a cache was still read
-    _seen: int = 0  # the newest fact that any request had in its view
+    _seen: int = 0  # The newest fact that was in the view of any request.
     _last_model: str = ""
     _brought_runs: list[tuple[int, int]] | None = None
-    _marks_prefixes: bool = False  # whether the provider reported tokens written, as those that need marks do
+    _marks_prefixes: bool = False  # True if the provider reports written tokens. Providers that need marks do.
 
     def read_reply(self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View) -> RequestCost:
         """The causes of one step. `view`: what its request was made from."""
         chosen = _model_of_reply(reply.model, state.record.settings_at(view.seq))
         asked = recorded.time - reply.seconds
-        if not reply.seconds:  # a recording tells only when the reply was there
+        if not reply.seconds:  # A recording has only the time at which the reply was complete.
             asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
         life = max(float(chosen.cache_seconds if chosen else 0) or SHORTEST_LIFE, self._lives.get(reply.model, 0.0))
         now = _AskedRequest(

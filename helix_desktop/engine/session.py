@@ -163,7 +163,7 @@ class Session:
 
     def stop_turn(self, why: str = "") -> None:
         """Stop the turn, its tools and its questions. What happened is kept, the queue waits. `why`: empty for the user."""
-        self._why_stopped = self._why_stopped and why  # what the user wanted first still holds
+        self._why_stopped = self._why_stopped and why  # The first reason still holds.
         for future in list(self._answers.values()):
             future.cancel()
         if self._turn is not None:
@@ -431,7 +431,7 @@ class Session:
 
     def _start_turn_if_due(self, *, even_without_words: bool = False) -> None:
         if self._turn is None and not self._is_held and (self.queue or even_without_words):
-            self._why_stopped = CLOSED  # also where the loop ends and cancels it
+            self._why_stopped = CLOSED  # This also holds if the event loop ends and cancels the turn.
             self._turn = self._crew.spawn(self._run_turns(), name=f"turn of {self.id}")
             self._turn.add_done_callback(self._reset_unstarted_turn)
 

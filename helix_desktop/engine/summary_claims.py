@@ -17,7 +17,7 @@ from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import ContentCache
 from helix_desktop.engine.rule_words import states_a_rule
 
-STEM = 5  # Letters by which two forms of a word are taken for one.
+STEM = 5  # Two words that share their first letters, this many, count as forms of one word.
 PIECE = 2_000  # characters searched at once
 COUNTED = 12  # A whole number up to this one may have been counted.
 COMPARED = 200  # Figures whose differences are tried.

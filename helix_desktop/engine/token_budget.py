@@ -49,7 +49,7 @@ class WindowMeter:
     reserve: int
     factor: float
     model: str = ""
-    is_estimate: bool = False  # no request of the model was reported yet
+    is_estimate: bool = False  # True until the provider has reported a request's tokens.
 
     @property
     def used_share(self) -> float:

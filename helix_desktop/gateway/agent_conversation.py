@@ -185,7 +185,7 @@ class OpenAgentConversation:
             if others:
                 await self._append_one_message(message, others, steering=bool(results))
                 seqs[at] = self.conversation.state.last_seq
-                await asyncio.sleep(0)  # other agents wait
+                await asyncio.sleep(0)  # Other agents get their turn.
         if outputs:
             await self._append_call_results(outputs, seqs)
         return list(itertools.accumulate((seqs.get(at, tip) for at in range(len(messages))), max, initial=tip))[1:]

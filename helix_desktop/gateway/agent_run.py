@@ -48,7 +48,7 @@ def registration_for_run(
     if http_transport.CERTIFICATE_VARIABLES & proxies.keys():
         http_transport.trusted_certificates(
             frozenset(proxies.items())
-        )  # A file that cannot be read is said before the start.
+        )  # A file that cannot be read is reported before the agent starts.
     return GatewayRegistration(
         "", upstream.address, agent=agent, folder=str(Path.cwd()), proxies=proxies, since=time.time()
     )
@@ -61,7 +61,8 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
     with tempfile.TemporaryDirectory(prefix="wrap-", dir=private) as scratch:
         launch = agent.launch(AgentStart(urls, arguments, os.environ, Path(scratch) / "agent"))
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
-            signal.signal(wanted, _leave_signal_to_agent)  # the agent, which has the terminal, gets them too
+            # The agent has the terminal, so it gets these signals itself.
+            signal.signal(wanted, _leave_signal_to_agent)
         try:
             environment = _environment_for_agent(os.environ, launch.environment)
             process = open_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))

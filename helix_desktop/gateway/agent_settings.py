@@ -119,7 +119,7 @@ def remove_address(change: AgentSettingsChange, config: Path) -> None:
     """Put back what was there."""
     if change.after is None:
         change.file.unlink(missing_ok=True)
-        with suppress(OSError):  # where others have files in it, it stays
+        with suppress(OSError):  # The folder stays if other files are in it.
             for folder in change.created:
                 folder.rmdir()
     else:

@@ -16,9 +16,9 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.commented_json import parse_commented_json
 
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
-# of opencode and pi, which every address of the gateway serves
+# Providers of opencode and pi that every address of the gateway serves.
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
-# The variables from which agents of a protocol read an address, and what stands behind the gateway's address in them.
+# For each protocol, the variables that hold an address, and the path that follows the gateway's address in them.
 _OPENAI_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 ADDRESS_VARIABLES: Mapping[str, Sequence[str]] = {
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),

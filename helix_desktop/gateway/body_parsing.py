@@ -26,17 +26,17 @@ from helix_desktop.json_values import object_at
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from helix_desktop.protocols.wire_message import SLICE, Json, RequestHead, Wired
 
-MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # bodies that are remembered
-MOST_BODIES_OF_SESSION = 8  # of one session: its agents' and its side requests'
+MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # How many bodies are remembered, and how many bytes of them.
+MOST_BODIES_OF_SESSION = 8  # The remembered bodies of one session: of its agents and its side requests.
 STEP = 1 << 18
-# values of a list that are written together, and bytes of them that are remembered
+# How many values of a list are written together, and the most bytes of them that are remembered.
 VALUES_IN_GROUP, MOST_WRITTEN = 64, 1 << 20
-MOST_LEVELS = 1_000  # of lists and objects in each other; deeper ones go on unread
-MOST_OPENING_SIGNS = 3_000_000  # of lists and objects in a body; with more it goes on unread
+MOST_LEVELS = 1_000  # Bodies with a deeper nesting are forwarded unread.
+MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded unread.
 MOST_SLICE_TRIES = 4_096
 _BACKSLASH = ord("\\")
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_LEVELS_AT_ONCE = 6  # of a value that one pattern matches to its end
+_LEVELS_AT_ONCE = 6  # How deep a value may be for one pattern to match it to its end.
 
 
 def _pattern_of_nested_value(levels: int) -> bytes:
@@ -122,7 +122,7 @@ class ParsedBody:
     def _encode_group(self, units: Sequence[tuple[Json, int]]) -> Iterator[bytes | memoryview]:
         """Values with their places; those that follow each other here as they did there go on in one piece."""
         whole = memoryview(self.content)
-        runs: list[list[int]] = []  # -1: one of its own
+        runs: list[list[int]] = []  # Runs of neighbouring places; -1 stands for a value of its own.
         for _, at in units:
             if at >= 0 and runs and runs[-1][1] == at - 1 and runs[-1][0] >= 0:
                 runs[-1][1] = at

@@ -144,7 +144,7 @@ class ConversationMatcher:
                 if self._may_continue_line(track, session, chain, at, is_below=bool(parent)):
                     return self._position_on_line(track, chain, at)
         tracks = self._lines_by_session.get(session, []) if session else []
-        if tracks and tracks[0].head == head:  # the agent has shortened its own history, or begun anew
+        if tracks and tracks[0].head == head:  # The agent has shortened its history, or started again.
             return RequestPosition(tracks[0])
         above = tracks or self._lines_by_session.get(parent, [])
         return RequestPosition(None, parent=above[0].conversation if above else "")

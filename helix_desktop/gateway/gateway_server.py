@@ -139,7 +139,7 @@ def parse_registrations(line: bytes) -> list[GatewayRegistration]:
 def _follow_registrations(told: BinaryIO, registrations: GatewayRegistrations, server: uvicorn.Server) -> None:
     while line := told.readline():
         registrations.replace_all(parse_registrations(line))
-    server.should_exit = True  # the resident has gone, and its socket with it
+    server.should_exit = True  # The resident has ended, and its socket is gone.
 
 
 def stop_gateway(task: asyncio.Task[object] | None) -> None:

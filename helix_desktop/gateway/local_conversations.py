@@ -144,7 +144,7 @@ class LocalAgentConversations:
         conversation = follower.conversation
         if not aside:
             if _seq_of_last_message(conversation.state.facts) > track.last_message_seq:
-                # a step whose reply never reached the agent
+                # The reply of this step never reached the agent.
                 await conversation.append_facts(Rewound(track.last_message_seq))
                 follower.last_entries = None
             await follower.apply_request_settings(arrival)
@@ -221,7 +221,8 @@ class LocalAgentConversations:
             seqs = await writer.append_messages(messages[known:ends], track.last_message_seq)
             facts: list[Fact] = [Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)]
             if any(message.speaker is Speaker.ASSISTANT for message in messages[known:ends]):
-                facts.append(BroughtIn(Origin(), "", first))  # replies to requests that went elsewhere
+                # These replies answer requests that did not pass through the gateway.
+                facts.append(BroughtIn(Origin(), "", first))
             await writer.conversation.append_facts(*facts)
             if many and not await conversation.adopt_draft(writer.conversation):
                 continue

@@ -16,11 +16,11 @@ from helix_desktop.gateway.body_parsing import check_opening_signs
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
 from helix_desktop.protocols.wire_message import Json
 
-MOST_REPLY_BYTES = 64 << 20  # of one reply, as it came and decompressed
-MOST_REFUSAL_BYTES = 1 << 20  # of a refusal, decompressed
-LARGE_REPLY_BYTES = 1 << 19  # from which on a reply is parsed beside the loop
-MOST_REPLY_SIGNS = 500_000  # of lists and objects in a reply
-_PIECE = 64 << 10  # of decompressed bytes, between which other agents get their turn
+MOST_REPLY_BYTES = 64 << 20  # The most bytes of one reply, compressed and decompressed.
+MOST_REFUSAL_BYTES = 1 << 20  # The most bytes of a refusal, decompressed.
+LARGE_REPLY_BYTES = 1 << 19  # Larger replies are parsed in a thread.
+MOST_REPLY_SIGNS = 500_000  # The most lists and objects in a reply.
+_PIECE = 64 << 10  # After this many decompressed bytes, other agents get their turn.
 
 
 class UnreadableReply(ValueError):

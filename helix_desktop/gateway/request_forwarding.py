@@ -13,7 +13,7 @@ from helix_desktop.gateway.request_parsing import IncomingRequest
 from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, HELIX_HEADERS
 from helix_desktop.protocols.wire_message import SLICE
 
-LARGE_BODY_BYTES = 1 << 19  # bytes from which on a body is worked on beside the loop, and sent in slices
+LARGE_BODY_BYTES = 1 << 19  # In bytes. Larger bodies are processed in a thread and sent in slices.
 SendToAgent = Callable[[bytes], Awaitable[None]]
 StartReplyToAgent = Callable[[int, Sequence[tuple[bytes, bytes]]], Awaitable[None]]
 

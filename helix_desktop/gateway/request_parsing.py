@@ -17,7 +17,8 @@ from helix_desktop.protocols.openai_responses import responses_wire
 from helix_desktop.protocols.wire_message import Json, Speaker, Tool, Wired
 
 MOST_BODY_BYTES = 64 << 20
-SIDE_REQUEST_BYTES = 8_000  # bytes of a request without tools that is taken for a side request: a title, a check
+# In bytes. A smaller request without tools counts as a side request, such as one for a title.
+SIDE_REQUEST_BYTES = 8_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,7 @@ class ConversationActions:
             self._notices.show_notice(tr("This conversation does not have its own copy."))
             return
 
-        async def name_of_copy() -> str:  # a fork and a sub-agent may share that of another conversation
+        async def name_of_copy() -> str:  # A fork and a sub-agent may share another conversation's copy.
             return (await bench.open_session(row.id)).conversation.state.own_copy
 
         async def read_files_in_other_copies() -> Sequence[str]:

@@ -17,7 +17,7 @@ from helix_desktop.gui.workbench_types import ProjectItem, Workbench, WorkspaceL
 
 GoToPlace = Callable[[WindowPlace], object]
 
-# Actions that make sense as a command while writing, and what they are called there.
+# Actions that can be typed as a slash command, and their names there.
 COMMANDS = {
     "new": "new",
     "fork": "fork",

@@ -113,7 +113,7 @@ class Theme(QObject):
         if mono:
             font.setStyleHint(QFont.StyleHint.Monospace)
             font.setFixedPitch(True)
-            for feature in _JOINING_FEATURES:  # the user's font may draw `<=` as one sign
+            for feature in _JOINING_FEATURES:  # Otherwise the user's font might draw `<=` as one sign.
                 font.setFeature(feature, 0)
         return font
 

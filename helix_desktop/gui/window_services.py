@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from helix_desktop.engine.list_rows import ConversationListRow
     from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 
-LAST_CONVERSATIONS = 5  # by which policies are compared
-SHOWN_HISTORIES = 3  # So many conversations of other programs are named on the welcome page.
+LAST_CONVERSATIONS = 5  # Policies are compared by so many of the last conversations.
+SHOWN_HISTORIES = 3  # How many conversations of other programs the welcome page names.
 
 
 class WindowServices(QObject):

@@ -84,7 +84,7 @@ class _GeminiLog:
     records: list[HistoryRow] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
     tree: HistoryTree = field(default_factory=HistoryTree)
-    # By the record they followed: what stood in their place.
+    # What each compaction replaced, by the record that it follows.
     compacted: dict[int, list[HistoryRow]] = field(default_factory=dict)
     rewound: str = ""
 

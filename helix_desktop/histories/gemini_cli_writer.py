@@ -33,7 +33,7 @@ _UNHEARD = (
     "?",
     "<session_context>",
     "<hook_context>",
-)  # What Gemini CLI takes for no message where one begins so.
+)  # Gemini CLI does not show messages that begin like this.
 
 
 def find_gemini_project(folders: Path, folder: str) -> str:

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from helix_desktop.histories import foreign_sqlite
 
-LARGEST_DATABASE = 32 << 20  # that is copied; of a larger one nothing is kept that is deleted before it is imported
-DATABASE_SHARE = 10.0  # After a database was copied, it is left alone so many times as long as that took.
-COMPARED = 4096  # bytes at the end of what is copied that must still stand in the file
+LARGEST_DATABASE = 32 << 20  # In bytes. A larger one is not copied, so what is deleted in it before an import is lost.
+DATABASE_SHARE = 10.0  # After a copy, a database is left alone for this many times the time the copy took.
+COMPARED = 4096  # How many of the last copied bytes must still be in the file.
 
 
 def path_of_copy(folder: Path, file: Path) -> Path:
@@ -39,11 +39,11 @@ class PendingCopies:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open = folder / "open"
-        self._copied: dict[Path, tuple[int, int]] = {}  # by file: its inode, and how many bytes of it are copied
-        self._rows: dict[Path, Mapping[str, int]] = {}  # of the databases that are copied, by table
+        self._copied: dict[Path, tuple[int, int]] = {}  # For each file, its inode and the number of copied bytes.
+        self._rows: dict[Path, Mapping[str, int]] = {}  # For each copied database, a number for each table.
         self._database_due = 0.0
         self._lock = threading.Lock()
-        self._seal_open_folder()  # What was copied before this start, of files that may have been written anew since.
+        self._seal_open_folder()  # Files that were copied before this start may have been rewritten since.
 
     def copy_file(self, file: Path) -> None:
         """Copy what the file has that its copy has not. OSError where it cannot be read or there is no room."""

@@ -56,7 +56,7 @@ _TARGETS: Mapping[str, Mapping[str, tuple[str, Mapping[str, str]]]] = {
         "write": ("write", {"path": "path", "content": "content"}),
     },
 }
-# They put their own context in as messages of their own, which have to come back; the others find it anew.
+# These store their context as messages, which must be written back. The others build it again.
 _KEEPS_OWN_CONTEXT = (CODEX, OPENCODE, PI)
 
 

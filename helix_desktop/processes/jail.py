@@ -33,7 +33,7 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
-_LOOK = 0.25  # How often a command's memory and processes are measured, in seconds.
+_LOOK = 0.25  # In seconds. How often a command's memory and processes are measured.
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # Calls that are refused: x86_64 and aarch64. Mounts and namespaces, modules, keys, clocks, and what sees past the rest.
 _REFUSED = {

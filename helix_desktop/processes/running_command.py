@@ -19,7 +19,7 @@ from helix_desktop.processes.starter import Process, ProcessLaunch, start_unguar
 
 _PIECE = 1 << 16
 _GRACE = 1.0
-CommandLine = Callable[[int], list[str]]  # given the lifeline's number
+CommandLine = Callable[[int], list[str]]  # Makes the command line, given the file number of the lifeline.
 
 
 @dataclass(slots=True)

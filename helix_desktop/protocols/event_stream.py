@@ -13,8 +13,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.wire_message import Json
 
 LONGEST_EVENT = 64 << 20
-MOST_EVENT_SIGNS = 200_000  # of lists and objects in an event; one with more is not read
-_MARK = b"\xef\xbb\xbf"  # of UTF-8, before the first event
+MOST_EVENT_SIGNS = 200_000  # An event with more lists and objects is not read.
+_MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which may precede the first event.
 _END = re.compile(rb"(?>\r\n|[\r\n])(?:\r\n|[\r\n])")  # An end of line is taken whole: CR LF alone ends no event.
 
 
@@ -69,7 +69,7 @@ def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
     """The data, None where there is none, and the name."""
     data: list[bytes] = []
     event = b""
-    for line in raw.removeprefix(_MARK).splitlines():  # of bytes: at CR and LF alone, not at U+2028 inside JSON
+    for line in raw.removeprefix(_MARK).splitlines():  # Bytes are split only at CR and LF, not at U+2028 inside JSON.
         name, _, value = line.partition(b":")
         if name == b"data":
             data.append(value.removeprefix(b" "))

@@ -52,7 +52,7 @@ class CacheRules:
     look_back: int = 20  # How many blocks before a mark the provider compares.
     least: int = 1_024  # tokens
     lifetime: float = 300.0  # seconds
-    # Whether marks are set where the provider already knows the request, and behind what changed.
+    # True if marks are set at the end of what the provider knows, and after what changed.
     at_the_change: bool = True
 
 

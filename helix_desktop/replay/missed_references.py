@@ -27,15 +27,15 @@ from helix_desktop.histories.recorded_session import RecordedMessage, message_te
 from helix_desktop.replay.lost_details import text_without_escapes
 from helix_desktop.replay.retention import IDENTIFIER
 
-LINE = (24, 300)  # characters of a line that is told from others by its words
-MOST_WORDS = 12  # an agent asks by
-MANY = 12  # more than this is used of an entry: it is read whole
-SHORT = 1_500  # characters: what is not longer is read as it is
-PAGES_IN_ORDER = 3  # after so many pages an agent asks for lines
+LINE = (24, 300)  # The least and most characters of a line that is recognised by its words.
+MOST_WORDS = 12  # The most words in an agent's search.
+MANY = 12  # An agent that uses more than this of an entry reads all of it.
+SHORT = 1_500  # In characters. Shorter entries are read whole.
+PAGES_IN_ORDER = 3  # After this many pages, an agent asks for lines.
 MOST_WRONG = 3  # entries an agent opens in vain for one reply before it searches all of them
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
-_NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # that tools put before a line
+_NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # Line numbers that tools add.
 _IMPORT = re.compile(r"(?:from|import)\s+([\w.]+)(?:\s+import\s+[\w*, ()]+|\s+as\s+\w+)?")
 
 Uses = frozenset[str]
@@ -74,7 +74,7 @@ class RecalledPage:
     text: str
     holds: Uses
     named: bool
-    round: int = 0  # those of one round are asked for at once
+    round: int = 0  # Recalls of one round are made in one request.
     tool: ToolName = ToolName.RECALL
     seeks: Uses = frozenset()
 
@@ -145,7 +145,7 @@ class MissedReferences:
         used: set[str] = set()
         for text in message_texts(reply):
             used |= self.references_in(text)
-        # what it says to the person it can say anew
+        # The agent can write its own sentences again without a recall.
         used -= {line for line in self.references_in(reply.text) if " " in line}
         return {one for one in used & self._earlier if not is_publicly_known(one)}
 

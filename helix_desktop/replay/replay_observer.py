@@ -132,7 +132,7 @@ class ReplayObserver:
         entries: list[ShownEntry] = []
         indexes = {stored.digest for block in view.blocks if block.kind in SUMMARIES for stored in block.cached}
         for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
-            if digest not in indexes:  # which name what was there, and do not say it
+            if digest not in indexes:  # Indexes name what was there without repeating it.
                 content = await lost_details.recall_and_verify(digest, self._cache.read_content)
                 text = content.decode("utf-8", "replace") if content is not None else ""
                 entries += [shown_entry(digest.hex, text, said)] if content is not None else []

@@ -61,7 +61,7 @@ RECALLED = "recalled-"  # The prefix of ids for recalls that the recorded agent 
 SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
 SYSTEM = "You are the agent of a recorded session."
-WORD_WITH_CALL = "again "  # one token; what the agent says with a recall is made of it
+WORD_WITH_CALL = "again "  # One token. The text with a recall repeats this word.
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class SessionPlayer:
         self._times = request_times(recording.messages)
         self._recalled = 0
         self._words_with_recall = _words_with_calls(recording.messages, self._tokens)
-        self._plain_tokens = self._system_tokens  # of the request that would send everything
+        self._plain_tokens = self._system_tokens  # The tokens of a request that sends everything.
         self._contents = ViewContents(stores.cache)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waited = 0.0

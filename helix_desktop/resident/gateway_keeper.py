@@ -21,8 +21,8 @@ from helix_desktop.processes.starter import (
     open_process,
 )
 
-PAUSE_SECONDS = 0.2  # between a gateway's end and the next one
-INHERITS = sys.platform != "win32"  # a child gets the listening socket, so the port is never free
+PAUSE_SECONDS = 0.2  # The pause between the end of a gateway and the next start.
+INHERITS = sys.platform != "win32"  # A child inherits the listening socket, so the port is never free.
 
 
 class GatewayKeeper:
@@ -98,7 +98,7 @@ class GatewayKeeper:
 
     def _send_registrations(self) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # The gateway has just ended; the next is told.
+            with contextlib.suppress(OSError):  # The gateway has just ended; the next one gets the message.
                 self._process.stdin.write(self._registrations_line)
                 self._process.stdin.flush()
 

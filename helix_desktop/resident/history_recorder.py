@@ -33,17 +33,17 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 
 log = logging.getLogger(__name__)
-REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # between two looks at the system's changes
-ACTIVE_SECONDS = 30.0  # after a change, in which more of them are likely
-FOLDERS_MILLISECONDS = 1000  # between two looks for an agent's folder that was not there
-SETTINGS_SECONDS = 60.0  # between two looks at which agents are left out
-IDLE_SECONDS = 60.0  # after which the importing process is ended
-# after an import, at least so long, and so many times as long as it took
+REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # How often the system is asked for changes.
+ACTIVE_SECONDS = 30.0  # For so long after a change, more changes are likely.
+FOLDERS_MILLISECONDS = 1000  # How often a missing folder of an agent is searched for.
+SETTINGS_SECONDS = 60.0  # How often the excluded agents are read again.
+IDLE_SECONDS = 60.0  # After this time without work, the importing process is ended.
+# The least pause after an import, and the pause as a multiple of the import's time.
 SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 200
-RECENT_SECONDS = 3600.0  # Since a file was written last: an agent may still be at work on it.
-MOST_DEATHS = 3  # of the importing process, one after another
+RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed this recently.
+MOST_DEATHS = 3  # How often in a row the importing process may crash.
 
 Folders = Sequence[tuple[str, Path]]
 
@@ -79,7 +79,7 @@ class HistoryRecorder:
         self._where, self._places = where, places
         self._importing = importing or ImportingProcess([*command, "recorder", "--run"])
         self._copies = PendingCopies(copies_folder(where))
-        self._files: set[Path] = set()  # that are imported from where they are
+        self._files: set[Path] = set()  # Files that are imported directly, not from a copy.
         self._lock = threading.Lock()
         self._has_work = threading.Event()
         self._is_ending = threading.Event()
@@ -172,7 +172,7 @@ class HistoryRecorder:
                 self._has_work.set()
             pause = max(SHORTEST_PAUSE_SECONDS, PAUSE_SHARE * (time.monotonic() - begun))
             self._is_ending.wait(min(pause, LONGEST_PAUSE_SECONDS) * 2 ** min(self._failures, 6))
-        self._importing.end_process()  # One that was started while this was told to end.
+        self._importing.end_process()  # It may have been started while this was ending.
 
     def _import_copies(self) -> bool:
         """False: not all of them could be imported. Copies that end the process again and again are set aside."""

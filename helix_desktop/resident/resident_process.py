@@ -30,9 +30,9 @@ from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
-FIRST_SECONDS = 20.0  # within which somebody must register with a resident that was started for it
+FIRST_SECONDS = 20.0  # A resident that was started for somebody ends if nobody registers in this time.
 ANSWER_PAUSE_SECONDS = 0.01
-MOST_ANSWER_TRIES = 1_000  # After them an address is given out anyway: the gateway is busy.
+MOST_ANSWER_TRIES = 1_000  # After this many tries the address is given out anyway, because the gateway is only busy.
 
 
 class Resident:

@@ -14,7 +14,7 @@ from helix_desktop.processes.starter import DEVNULL, CommandAuthor, ProcessLaunc
 from helix_desktop.resident.schedules import WorkSchedule, read_schedules, write_schedules
 
 log = logging.getLogger(__name__)
-LOOK_SECONDS = 20.0  # between two looks: the clock may be set, and the computer may sleep
+LOOK_SECONDS = 20.0  # How often schedules are checked, because the clock may be changed and the computer may sleep.
 
 
 class ScheduleKeeper:
@@ -53,7 +53,7 @@ class ScheduleKeeper:
             return
         if due and await self._run_command(schedule.task_command(due)):
             log.warning("the task of the schedule %s could not be added", schedule.id)
-            return  # again at the next look
+            return  # The next check tries again.
         now = await asyncio.to_thread(read_schedules, self._folder)  # a command may have removed it meanwhile
         self.schedules = [handled if one.id == schedule.id else one for one in now]
         await asyncio.to_thread(write_schedules, self._folder, self.schedules)

@@ -15,7 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 NAME = "schedules.json"
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_LATE_SECONDS = 300.0  # after which a due time counts as missed
+_LATE_SECONDS = 300.0  # A due time counts as missed after this many seconds.
 _LONGEST_WAIT_DAYS = 8
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
 
-ALL_WORKSPACES = b""  # the space of what counts for every workspace of a store
+ALL_WORKSPACES = b""  # The key of notes that count for every workspace of a store.
 _SET = (
     "INSERT INTO {t}notes(space, name, until, amount) VALUES (%s, %s, CASE WHEN %s <> 0 THEN {now} + %s ELSE 0 END, %s)"
     " ON CONFLICT (space, name) DO UPDATE SET until = excluded.until, amount = excluded.amount RETURNING name"
@@ -47,7 +47,7 @@ class FleetState:
     limits: dict[str, float] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     paused: tuple[str, ...] = ()
-    unable: tuple[str, ...] = ()  # machines whose workers leave the tasks to others, and why
+    unable: tuple[str, ...] = ()  # Machines whose workers cannot do the tasks, and why.
     is_stopped: bool = False
 
     def dollars_left(self, agent: str) -> float:

@@ -85,7 +85,7 @@ class FleetTask:
     added: float
     worker: str
     claims: int
-    deadline_seconds: float  # left; 0: there is none
+    deadline_seconds: float  # The seconds left; 0 if there is no deadline.
     order: FleetTaskOrder
     result: FleetTaskResult = field(default_factory=FleetTaskResult)
 
@@ -95,7 +95,7 @@ _ADD = (
     " (%s, %s, 'waiting', %s, {now}, CASE WHEN %s > 0 THEN {now} + %s ELSE 0 END, '', 0, 0, %s, %s)"
     " ON CONFLICT DO NOTHING RETURNING id"
 )
-_ADD_NEED = (  # a task that is there already waits for nothing new
+_ADD_NEED = (  # An existing task gets no new dependencies.
     "INSERT INTO {t}task_needs(space, task, needs) SELECT %s, %s, %s WHERE NOT EXISTS (SELECT 1 FROM {t}tasks"
     " WHERE space = %s AND id = %s) ON CONFLICT DO NOTHING RETURNING task"
 )

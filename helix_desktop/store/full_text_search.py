@@ -15,12 +15,12 @@ from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
 from helix_desktop.store.journal_file import StoredFact
 
-WEIGHED = 80  # places that are weighed where none holds every word
-FILTERED = 10  # times as many places are looked at where a filter leaves some out
-COVERAGE = 0.3  # how much it counts that more of the words are there
-NEAR = {-2: 0.1, -1: 0.3, 1: 0.3, 2: 0.1}  # how much it counts that others are so many facts away
+WEIGHED = 80  # How many places are ranked if none contains every word.
+FILTERED = 10  # With a filter, this many times as many places are read.
+COVERAGE = 0.3  # The weight of containing more of the words.
+NEAR = {-2: 0.1, -1: 0.3, 1: 0.3, 2: 0.1}  # The weight of a neighbouring fact that also matches, by its distance.
 FoundRow = tuple[int, int, int, str, int, bytes | None, float]
-FoundPlace = tuple[SearchHit, str, float]  # the text it was found in, and how well the words fit by the index
+FoundPlace = tuple[SearchHit, str, float]  # A hit, its text, and its rank by the index.
 
 _FOUND = """
 SELECT pieces.number, pieces.start, pieces.length, pieces.conversation, pieces.seq, entries.digest, words.rank

@@ -27,7 +27,7 @@ from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GATHER_SECONDS = 1.0  # for what is new, so that it is written together; who asks for the index does not wait for it
+GATHER_SECONDS = 1.0  # New content is collected for so long and written together. A search does not wait for it.
 GATHERED_WAIT_SECONDS = 2.0  # at most, before a search
 
 
@@ -102,7 +102,7 @@ class WorkspaceIndex:
         if self.progress.is_complete:
             self._is_awaited.wait(GATHER_SECONDS)
         self._is_awaited.clear()
-        self._is_followed = False  # what is stored from now on may be too late for this slice
+        self._is_followed = False  # Content that is stored from now on may miss this slice.
         try:
             self.progress = self._file.index_next_slice()
         except IndexDamaged:

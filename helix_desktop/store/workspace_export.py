@@ -32,11 +32,11 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
 VERSION = 1
 PROPOSED = ("roots", "permissions", "mcp", "instructions")
 _PAGE = 200
-_LINE_LIMIT = 64 << 20  # no fact is longer than this
-_HEAD_LIMIT = 1 << 20  # no header of an entry, and no workspace.toml
+_LINE_LIMIT = 64 << 20  # In bytes. No fact is longer.
+_HEAD_LIMIT = 1 << 20  # In bytes. No header of an entry and no workspace.toml is longer.
 _MANIFEST_LIMIT = 16 << 20
-_MOST_SIGNS = 500_000  # of lists and objects in a line, also within its texts
-KEPT_FREE_BYTES = 200 << 20  # of the disk: an import ends before it fills the rest
+_MOST_SIGNS = 500_000  # The most lists and objects in a line, also inside its texts.
+KEPT_FREE_BYTES = 200 << 20  # An import stops when less disk space than this is free.
 _BATCH = 64
 _BROKEN = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, NotImplementedError, RecursionError)
 Report = Callable[[int, int], None]  # The bytes done, and the bytes in all.

@@ -74,7 +74,7 @@ class Delegation:
     depth: int
     role: str = ""
     background: bool = False
-    isolated: bool = False  # In a copy of the folders of its own.
+    isolated: bool = False  # True if the agent works in its own copy of the folders.
 
 
 @dataclass(frozen=True, slots=True)

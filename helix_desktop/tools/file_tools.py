@@ -39,7 +39,7 @@ from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
 T = TypeVar("T")
 MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
-LARGEST_UNSAVED = 4 * 1024 * 1024  # of a file that the editor is asked for
+LARGEST_UNSAVED = 4 * 1024 * 1024  # The largest unsaved file that an editor is asked for, in bytes.
 LARGEST_IMAGE = 10 * 1024 * 1024
 _PIECE = 1 << 20
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))

@@ -48,7 +48,7 @@ _HARMLESS = re.findall(
 )  # fmt: skip
 _HARMLESS_NAMES = frozenset(_HARMLESS)
 _HARMLESS_PATTERNS = re.compile("|".join(fnmatch.translate(each) for each in _HARMLESS if "*" in each))
-# Only these values are harmless: others take away what keeps a checkout from writing into `.git`.
+# Only these values are harmless. Others remove the protection of `.git` in a checkout.
 _HARMLESS_VALUES = {
     "core.fsmonitor": ("true", "false", ""),
     "core.protecthfs": ("true",),

@@ -187,7 +187,7 @@ class Sandbox:
         moved = {variable: f"{base}/{name}" for name, variable in home_folder.CACHES if variable}
         moved["MAVEN_OPTS"] = f"-Dmaven.repo.local={base}/.m2/repository"
         moved["GOMODCACHE"] = f"{base}/go/pkg/mod"
-        # Java knows no TMPDIR, and Gradle does not start without a temporary file.
+        # Java ignores TMPDIR, and Gradle needs a temporary file to start.
         moved["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={self.scratch}"
         return moved
 

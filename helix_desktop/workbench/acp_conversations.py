@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.ports import ToolSet
     from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-MOST_IDLE = 4  # agents whose processes stay although nothing runs in their conversations
+MOST_IDLE = 4  # How many idle agents keep their process.
 
 
 class AcpConversations:

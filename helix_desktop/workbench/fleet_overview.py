@@ -20,8 +20,8 @@ from helix_desktop.store.fleet_tasks import (
 from helix_desktop.workbench.fleet_worker import FleetWorker
 from helix_desktop.workbench.open_workbench import Workbench
 
-MOST_SHOWN = 100  # tasks in each state, for each workspace
-FOLLOW_SECONDS = 1.0  # between two looks at whether anything changed
+MOST_SHOWN = 100  # The most tasks shown in each state, for each workspace.
+FOLLOW_SECONDS = 1.0  # How often changes are looked for.
 WORKS_AT_ONCE = 4
 
 
@@ -33,7 +33,7 @@ async def collect_fleet_state(tasks: FleetTaskList, shown: Iterable[FleetTaskSta
     return {
         "tasks": states,
         "workers": {**dict.fromkeys(notes.workers, 0), **busy},
-        "lost": sorted(busy.keys() - notes.workers.keys()),  # with tasks, and without a sign of life
+        "lost": sorted(busy.keys() - notes.workers.keys()),  # Workers that have tasks but no longer report.
         "draining": [worker for worker, is_told in notes.workers.items() if is_told],
         "is_stopped": notes.is_stopped,
         "cost": cost,

@@ -20,8 +20,8 @@ class FleetStepGate:
 
     def __init__(self, notes: FleetNotes) -> None:
         self._notes = notes
-        self._under_way: dict[str, float] = {}  # tasks with a request that has not ended, and what they had cost before
-        self._dearest: float | None = None  # request of this worker
+        self._under_way: dict[str, float] = {}  # Tasks with an unfinished request, and their cost before it.
+        self._dearest: float | None = None  # The most expensive request of this worker so far.
         self._asking = asyncio.Lock()
 
     def end_request(self, task: str, cost: float) -> None:

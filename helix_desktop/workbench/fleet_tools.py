@@ -21,9 +21,9 @@ from helix_desktop.workbench.conversation_fences import ConversationFences
 if TYPE_CHECKING:  # loaded when an agent gives a task
     from helix_desktop.store.fleet_tasks import FleetTask
 
-MOST_SECONDS = 600  # that one call waits for tasks
+MOST_SECONDS = 600  # The longest that one call waits for tasks.
 LOOK_SECONDS = 0.5
-LONGEST_SHOWN = 300  # characters of an answer beside its hash
+LONGEST_SHOWN = 300  # How many characters of an answer are shown beside its hash.
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 1_000}
 _ADD = object_schema("tasks", tasks=_TEXTS, agent=text_schema("An agent of this workspace, by name"))
 _READ = object_schema("tasks", tasks=_TEXTS, seconds=whole_number_schema(f"Wait so long, at most {MOST_SECONDS}"))

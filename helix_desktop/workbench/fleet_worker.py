@@ -37,19 +37,20 @@ from helix_desktop.workbench.unattended_permissions import is_allowed_unattended
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 TASK_LEASE_SECONDS = 30.0
-POLL_SECONDS = 0.7  # between two looks for tasks
+POLL_SECONDS = 0.7  # How often new tasks are looked for.
 TURN_TRIES = 5
-AWAY_SECONDS = 1.0  # between two tries while the store does not answer
-DRAIN_SECONDS = 20.0  # that tasks under way have to end by themselves; then others resume them
-LONGEST_ANSWER = 20_000  # characters of the last answer that the list keeps
+AWAY_SECONDS = 1.0  # The wait between two attempts to reach the store.
+DRAIN_SECONDS = 20.0  # Running tasks have this long to end. After that, other workers resume them.
+LONGEST_ANSWER = 20_000  # How many characters of the last answer are kept in the list.
 PERMITTED = (
     "[Nobody could be asked when you wanted to use {asked}, so that call was stopped before it did anything."
     " The user has read this and lets you go on. Make the call again if you still need it.]"
 )
 GIVEN_BACK = "The worker was stopped, and another worker will continue."
-LET_GO = "The task's worker stopped this turn."  # in the conversation; a turn that the user stopped has no such reason
+# Recorded in the conversation. A turn that the user stopped has another reason.
+LET_GO = "The task's worker stopped this turn."
 STOPPED = "Somebody stopped the turn in its conversation. To continue, run `task retry`."
-_PROCESS = secrets.token_hex(3)  # in the names of this process's workers
+_PROCESS = secrets.token_hex(3)  # Part of the names of this process's workers.
 _numbers = itertools.count(1)
 Report = Callable[[FleetTask, FleetTaskState, FleetTaskResult], Awaitable[None]]
 
@@ -107,7 +108,8 @@ class FleetWorker:
         self._list = task_list
         self._at_once = at_once
         self._allowed = frozenset(allowed)
-        self.tasks_may_allow = True  # whether what a task allows counts: all who have the workspace's key add tasks
+        # False if permissions in tasks are ignored. Anyone with the workspace's key can add tasks.
+        self.tasks_may_allow = True
         self._report = report
         self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
         self._claimed: dict[asyncio.Task[None], ClaimedFleetTask] = {}
@@ -169,7 +171,7 @@ class FleetWorker:
         except (SharedStoreUnreachable, StoreFull) as error:
             log.info("no tasks can be claimed: %s", error.what)
             await asyncio.sleep(AWAY_SECONDS)
-            return 1  # whether there are tasks is not known
+            return 1  # Nobody knows whether there are tasks.
         for task in found:
             deadline = asked + task.deadline_seconds if task.deadline_seconds else 0.0
             claimed = ClaimedFleetTask(task, asked + TASK_LEASE_SECONDS, deadline)
@@ -181,7 +183,7 @@ class FleetWorker:
     async def _renew_until_cancelled(self) -> None:
         while True:
             await asyncio.sleep(TASK_LEASE_SECONDS / 6)
-            with suppress(HelixError):  # tasks pause until it can be done
+            with suppress(HelixError):  # Tasks wait until this succeeds.
                 await self._renew_leases()
                 await self._renew_own_note()
 
@@ -215,7 +217,7 @@ class FleetWorker:
             log.info("task %s is %s", task.id, state.value)
             await self._report(task, state, result)
         except Exception as error:
-            if not isinstance(error, LostFleetTask):  # a bug: nobody is to try it for ever
+            if not isinstance(error, LostFleetTask):  # This is a bug, so the task must not be tried again for ever.
                 await self._list.end_fleet_task(task, FleetTaskState.FAILED, FleetTaskResult(BUG))
                 raise
             log.info("task %s went to another worker, or was cancelled", task.id)
@@ -338,7 +340,8 @@ class FleetWorker:
                 raise LostFleetTask("This task was cancelled, or another worker has taken it over.")
             try:
                 return await work()
-            except (SharedStoreUnreachable, StoreFull, ActionRefused) as error:  # or another machine is just letting go
+            # Another machine may just be giving up the conversation.
+            except (SharedStoreUnreachable, StoreFull, ActionRefused) as error:
                 log.info("task %s waits for the shared store: %s", claimed.task.id, error.what)
                 await asyncio.sleep(AWAY_SECONDS)
 
@@ -355,7 +358,7 @@ class FleetWorker:
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
-        if claimed.gives_back or ends[-1].reason is TurnEnd.STOPPED:  # as a window does that is closed
+        if claimed.gives_back or ends[-1].reason is TurnEnd.STOPPED:  # As when a window is closed.
             why = ends[-1].why if ends and ends[-1].reason is TurnEnd.FAILED else GIVEN_BACK
             return FleetTaskState.WAITING, FleetTaskResult(why, cost=cost)
         why = ends[-1].why or ends[-1].reason.value

@@ -53,7 +53,7 @@ from helix_desktop.workbench.session_import import (
 Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
 # The file, a session, and the file's stamp if it is the last session in it.
 Read = tuple[Path, RecordedSession, tuple[int, int]]
-# after this many bytes the import waits for the index, so that counts are still in memory
+# After this many bytes the import waits for the index, so that counts are still in memory.
 AHEAD, BEHIND = 4 << 20, 2_000
 
 

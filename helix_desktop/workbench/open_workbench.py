@@ -95,7 +95,7 @@ from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopi
 Listener = Callable[[Event], None]
 Writer = Callable[[str], ModelClient]
 MANY = 10_000
-MOST_SAID = 4_000  # bytes of what a set-up command printed
+MOST_SAID = 4_000  # How many bytes of a set-up command's output are shown.
 _open: "weakref.WeakKeyDictionary[StoredWorkspace, Workbench]" = weakref.WeakKeyDictionary()
 
 
@@ -117,7 +117,7 @@ class ProgramDependencies:
     fetching: bool = False
     instructions: Callable[[], str] = str
     machine: str = ""
-    acp_agents: Callable[[], str] = str  # Those the user has added, as the setting has them.
+    acp_agents: Callable[[], str] = str  # The agents that the user has added, as in the setting.
 
 
 class Workbench:

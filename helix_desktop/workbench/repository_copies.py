@@ -101,9 +101,9 @@ class RepositoryCopies:
         self._bench = bench
         self._open_copy_tools = open_copy_tools
         self._folder = bench.workspace.folder / COPIES
-        self.labels: dict[str, str] = {}  # What each is a copy of, as last listed.
+        self.labels: dict[str, str] = {}  # What each copy was made from, as last listed.
         self._kits: dict[str, WorkspaceTools] = {}
-        self._new: set[str] = set()  # not set up yet
+        self._new: set[str] = set()  # Copies that are not set up yet.
         self._opening = asyncio.Lock()
 
     async def aclose(self) -> None:
@@ -292,7 +292,7 @@ class RepositoryCopies:
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
                 await self._bench.workspace.cache.pin_entry(
                     stored.digest
-                )  # no fact names it, and it is the last there is
+                )  # No fact names this content, and there is no other copy of it.
                 said.append(
                     f"Its changes are stored in the cache as {stored.digest.hex}, a bundle that `git fetch` can read."
                 )

@@ -40,7 +40,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import conversation_list_rows
 
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
-TOGETHER, SLICE = 64, 1 << 20  # contents that share a sync, and their bytes
+TOGETHER, SLICE = 64, 1 << 20  # How many contents share a sync, and the most bytes of them.
 REWRITTEN = "the other program compacted the conversation and overwrote its file"
 SAID = (UserSaid, ModelReplied, ToolReturned)
 

@@ -23,7 +23,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
 EXACT = 512  # Up to this many items of the view are judged one by one.
-REMEMBERED = 200  # steps that recalls are learned from
+REMEMBERED = 200  # How many of the last steps the share of recalls is learned from.
 LEAST_SHARE = 0.01  # of the context; a smaller part is not worth a marker
 LATELY = 20  # Growth and pauses are learned from this many steps.
 ASK = " · ask with find or lines"

@@ -17,9 +17,9 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
-TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # of a turn: what costs less is not worth a line
+TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # In dollars, and as a share of the turn. Smaller costs are not shown.
 LEAST_DOLLARS = 0.001
-PENDING_DOLLARS = 0.01  # what a choice would cost, to be told before it does
+PENDING_DOLLARS = 0.01  # In dollars. A choice that costs at least this is announced before it is made.
 
 
 class RewriteCostLine(QWidget):
@@ -29,7 +29,7 @@ class RewriteCostLine(QWidget):
         super().__init__(parent)
         self._doing = doing
         self._session: Session | None = None
-        self._is_warning = False  # of what is to come, not of what was
+        self._is_warning = False  # True if the line shows a future cost.
         self._words = build_plain_label("", "muted", self)
         close = build_push_button(tr("Hide"), self, self.hide)
         build_row((self._words, 1), close, owner=build_centred_column(self, theme), margins=(0, 4, 0, 4))

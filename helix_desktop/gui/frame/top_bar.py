@@ -94,7 +94,7 @@ class TopBar(QWidget):
     def _add_page_tab(self, name: str, words: str) -> QPushButton:
         tab = build_push_button(words, self, look="tab")
         tab.setCheckable(True)
-        tab.setAutoExclusive(True)  # a screen reader says one of several, and not a check box
+        tab.setAutoExclusive(True)  # Screen readers then announce one of several, not a check box.
         tab.setAutoDefault(False)
         tab.setAccessibleName(tr("{name} page", name=words))
         tab.clicked.connect(lambda _checked=False: self.page_chosen.emit(name))
@@ -113,7 +113,7 @@ class TopBar(QWidget):
 
     def _apply_top_bar_sizes(self) -> None:
         self.setFixedHeight(self._theme.zoomed_pixels(HEIGHT))
-        # less than the buttons need: some of them are hidden then
+        # Less than the buttons need. Some of them are then hidden.
         self.setMinimumWidth(self._theme.zoomed_pixels(360))
         self._row.setContentsMargins(self._theme.zoomed_pixels(20), 0, self._theme.zoomed_pixels(20), 0)
         self._side.setIcon(build_icon(self._side.objectName(), self._theme.colour_of_token("muted")))

@@ -114,7 +114,7 @@ class ConversationTimeline:
         self.change_count = 0
         self.imported_dollars = 0.0
         self._in_force: list[TimelineEvent] = []  # The events whose folds save something now.
-        self._settled_seq = 0  # The fact until which what was saved was given to events.
+        self._settled_seq = 0  # Up to this fact, savings have been added to their events.
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
 

@@ -16,9 +16,9 @@ from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
-HEIGHT = 0.3  # of the plot; the dearest request is as high
+HEIGHT = 0.3  # The share of the plot's height that the most expensive request takes.
 WIDEST = 24  # pixels between two bars
-COLOURS = ("faint", "conversation", "danger", "output")  # of the groups, from below
+COLOURS = ("faint", "conversation", "danger", "output")  # The colours of the groups, from the bottom up.
 READ, NEW, AGAIN, REPLY = range(4)
 
 

@@ -31,7 +31,7 @@ def describe_fact(fact: Fact) -> str:
         case TurnEnded():
             return _describe_end_of_turn(fact)
         case FoldFailed(kind=kind, why=why):
-            first = why.partition("; ")[0].rstrip(".")  # each attempt gives a reason; one is enough to act on
+            first = why.partition("; ")[0].rstrip(".")  # Every attempt has a reason; the first is enough.
             why = translate_sentences(f"{first}.")
             return tr("{kind}: {why}", kind=describe_fold_kind(kind).capitalize(), why=why)
         case Forgotten(entries=entries, facts=facts):

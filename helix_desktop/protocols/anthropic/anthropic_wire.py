@@ -37,7 +37,8 @@ STOPS = {
     "refusal": Stop.FILTERED,
 }
 THINKING = ("thinking", "redacted_thinking")
-_CHANGING = "x-anthropic-billing-header"  # a system block some clients write for every request
+# Some clients add a system block with this name that differs in every request.
+_CHANGING = "x-anthropic-billing-header"
 
 
 def head(body: Mapping[str, Json]) -> RequestHead:

@@ -196,7 +196,7 @@ class GeminiReplyReader(ReplyReaderBase):
 
     @property
     def is_stream_over(self) -> bool:
-        return False  # the figures may come after the reason; the stream is read to its end
+        return False  # The usage may follow the stop reason, so the stream is read to its end.
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
         value = parse_json(event.data)
