@@ -198,8 +198,15 @@ async def _print_tasks(arguments: argparse.Namespace, found: Sequence[FleetTask]
     for task in found:
         by = f" (on {task.worker})" if task.worker else ""
         await console.print_line(f"{task.id}  {task.state.value}{by}")
-        for words in filter(None, (task.result.why, task.result.answer)):
+        for words in filter(None, (task.result.why, _describe_retry(task), task.result.answer)):
             await console.print_line(escape_control_characters(words))
+
+
+def _describe_retry(task: FleetTask) -> str:
+    if task.state is FleetTaskState.NEEDS_YOU:
+        return f"To allow it, run `task retry {task.id} --allow {task.result.asked}`."
+    ended = task.state in (FleetTaskState.FAILED, FleetTaskState.CANCELLED)
+    return f"To continue it, run `task retry {task.id}`." if ended else ""
 
 
 async def _change_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:

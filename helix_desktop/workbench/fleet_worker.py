@@ -49,7 +49,7 @@ PERMITTED = (
 GIVEN_BACK = "The worker was stopped, and another worker will continue."
 # Recorded in the conversation. A turn that the user stopped has another reason.
 LET_GO = "The task's worker stopped this turn."
-STOPPED = "Somebody stopped the turn in its conversation. To continue, run `task retry`."
+STOPPED = "Somebody stopped the turn in its conversation."
 _PROCESS = secrets.token_hex(3)  # Part of the names of this process's workers.
 _numbers = itertools.count(1)
 Report = Callable[[FleetTask, FleetTaskState, FleetTaskResult], Awaitable[None]]
@@ -354,7 +354,7 @@ class FleetWorker:
             return FleetTaskState.CANCELLED, FleetTaskResult(STOPPED, cost=cost)
         if claimed.question is not None:
             asked = name_to_allow(claimed.question)
-            why = f"There was nobody to ask: {claimed.question.title}. To allow it, run `task retry {claimed.task.id} --allow {asked}`."
+            why = f"There was nobody to ask: {claimed.question.title}."
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)

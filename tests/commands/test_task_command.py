@@ -82,7 +82,11 @@ def test_a_permission_nobody_gave_is_asked_for_and_the_task_goes_on_when_it_is_g
     task = add(helix, "write a.txt: kept")
     (asked,) = work(helix)
     assert asked["state"] == "needs-you"
-    assert f"task retry {task} --allow write_file" in asked["why"]
+    assert (asked["why"], asked["asked"]) == (
+        "There was nobody to ask: Create a.txt.",
+        "write_file",
+    )  # the window has a button
+    assert f"task retry {task} --allow write_file" in helix("task", "show", "-w", "Here", task)[1]
     assert not (workspace / "a.txt").exists()
     assert helix("task", "wait", "-w", "Here", task)[0] == 1
     assert helix("task", "retry", "-w", "Here", task, "--allow", "write_file")[0] == 0

@@ -4,7 +4,8 @@
 
 Each start types numbered words from the moment the window has the keyboard. Afterwards each word is looked for where a user
 would: in the messages and the draft of the conversation that was shown. A failure is a word that is not there, or anywhere else.
-Of a program that was killed, words typed in its last second are not asked for. Needs Xvfb, openbox and xdotool.
+Of a program that was killed, words typed in its last second are not asked for. A witness in the program's process (key_witness.py) hears
+each press before Qt does: what the X server never brought there, or brought otherwise, is counted for itself. Needs Xvfb, openbox and xdotool.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from helix_desktop import program_folders
@@ -31,6 +33,10 @@ from tests.gui.screen import Screen, program, wait_for
 
 TITLE = "Helix Desktop"
 WORKSPACES, CONVERSATIONS = 3, 4
+WORD = re.compile(r"w\d+x\d+q")
+# of the keycodes of a usual keyboard
+CHARACTERS = {**dict(zip(range(10, 20), "1234567890", strict=True)), 24: "q", 25: "w", 36: "\n", 53: "x", 65: " "}
+MOST_UNBROUGHT = 50  # one word in so many; more would be a keyboard that says nothing of the window
 LATE = 1.0  # seconds a word may take to the disk
 SLOW = 3.0  # the same where the computer is busy
 
@@ -75,28 +81,41 @@ def type_words(on: Screen, run: int, chance: random.Random, seconds: float) -> d
     return typed
 
 
-def found_in(home: Path) -> dict[str, set[str]]:
-    """Every word there is, and the conversations where it is."""
-    found: dict[str, set[str]] = {}
+def brought_words(log: Path) -> set[str]:
+    """What the X server brought to the program's process."""
+    typed = "".join(CHARACTERS.get(int(code), "?") for code in log.read_text().split()) if log.exists() else ""
+    return set(WORD.findall(typed))
+
+
+def texts_in(home: Path) -> Iterator[tuple[str, str]]:
+    """Every text a user typed, and its conversation."""
     for journal in sorted(home.glob("workspaces/*/journal.sqlite3")):
         with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as connection:
             for conversation, fact in connection.execute(
                 "SELECT conversation, fact FROM facts WHERE fact LIKE '%UserSaid%'"
             ):
-                for word in re.findall(r"w\d+x\d+q", fact):
-                    found.setdefault(word, set()).add(conversation)
+                yield fact, conversation
     for path, value in json.loads((home / "window.json").read_text()).items():
         kind, _, place = path.partition("/")
         if kind in ("draft", "waiting"):
-            for word in re.findall(r"w\d+x\d+q", json.dumps(value)):
-                found.setdefault(word, set()).add(place.split("/")[-1])
+            yield json.dumps(value), place.split("/")[-1]
+
+
+def found_in(home: Path) -> dict[str, set[str]]:
+    """Every word there is, and the conversations where it is."""
+    found: dict[str, set[str]] = {}
+    for text, conversation in texts_in(home):
+        for word in WORD.findall(text):
+            found.setdefault(word, set()).add(conversation)
     return found
 
 
-def one_start(on: Screen, home: Path, run: int, chance: random.Random, *, late: float) -> tuple[set[str], str]:
+def one_start(
+    on: Screen, home: Path, log: Path, run: int, chance: random.Random, *, late: float
+) -> tuple[set[str], str]:
     """The words that have to be there, and how the program ended."""
     seconds, killed = 0.3 + chance.random() * 5, chance.random() < 0.4
-    with program(on, home) as process:
+    with program(on, home, within=(sys.executable, "-m", "tests.faults.key_witness", str(log))) as process:
         wait_for("the window", lambda: TITLE in on.active(), 120)
         typed = type_words(on, run, chance, seconds)
         if killed:
@@ -117,22 +136,30 @@ def main() -> int:
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--late", type=float, default=LATE)
     given = asked.parse_args()
-    chance, failures, ends, words = random.Random(given.seed), Counter[str](), Counter[str](), 0
+    chance, failures, ends, words, unbrought = random.Random(given.seed), Counter[str](), Counter[str](), 0, 0
     with tempfile.TemporaryDirectory() as folder, screens.screen() as on:
         home = Path(folder, "home")
         _, conversation = prepare(home)
         for run in range(given.starts):
-            needed, end = one_start(on, home, run, chance, late=given.late)
+            log = Path(folder, f"keys{run}")
+            typed, end = one_start(on, home, log, run, chance, late=given.late)
+            needed = typed & brought_words(log)
             found = found_in(home)
             mine = {word: places for word, places in found.items() if word.startswith(f"w{run}x")}
             lost, elsewhere = needed - mine.keys(), {word for word in mine if mine[word] != {conversation}}
             words, ends[end] = words + len(needed), ends[end] + 1
             failures["lost"] += len(lost)
+            unbrought += len(typed - needed)
             failures["elsewhere"] += len(elsewhere)
             if lost or elsewhere:
                 print(f"start {run} ({end}): {len(needed)} words, lost {sorted(lost)}, elsewhere {sorted(elsewhere)}")
-    print(f"{given.starts} starts ({dict(ends)}), {words} words, {dict(failures)}")
-    return 1 if any(failures.values()) else 0
+                print("\n".join(f"  {text}" for text, _ in texts_in(home) if f"w{run}x" in text))
+            if typed - needed:
+                print(f"start {run} ({end}): never reached the process {sorted(typed - needed)}")
+    print(
+        f"{given.starts} starts ({dict(ends)}), {words} words, {dict(failures)}, {unbrought} never reached the process"
+    )
+    return 1 if any(failures.values()) or unbrought * MOST_UNBROUGHT > words else 0
 
 
 if __name__ == "__main__":

@@ -773,9 +773,9 @@ def test_messages_that_waited_when_the_program_ended_are_a_draft_again(
     assert write_draft.toPlainText() == "half", "they still wait"
     session.queue.clear()  # as the next process finds it
     window.show_session_or_new(session)
-    assert write_draft.toPlainText() == "half\n\nSecond.\n\nThird."
+    assert write_draft.toPlainText() == "Second.\n\nThird.\n\nhalf"
     window.show_session_or_new(session)
-    assert write_draft.toPlainText() == "half\n\nSecond.\n\nThird."
+    assert write_draft.toPlainText() == "Second.\n\nThird.\n\nhalf"
 
 
 def test_what_was_attached_to_a_message_that_waited_is_attached_again(

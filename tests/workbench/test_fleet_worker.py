@@ -256,7 +256,7 @@ async def test_a_turn_that_the_user_stops_ends_its_task(desks: Desks, folder: Pa
         ended = await tasks.find_fleet_task(task)
         assert (ended.state, ended.result.why) == (
             FleetTaskState.CANCELLED,
-            "Somebody stopped the turn in its conversation. To continue, run `task retry`.",
+            "Somebody stopped the turn in its conversation.",
         )
         # The worker dies before the list knows: the next one does not go on either.
         await tasks._run_statements([("UPDATE tasks SET state = 'running', until = 0, result = ?", before)])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QPoint, Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from helix_desktop.engine.blocks import ContextKind
@@ -248,15 +248,16 @@ class Composer(QWidget):
         return (*((Text(words),) if words else ()), *self.attachments.listed_attachments)
 
     def put_message_back(self, parts: Sequence[UserPart]) -> None:
-        """Put a message back to be changed; what stands there already stays above it."""
+        """Put a message back to be changed; what stands there already stays below it, where it can be typed on."""
         self._add_message_parts(parts)
         self.text.setFocus()
 
     def _add_message_parts(self, parts: Sequence[UserPart]) -> None:
-        words = [part.text for part in parts if isinstance(part, Text)]
-        if words:
-            self.text.setPlainText("\n\n".join(filter(None, [self.text.toPlainText().strip(), *words])))
-            self.text.moveCursor(self.text.textCursor().MoveOperation.End)
+        if words := [part.text for part in parts if isinstance(part, Text)]:
+            begun = ["\n\n"] if self.text.toPlainText().strip() else []
+            # A cursor of its own: the user may be in the middle of a word.
+            QTextCursor(self.text.document()).insertText("".join(["\n\n".join(words), *begun]))
+            self.text.ensureCursorVisible()
         for part in parts:
             if isinstance(part, Attachment):
                 self.attachments.add_attachment(part)
@@ -265,8 +266,7 @@ class Composer(QWidget):
         """Messages that waited here when the program ended: they are a draft now, and sent by nobody but the user."""
         waited = self._memory.get_remembered("waiting", *self.draft_place, default=list[object]())
         self._memory.remember_value("waiting", *self.draft_place, value=[])
-        for message in waited:
-            self._add_message_parts(decode_message_parts(message))
+        self._add_message_parts([part for message in waited for part in decode_message_parts(message)])
 
     def add_to_draft(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
         """Adds parts to the message at `place`; False if another conversation is shown now, then they go to its draft."""

@@ -17,6 +17,7 @@ from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbenches
@@ -80,7 +81,7 @@ class FleetDialog(TransientDialog):
         self._filter = plain_widgets.build_line_edit(words, words, page)
         columns = ((tr("State"), 110), (tr("Task"), 0), (tr("Workspace"), 130), (tr("Agent"), 80), (tr("Where"), 130),
                    (tr("Now"), 260), (tr("Age"), 100), (tr("Cost"), 80))  # fmt: skip
-        self._task_list = FleetList(tr("Tasks"), columns, page)
+        self._task_list = FleetList(tr("Tasks"), columns, page, figures=[len(columns) - 1])
         self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
         self._task_list.itemDoubleClicked.connect(lambda _item, _column: self._open_chosen_conversation())
         self._filter.textChanged.connect(self._task_list.filter_fleet_rows)
@@ -94,7 +95,7 @@ class FleetDialog(TransientDialog):
         self._open = build_push_button(tr("Open conversation"), card, self._open_chosen_conversation)
         self._stop = build_push_button(tr("Stop"), card, self._stop_chosen_task)
         self._retry = build_push_button(tr("Run again"), card, self._retry_chosen_task)
-        self._allow = build_push_button("", card, self._retry_chosen_task, "primary")
+        self._allow = build_push_button("", card, self._allow_chosen_task, "primary")
         head = build_row((self._title, 1), self._open, self._stop, self._retry, self._allow, spacing=8)
         build_column(head, self._detail, owner=card, margins=(16, 12, 16, 12), spacing=8)
         return card
@@ -104,9 +105,9 @@ class FleetDialog(TransientDialog):
         for labels, words in zip(self._figures, fleet_rows.summarise_fleet(found), strict=True):
             for label, text in zip(labels, words, strict=True):
                 label.setText(text)
-        colours = {state: self._theme.colour_of_token(name) for state, name in fleet_rows.COLOUR_BY_STATE.items()}
+        colours = {state: self._theme.colour_of_token(name) for state, name in fleet_rows.DOT_BY_STATE.items()}
         cells = {key: fleet_rows.task_cells(*row) for key, row in self._tasks.items()}
-        self._task_list.show_rows(cells, {key: colours[row[0]] for key, row in self._tasks.items()})
+        self._task_list.show_rows(cells, {key: build_icon("dot", colours[row[0]]) for key, row in self._tasks.items()})
         self._task_list.filter_fleet_rows(self._filter.text())
         self._worker_list.show_rows(fleet_rows.list_worker_rows(found))
         self._all.setText(tr("Start again") if self._is_stopped() else tr("Stop all"))
@@ -123,7 +124,7 @@ class FleetDialog(TransientDialog):
     def _show_chosen_task(self) -> None:
         state, _, task = self._chosen_task()
         self._title.setText(make_safe_text(task.get("text", tr("There are no tasks."))[:LONGEST_TEXT]))
-        words = [translate_sentences(task.get("why", "")), task.get("answer", "")[:LONGEST_TEXT]]
+        words = [fleet_rows.describe_reason(state, task) if task else "", task.get("answer", "")[:LONGEST_TEXT]]
         self._detail.setText(make_safe_text("\n".join(filter(None, words))))
         self._open.setEnabled(bool(task.get("conversation")))
         self._stop.setVisible(state in ("running", "waiting", "needs_you"))
@@ -143,10 +144,13 @@ class FleetDialog(TransientDialog):
             self._fleet.change_tasks(one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"]))
         )
 
-    def _retry_chosen_task(self) -> None:
-        """With what it asked for."""
+    def _allow_chosen_task(self) -> None:
+        self._retry_chosen_task(self._chosen_task()[2]["asked"])
+
+    def _retry_chosen_task(self, *allowed: str) -> None:
+        """`allowed`: what it may do from now on."""
         _, one, task = self._chosen_task()
-        self._run_fleet_work(self._fleet.retry_task(one["workspace"], task["id"], list(filter(None, [task["asked"]]))))
+        self._run_fleet_work(self._fleet.retry_task(one["workspace"], task["id"], allowed))
 
     def _stop_or_start_all(self) -> None:
         is_stopped = self._is_stopped()

@@ -4,8 +4,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from PySide6.QtCore import QLocale
-from PySide6.QtGui import QColor
+from PySide6.QtCore import QLocale, QSize, Qt
+from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
 
 from helix_desktop.gui.engine_sentences import translate_sentences
@@ -15,31 +15,46 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
 LONGEST_CELL = 200  # characters
-COLOUR_BY_STATE = {"running": "output_text", "needs_you": "handover_text", "waiting": "muted", "failed": "danger", "done": "conversation_text", "cancelled": "faint"}  # fmt: skip
+NOTHING = "–"
+DOT_BY_STATE = {"running": "output", "needs_you": "handover", "waiting": "faint", "failed": "danger", "done": "conversation", "cancelled": "edge"}  # fmt: skip
 Figures = Mapping[str, Any]  # of one workspace, as `fleet status --json` prints them
 
 
 class FleetList(QTreeWidget):
-    """`columns`: their titles and widths; one of width 0 takes what is left. Only cells that changed are drawn again."""
+    """`columns`: their titles and widths; one of width 0 takes what is left. `figures`: the columns of numbers. Only cells that
+    changed are drawn again.
+    """
 
-    def __init__(self, name: str, columns: Sequence[tuple[str, int]], parent: QWidget) -> None:
+    def __init__(
+        self, name: str, columns: Sequence[tuple[str, int]], parent: QWidget, figures: Sequence[int] = ()
+    ) -> None:
         super().__init__(parent)
         self._items: dict[str, QTreeWidgetItem] = {}
+        self._figures = figures
         self.setAccessibleName(name)
+        self.setProperty("look", "table")
+        self.setIconSize(QSize(9, 9))
         self.setRootIsDecorated(False)
         self.setHeaderLabels([title for title, _ in columns])
+        self._align_figures(self.headerItem())
         self.header().setStretchLastSection(False)
         for number, (_, width) in enumerate(columns):
             self.setColumnWidth(number, width)
             if not width:
                 self.header().setSectionResizeMode(number, QHeaderView.ResizeMode.Stretch)
 
-    def show_rows(self, rows: Mapping[str, Sequence[str]], colours: Mapping[str, QColor] | None = None) -> None:
-        """`colours`: of the first cells. The chosen row stays chosen."""
+    def _align_figures(self, row: QTreeWidgetItem) -> None:
+        for column in self._figures:
+            row.setTextAlignment(column, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+
+    def show_rows(self, rows: Mapping[str, Sequence[str]], dots: Mapping[str, QIcon] | None = None) -> None:
+        """`dots`: before the first cells. The chosen row stays chosen."""
         if list(rows) != list(self._items):
             chosen = self.chosen_row()
             self.clear()
             self._items = {key: QTreeWidgetItem(self) for key in rows}
+            for row in self._items.values():
+                self._align_figures(row)
             if (item := self._items.get(chosen) or self.topLevelItem(0)) is not None:
                 self.setCurrentItem(item)
         for key, cells in rows.items():
@@ -48,8 +63,8 @@ class FleetList(QTreeWidget):
                 if item.text(column) != text:
                     item.setText(column, text)
                     item.setToolTip(column, text)
-            if colours:
-                item.setForeground(0, colours[key])
+            if dots:
+                item.setIcon(0, dots[key])
 
     def filter_fleet_rows(self, words: str) -> None:
         """Only rows that hold all these words."""
@@ -64,12 +79,18 @@ class FleetList(QTreeWidget):
 def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Figures]]:
     """State, figures of the workspace, and task; the longest waiting task goes first, else the newest."""
     rows = {}
-    for state in COLOUR_BY_STATE:
+    for state in DOT_BY_STATE:
         some = [(one, task) for one in found for task in reversed(one.get(state, ()))]
         oldest_first = sorted(some, key=lambda row: row[1]["added"])
         for one, task in oldest_first if state == "waiting" else reversed(oldest_first):
             rows[f"{one['workspace']} {task['id']}"] = (state, one, task)
     return rows
+
+
+def describe_reason(state: str, task: Figures) -> str:
+    """Why it is in its state; of one that goes on, not why it once stopped."""
+    goes_on = state == "running" or (state == "waiting" and task["asked"])
+    return "" if goes_on else translate_sentences(task["why"])
 
 
 def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
@@ -80,10 +101,10 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
     where = task["worker"].rpartition(" ")[0]  # without the number of its process
     if task["worker"] in one["lost"]:
         where = tr("{worker} (not responding)", worker=where)
-    now = translate_sentences(task["why"]) or (tr("attempt {n}", n=task["claims"]) if task["claims"] > 1 else "")
+    now = describe_reason(state, task) or (tr("attempt {n}", n=task["claims"]) if task["claims"] > 1 else "")
     text, agent = " ".join(task["text"].split())[:LONGEST_CELL], task["agent"] or tr("agent")
-    words = [states[state], text, one["name"], agent, where, now]
-    cost = format_dollars(task["cost"]) if task["cost"] else ""
+    words = [states[state], text, one["name"], agent, where or NOTHING, now]
+    cost = format_dollars(task["cost"]) if task["cost"] else NOTHING
     return [*map(make_safe_text, words), format_time_ago(task["added"], time.time()), cost]
 
 
@@ -112,7 +133,7 @@ def schedule_cells(schedule: WorkSchedule, names: Mapping[str, str]) -> list[str
 def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
     """Title, figure and what belongs to it, for each of the four cards."""
     sound = [one for one in found if "tasks" in one]
-    count = {state: str(sum(one["tasks"][state.replace("_", "-")] for one in sound)) for state in COLOUR_BY_STATE}
+    count = {state: str(sum(one["tasks"][state.replace("_", "-")] for one in sound)) for state in DOT_BY_STATE}
     workers = format_count(sum(len(one["workers"]) for one in sound), "on {n} worker", "on {n} workers")
     stopped = tr("no task starts until you start again") if any(one["is_stopped"] for one in sound) else ""
     ended = tr("{done} done, {failed} failed", done=count["done"], failed=count["failed"])

@@ -317,10 +317,11 @@ def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expire
     assert composer._fold.isHidden()
 
 
-def test_a_message_taken_back_stands_below_what_was_begun(composer: Composer) -> None:
-    QTest.keyClicks(composer.text, "begun")
-    composer.put_message_back((Text("waited"), FILE))
-    assert composer.text.toPlainText() == "begun\n\nwaited"
+def test_a_message_that_comes_back_while_a_word_is_typed_leaves_the_word_whole(composer: Composer) -> None:
+    QTest.keyClicks(composer.text, "beg")
+    composer.put_message_back((Text("waited"), Text("long"), FILE))
+    QTest.keyClicks(composer.text, "un")
+    assert composer.text.toPlainText() == "waited\n\nlong\n\nbegun"
     assert composer.attachments.listed_attachments == (FILE,)
 
 

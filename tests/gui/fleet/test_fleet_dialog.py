@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QLabel, QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop import program_folders
@@ -33,10 +34,10 @@ FOUND: list[dict[str, Any]] = [
         "workspace": "w1", "name": "Thesis", "is_stopped": False, "cost": 1.5, "lost": ["old 1.1"], "draining": [], "unable": [],
         "tasks": {"waiting": 2, "running": 2, "needs-you": 1, "done": 7, "failed": 1, "cancelled": 0},
         "workers": {"build 2.1": 1, "old 1.1": 1}, "budgets": {"workspace": {"limit": 50.0, "spent": 1.5}},
-        "running": [task(2, "running", worker="build 2.1"), task(1, "running", worker="old 1.1", claims=2)],
+        "running": [task(2, "running", worker="build 2.1", why="Nobody could be asked."), task(1, "running", worker="old 1.1", claims=2)],
         "needs_you": [task(3, "needs-you", why="Nobody could be asked.", asked="run_command")],
         "waiting": [task(5, "waiting", claims=0), task(4, "waiting", claims=0)],
-        "failed": [task(6, "failed", why="It broke.", cost=0.25)],
+        "failed": [task(6, "failed", why="It broke.", cost=0.25, asked="run_command")],
     },
     {"workspace": "w2", "name": "Site", "trouble": "The shared store does not answer."},
 ]  # fmt: skip
@@ -121,13 +122,17 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
     dialog, _, _, _parent = opened(theme, doing, places)
     rows = [dialog._task_list.topLevelItem(at) for at in range(dialog._task_list.topLevelItemCount())]
     assert [[row.text(column) for column in (0, 1, 2, 4, 5, 7)] for row in rows if row is not None] == [
-        ["running", "Task 2", "Thesis", "build", "", ""],
-        ["running", "Task 1", "Thesis", "old (not responding)", "attempt 2", ""],
-        ["needs you", "Task 3", "Thesis", "", "Nobody could be asked.", ""],
-        ["waiting", "Task 4", "Thesis", "", "", ""],
-        ["waiting", "Task 5", "Thesis", "", "", ""],
-        ["failed", "Task 6", "Thesis", "", "It broke.", "$0.250"],
+        ["running", "Task 2", "Thesis", "build", "", "–"],
+        ["running", "Task 1", "Thesis", "old (not responding)", "attempt 2", "–"],
+        ["needs you", "Task 3", "Thesis", "–", "Nobody could be asked.", "–"],
+        ["waiting", "Task 4", "Thesis", "–", "", "–"],
+        ["waiting", "Task 5", "Thesis", "–", "", "–"],
+        ["failed", "Task 6", "Thesis", "–", "It broke.", "$0.250"],
     ]
+    for row in rows:  # money stands below money, and each state has its dot
+        assert row is not None
+        assert row.textAlignment(7) & Qt.AlignmentFlag.AlignRight
+        assert not row.icon(0).isNull()
     words = {label.text() for label in dialog.findChildren(QLabel)}
     assert {"7 done, 1 failed", "$1.50 of $50.00", "on 2 workers", "Site: The shared store does not answer."} <= words
     dialog._filter.setText("WAITING 5")
