@@ -128,3 +128,8 @@ class ActionRefused(HelixError):
 
 class StoppedByUser(HelixError):
     """The user stopped it."""
+
+
+def format_things(number: int, one: str, many: str) -> str:
+    """For a sentence: "1 entry", "2,000 entries"."""
+    return f"{number:,} {one if number == 1 else many}"

@@ -13,6 +13,7 @@ from helix_desktop.commands.workspace_access import add_workspace_verb, print_js
 from helix_desktop.console import Console
 from helix_desktop.engine.entry_catalogue import EntryFilter, EntryRow, EntrySort
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.errors import format_things
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
@@ -230,7 +231,7 @@ async def print_cache_figures(arguments: argparse.Namespace, workspace: StoredWo
 async def collect_unused_entries(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     result = await workspace.cache.collect_down_to(arguments.to)
     removed = {"removed": result.entries, "bytes": result.bytes}
-    line = f"{result.entries:,} entries removed, {result.bytes:,} bytes freed."
+    line = f"Removed {format_things(result.entries, 'entry', 'entries')} ({result.bytes:,} bytes)."
     await print_result(arguments, console, removed, line)
     if (left := await workspace.index.kept()) > arguments.to > 0:
         await console.print_error(

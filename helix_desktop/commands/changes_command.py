@@ -17,7 +17,7 @@ from helix_desktop.commands.workspace_access import (
 )
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.engine.changes.turn_changes import printable_path
-from helix_desktop.errors import NotFound
+from helix_desktop.errors import NotFound, format_things
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -100,7 +100,8 @@ async def _restore_files(bench: Workbench, arguments: argparse.Namespace, consol
     undone = await changes.undo_file_changes(files, conversation=conversation, choices=choices)
     left = [{"path": _decode_for_console(place), "why": why} for place, why in undone.paths_left_alone]
     result = {"restored": [_decode_for_console(place) for place in undone.restored], "left": left}
-    await print_result(arguments, console, result, f"{len(undone.restored):,} files and folders were restored.")
+    line = f"{format_things(len(undone.restored), 'file or folder was', 'files and folders were')} restored."
+    await print_result(arguments, console, result, line)
     for one in left if not arguments.json else ():
         await console.print_error(f"{escape_control_characters(one['path'])} was not changed: {one['why']}.")
     return 1 if left else 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from helix_desktop.commands import Options, format_local_minute, workspace_access
 from helix_desktop.commands.workspace_access import ASKING, add_workspace_verb, print_result, run_after_asking
 from helix_desktop.console import Console, escape_control_characters
-from helix_desktop.errors import AmbiguousName, NotFound
+from helix_desktop.errors import AmbiguousName, NotFound, format_things
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -93,8 +93,9 @@ def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyContents) -> d
 
 
 def _format_copy_line(copy: FolderCopy, found: CopyContents) -> str:
-    only = f"{len(found.uncommitted):,} files not committed, {found.commits:,} commits of its own"
+    files, overlaps = (format_things(len(some), "file", "files") for some in (found.uncommitted, found.overlaps))
+    only = f"{files} not committed, {format_things(found.commits, 'commit', 'commits')} of its own"
     state = found.problem or (only if copy.is_whole else "not finished, nothing was done in it")
-    state += f", {len(found.overlaps):,} files also changed in other copies" if found.overlaps else ""
+    state += f", {overlaps} also changed in other copies" if found.overlaps else ""
     start = f"{copy.id}  {format_local_minute(copy.created)}  {found.bytes / 1e6:,.1f} MB"
     return f"{start}  {f'copy of {copy.label}: ' if copy.label else ''}{escape_control_characters(state)}"

@@ -9,7 +9,7 @@ from helix_desktop.commands.workspace_access import add_workspace_verb, print_re
 from helix_desktop.console import Console
 from helix_desktop.engine.forgotten_text_forms import TextForms
 from helix_desktop.engine.ports import ForgetResult
-from helix_desktop.errors import InvalidInput
+from helix_desktop.errors import InvalidInput, format_things
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = "-"
@@ -76,7 +76,10 @@ def _places_in_window_memory(window: Path, text: str) -> tuple[str, ...]:
 def _describe_forget_result(purged: ForgetResult) -> str:
     if not purged.entries and not purged.facts:
         return "Nothing in this workspace contains that."
-    return (
-        f"Removed {len(purged.entries):,} entries. {purged.facts:,} records in {len(purged.conversations):,} "
-        f"conversations and {purged.backups:,} backups were changed."
+    entries = format_things(len(purged.entries), "entry", "entries")
+    facts, backups = (
+        format_things(purged.facts, "record", "records"),
+        format_things(purged.backups, "backup", "backups"),
     )
+    where = format_things(len(purged.conversations), "conversation", "conversations")
+    return f"Removed {entries}. Changed {facts} in {where}, and {backups}."

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from helix_desktop.commands import Options, add_verb, format_local_minute, workspace_access
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_json, print_result
 from helix_desktop.console import Console, Terminal
+from helix_desktop.errors import format_things
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.histories.program_names import NAMES
@@ -211,5 +212,6 @@ async def undo_named_import(arguments: argparse.Namespace, workspace: StoredWork
         count, stayed = await bringing.undo_import(workspace, arguments.import_run)
     for sentence in stayed if not arguments.json else ():
         await console.print_error(sentence)
-    line = f"The import of {count:,} conversations was undone. Newly imported conversations are in the trash."
+    conversations = format_things(count, "conversation", "conversations")
+    line = f"The import of {conversations} was undone. Newly imported conversations are in the trash."
     return await print_result(arguments, console, {"undone": count, "stayed": stayed}, line)

@@ -19,7 +19,7 @@ from helix_desktop import program_folders
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole
-from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
+from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, format_things
 from helix_desktop.processes.starter import find_program, open_page, own_program_command
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ async def _sign_in_and_wait(servers: WorkspaceServers, arguments: argparse.Names
         raise ActionRefused(
             f"{name} is not ready. {status.why}".strip(), remedy="Try again, or check the server's settings."
         )
-    line = f"{name} is ready, with {status.tools} tools."
+    line = f"{name} is ready, with {format_things(status.tools, 'tool', 'tools')}."
     return await workspace_access.print_result(arguments, console, {"server": name, "tools": status.tools}, line)
 
 

@@ -16,7 +16,7 @@ from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.engine.blocks import Message, Reply, Request, RetryDelay, Role
 from helix_desktop.engine.facts import Purpose, Text
-from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring
+from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring, format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.providers import local_servers, model_listing
 from helix_desktop.providers.configured_providers import ConfiguredProviders
@@ -206,7 +206,7 @@ async def test_provider_connection(arguments: argparse.Namespace, desk: Provider
     key = await desk.key_of_provider(config)
     models = await model_listing.list_and_save_models(desk.configured, arguments.name, key, desk.connections)
     result: dict[str, Any] = {"name": config.name, "models": len(models)}
-    lines = [f"{config.name} responds and has {len(models)} models."]
+    lines = [f"{config.name} responds and has {format_things(len(models), 'model', 'models')}."]
     if arguments.model:
         result |= await _ask_for_one_word(config, arguments.model, key, desk)
         lines.append(f"{arguments.model} said {result['said']!r} after {result['seconds']:.1f} s.")

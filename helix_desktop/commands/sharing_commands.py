@@ -13,7 +13,7 @@ from helix_desktop import program_folders
 from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, workspace_access
 from helix_desktop.commands.workspace_access import print_json, print_result
 from helix_desktop.console import Console, Terminal
-from helix_desktop.errors import HelixError, InvalidInput, NotFound
+from helix_desktop.errors import HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.secrets import SharedStoreKey
 from helix_desktop.store import workspace_link
 from helix_desktop.store.shared import row_encryption, store_address
@@ -77,8 +77,7 @@ async def run_share(arguments: argparse.Namespace, workspace: StoredWorkspace, c
         await workspace_access.wait_for_index(workspace, console)
         stored = await workspace.index.stats()
         await console.print_error(
-            f"Nothing was shared. With --yes, {stored.entries:,} entries ({stored.size:,} bytes) and the conversations of"
-            f" {workspace.name} are encrypted and sent to {where.url}. Whoever runs the store can read neither text nor names."
+            f"Nothing was shared. With --yes, {stored.size:,} bytes of content and the conversations of {workspace.name} are encrypted and sent to {where.url}. Whoever runs the store can read neither text nor names."
         )
         return 1
     return await _share_and_sync(arguments, workspace, console)
@@ -227,7 +226,8 @@ async def _sharing_figures(workspace: StoredWorkspace, link: SharedStoreLink) ->
 
 def _describe_sharing(figures: Mapping[str, Any]) -> str:
     entries, facts = figures["waiting"], figures["facts_waiting"]
-    what = f"{entries:,} cache entries ({figures['waiting_bytes']:,} bytes), {facts:,} records of conversations."
+    what = f"{format_things(entries, 'entry', 'entries')} ({figures['waiting_bytes']:,} bytes)"
+    what = f"{what}, {format_things(facts, 'record', 'records')} of conversations."
     if figures["trouble"]:
         since = f" since {time.strftime('%H:%M', time.localtime(figures['away']))}" if figures["away"] else ""
         return f"Not in sync{since}. {figures['trouble']}\nWaiting here: {what}"

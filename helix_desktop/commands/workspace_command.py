@@ -10,6 +10,7 @@ from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, sharing_commands, workspace_access
 from helix_desktop.commands.workspace_access import ASKING, print_json, print_result
 from helix_desktop.console import Console, Terminal
+from helix_desktop.errors import format_things
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -188,5 +189,6 @@ async def empty_workspace_trash(arguments: argparse.Namespace, workspace: Stored
     bench = workbench.workbench_of(workspace)
     emptied = await (workspace.delete_trashed_conversations() if bench is None else bench.empty_conversation_trash())
     figures = {"conversations": emptied.conversations, "entries": emptied.entries, "bytes": emptied.bytes}
-    count = f"{len(emptied.conversations):,} conversations and {emptied.entries:,} entries"
-    return await print_result(arguments, console, figures, f"Removed {count} ({emptied.bytes:,} bytes).")
+    gone = format_things(len(emptied.conversations), "conversation", "conversations")
+    entries = format_things(emptied.entries, "entry", "entries")
+    return await print_result(arguments, console, figures, f"Removed {gone} and {entries} ({emptied.bytes:,} bytes).")

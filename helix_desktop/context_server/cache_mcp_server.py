@@ -17,7 +17,7 @@ from helix_desktop.context_server.offered_tools import OFFERS, OfferedTool
 from helix_desktop.engine.content_recall import find_entry
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import EntryRow
-from helix_desktop.errors import HelixError, InvalidInput, NotFound
+from helix_desktop.errors import HelixError, InvalidInput, NotFound, format_things
 
 PAGE = 100
 ENTRY, HANDOVER = "helix://entry/", "helix://handover/"
@@ -163,7 +163,7 @@ def _entry_as_resource(row: EntryRow) -> types.Resource:
         uri=f"{ENTRY}{row.stored.digest.hex}",
         mime_type=row.stored.media_type,
         size=row.stored.size,
-        description=f"{row.stored.lines:,} lines, {row.tokens:,} tokens",
+        description=f"{format_things(row.stored.lines, 'line', 'lines')}, {format_things(row.tokens, 'token', 'tokens')}",
     )
 
 

@@ -13,7 +13,7 @@ from helix_desktop.context_server.context_shelf import ContextShelf, recall_cont
 from helix_desktop.engine.content_recall import format_message
 from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, ToolReturned, UserSaid
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.errors import ActionRefused, InvalidInput, format_things
 
 TELL = "Helix Desktop did this because I asked for it. Tell me the result in one or two sentences, and do nothing else."
 SessionAct = Callable[[ContextShelf, Session, str], Awaitable[str]]
@@ -49,7 +49,8 @@ async def _undo_last_fold(_: ContextShelf, session: Session, __: str) -> str:
     last = [one for one in folds if one is folds[-1] or (one.batch and one.batch == folds[-1].batch)]
     for fold in last:
         await session.undo_fold(fold.fold)
-    return f"{len(last)} folded parts are shown in full again: {session.next_request_meter().format_meter()}."
+    shown = format_things(len(last), "folded part is", "folded parts are")
+    return f"{shown} shown in full again: {session.next_request_meter().format_meter()}."
 
 
 async def _recall_for_user(shelf: ContextShelf, _: Session, words: str) -> str:

@@ -122,7 +122,7 @@ async def recall_entry(  # noqa: PLR0913  # what an agent may ask by
     first, last = parse_line_range(lines)
     taken = await read_entry_lines(cache, stored, first, last)
     if not taken:
-        raise NotFound(f"The entry has {stored.lines:,} lines; there is no line {first:,}.")
+        raise NotFound(f"There is no line {first:,} in the entry; the last one is {stored.lines:,}.")
     text, until = cut_to_page(tokens, taken, first, LINES_TOKENS if last else min(whole, LINES_TOKENS))
     total = max(stored.lines, until)
     head = "" if first == 1 and until >= total else f"[lines {first}-{until} of {total:,}]\n"

@@ -53,9 +53,12 @@ class PartClearer:
     ) -> tuple[Recorded, ...]:
         """Show the parts as markers. One that has changed meanwhile, or would not get shorter, is left out."""
         made = [await self.build_marker(ref, block) for ref in refs if (block := self.find_block(ref)) is not None]
-        why = f"{why}: {len(made)} parts of {sum(one.block.tokens for one in made):,} tokens"
+        tokens = sum(one.block.tokens for one in made)
+        reason = (
+            f"{why}: {len(made)} parts of {tokens:,} tokens" if len(made) > 1 else f"{why}: 1 part of {tokens:,} tokens"
+        )
         return await self.append_shortened(
-            made, batch or self.conversation.new_fold_name(FoldKind.MARKER), why, panic=panic
+            made, batch or self.conversation.new_fold_name(FoldKind.MARKER), reason, panic=panic
         )
 
     async def shorten_to_excerpt(self, ref: PartRef, why: str, tokens: int) -> tuple[Recorded, ...]:

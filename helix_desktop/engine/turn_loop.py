@@ -310,7 +310,7 @@ class TurnLoop:
     def _reached_limit(self) -> TurnEnded | None:
         limits = self._crew.limits()
         if self._steps >= limits.steps:
-            return TurnEnded(TurnEnd.STEP_LIMIT, f"This turn reached its limit of {self._steps} steps.")
+            return TurnEnded(TurnEnd.STEP_LIMIT, f"This turn reached its limit of steps ({self._steps}).")
         name, count = self._calls.most_repeated_tool()
         if count >= limits.repeats:
             return TurnEnded(

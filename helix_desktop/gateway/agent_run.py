@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.errors import NotFound
+from helix_desktop.errors import NotFound, format_things
 from helix_desktop.gateway.agent_upstreams import AgentUpstream
 from helix_desktop.gateway.known_agents import AgentStart, KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration
@@ -90,10 +90,11 @@ def format_run_summary(figures: Sequence[dict[str, Any]]) -> str:
     if not figures:
         return "Helix Desktop: no request reached the gateway."
     sent, without = (sum(int(one[name]) for one in figures) for name in ("sent", "without"))
-    recalls = sum(int(one["recalls"]) for one in figures)
+    recalls = format_things(sum(int(one["recalls"]) for one in figures), "recall", "recalls")
     if without <= sent:
-        return f"Helix Desktop: {sum(int(one['requests']) for one in figures)} requests recorded, nothing was saved."
+        requests = format_things(sum(int(one["requests"]) for one in figures), "request was", "requests were")
+        return f"Helix Desktop: {requests} recorded, and nothing was saved."
     paid, paid_without = (sum(float(one[name]) for one in figures) for name in ("paid", "paid_without"))
     is_priced = all(float(one["paid"]) for one in figures) and paid < paid_without
     money = f", ${paid:.2f} instead of ${paid_without:.2f}" if is_priced else ""
-    return f"Helix Desktop: {sent:,} tokens sent instead of {without:,} ({1 - sent / without:.0%} saved){money}; {recalls} recalls."
+    return f"Helix Desktop: {sent:,} tokens sent instead of {without:,} ({1 - sent / without:.0%} saved){money}; {recalls}."

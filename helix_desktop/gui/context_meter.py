@@ -130,3 +130,7 @@ def format_token_count(tokens: float) -> str:
     if tokens < 999_950:
         return format_number(tokens / 1_000, 1 if round(tokens / 100) % 10 else 0) + "K"
     return format_number(tokens / 1_000_000, 2) + "M"
+
+
+def describe_token_count(tokens: float) -> str:
+    return tr("{n} token", n=1) if tokens == 1 else tr("{n} tokens", n=format_token_count(tokens))

@@ -129,7 +129,7 @@ def restore_session(
     """The conversation for the agent under a new id. `before_compaction`: as it was before that one, counted from 1."""
     compactions = list_compactions(facts)
     if before_compaction and not 0 < before_compaction <= len(compactions):
-        raise InvalidInput(f"This conversation has {len(compactions)} compactions in effect.", remedy="Choose one of them by its number, starting with 1.")  # fmt: skip
+        raise InvalidInput(f"Compactions in effect in this conversation: {len(compactions)}.", remedy="Choose one of them by its number, starting with 1.")  # fmt: skip
     name = opencode_writer.create_opencode_id("ses") if agent == "opencode" else str(uuid.uuid4())
     original = _restore_original_lines(facts, content, agent, name, before_compaction)
     if original is not None:
@@ -215,15 +215,15 @@ def _write_anew(session: RecordedSession, agent: str, name: str) -> RestoredSess
 def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator[str]:
     """What a person is told of it, in sentences; the last one says how to go on."""
     form = FORMATS[restored.agent]
-    yield f"{path}: {restored.messages:,} messages, {restored.compactions} compactions."
+    yield f"Written to {path}. Messages: {restored.messages:,}; compactions: {restored.compactions}."
     if restored.is_original:
         yield "These are the agent's own lines, with a new session ID."
     if restored.left_out_reasoning:
-        yield f"{restored.left_out_reasoning:,} reasoning blocks were left out, because this agent's provider can't read them."
+        yield f"Reasoning blocks left out, because this agent's provider can't read them: {restored.left_out_reasoning:,}."
     if restored.left_out_context:
-        yield f"{restored.left_out_context:,} messages that an agent had added automatically were left out."
+        yield f"Messages left out, because an agent had added them automatically: {restored.left_out_context:,}."
     if restored.calls_as_text:
-        yield f"{restored.calls_as_text:,} tool calls were converted to text, because the agent has no such tool."
+        yield f"Tool calls converted to text, because the agent has no such tool: {restored.calls_as_text:,}."
     if restored.version and restored.version != form.seen_version:
         yield f"The session is from version {restored.version}. Restoring was tested with {form.seen_version}."
     yield f"To continue in {restored.folder}, run: {form.resume.format(restored.session)}"

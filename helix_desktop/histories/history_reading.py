@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.errors import InvalidInput, NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import (
     anthropic_history,
@@ -244,7 +244,11 @@ def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iter
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         kept = list(_objects_before_damage(content.decode("utf-8-sig", "replace")))
-        left = f"{len(kept)} messages before it were read" if kept else "the file was left out"
+        left = (
+            f"{format_things(len(kept), 'message', 'messages')} before it could be read"
+            if kept
+            else "the file was left out"
+        )
         complaints.append(f"{path}, line {line}: the JSON is broken here; {left}.")
         for number, item in enumerate(kept, 1):
             yield HistoryRow(item, f"{path}, entry {number}")

@@ -144,7 +144,7 @@ class HttpModelClient:
         asked = failure.retry_after if isinstance(failure, ModelOverloaded) else None
         if asked is not None and asked > patience.longest_wait:
             raise ModelFailed(
-                f"{failure.what} The provider asks you to wait {asked / 60:.0f} minutes.",
+                f"{failure.what} The provider asks you to wait {asked / 60:.0f} min.",
                 remedy="Continue later, or use another model.",
             )
         if asked is not None:

@@ -87,7 +87,7 @@ def _take_rest_of_log(journal: JournalFile, log: journal_repair.WriteAheadLog | 
     if gap:
         journal.close()
         raise JournalCorrupt("The journal's log is damaged in the middle.")
-    note(f"The end of the journal's log was damaged or incomplete. {added} records were recovered.")
+    note(f"The end of the journal's log was damaged or incomplete. Records recovered: {added}.")
     for fact in missing[:100]:
         note(f"These items were lost, or were still being written when the computer stopped: {fact}.")
 
@@ -104,7 +104,7 @@ def _repair_journal(workspace: Path, path: Path, log: journal_repair.WriteAheadL
     mending.replace(path.with_name(_MENDED))
     sync_folder_to_disk(workspace)
     _install_repaired_journal(path)
-    note(f"The journal was damaged and repaired: {result.kept} records are intact, {len(result.lost)} are lost.")
+    note(f"The journal was damaged and repaired. Records intact: {result.kept}; lost: {len(result.lost)}.")
     if not result.kept:
         note(f"The journal couldn't be read. The original files are in {aside}.")
     for lost in result.lost[:100]:
@@ -206,7 +206,7 @@ def _check_all_entries(cache: CacheFolder, note: Note) -> None:
     while check.check_slice():
         pass
     result = check.check_result()
-    note(f"{result.checked} cache entries are intact, and {len(result.damaged)} are damaged.")
+    note(f"Cache entries intact: {result.checked}; damaged: {len(result.damaged)}.")
     for _, why in result.damaged[:100]:
         note(why)
 

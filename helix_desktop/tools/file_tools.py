@@ -19,7 +19,7 @@ from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.errors import ActionRefused, CacheCorrupt, HelixError, InvalidInput, NotFound
+from helix_desktop.errors import ActionRefused, CacheCorrupt, HelixError, InvalidInput, NotFound, format_things
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import autorun_files, file_text, glob_patterns, workspace_roots
 from helix_desktop.tools.built_in_tool import (
@@ -132,7 +132,7 @@ async def _read_utf16_lines(use: ToolResources, place: RootPath, first: int, las
     lines = file_text.decode_file_text(content).removeprefix("\ufeff").encode("utf-8", "replace").split(b"\n")
     total = len(lines) - (not lines[-1])
     if first > max(total, 1):
-        raise InvalidInput(f"{shown} has {total:,} lines; there is no line {first:,}.")
+        raise InvalidInput(f"There is no line {first:,} in {shown}; the last one is {total:,}.")
     part = b"\n".join([*lines[first - 1 : last], b""] if 0 < last < len(lines) else lines[first - 1 :])
     return ToolOutput(part, source=shown)
 
@@ -162,7 +162,7 @@ async def _read_lines_between(use: ToolResources, place: RootPath, first: int, l
     shown = use.roots.display_path(place)
     total = at - (end == b"\n")
     if not kept:
-        raise InvalidInput(f"{shown} has {total:,} lines; there is no line {first:,}.")
+        raise InvalidInput(f"There is no line {first:,} in {shown}; the last one is {total:,}.")
     span = f"{first}-{min(last, total) if last else total}"
     stored = await use.store_result(b"".join(kept), f"{shown}:{span}")
     return ToolOutput(stored=stored, source=f"{shown}:{span}")
@@ -247,7 +247,7 @@ async def write_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
         done = replace(done, output=f"{done.output}\n[It keeps its Windows line ends; a command can change them.]\n")
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
     if before is None:
-        return replace(done, output=f"Created {shown} ({lines:,} lines).")
+        return replace(done, output=f"Created {shown} ({format_things(lines, 'line', 'lines')}).")
     return done
 
 

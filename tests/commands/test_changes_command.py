@@ -81,7 +81,7 @@ def test_restore_asks_on_a_terminal(helix: Helix, project: Path, monkeypatch: py
     monkeypatch.setattr(workspace_access, "ask_yes_or_no", lambda question: question == "Restore these files? [y/N] ")
     code, out, _ = helix("changes", "restore", "-w", "Work", "gone")
     assert code == 0
-    assert out.splitlines() == ["gone would be restored", "1 files and folders were restored."]
+    assert out.splitlines() == ["gone would be restored", "1 file or folder was restored."]
     assert (project / "gone").read_text() == "gone\n"
 
 

@@ -164,7 +164,7 @@ async def test_lines_of_nothing_but_space_are_not_passed_over() -> None:
 
 async def test_lines_that_are_not_there_or_cannot_be_read() -> None:
     cache, (entry,) = await cached("one\ntwo\n")
-    with pytest.raises(NotFound, match="2 lines; there is no line 9"):
+    with pytest.raises(NotFound, match="There is no line 9 in the entry; the last one is 2"):
         await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines="9")
     for lines in ("nine", "9-3", "-4"):
         with pytest.raises(InvalidInput):

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import Any
 
-from PySide6.QtCore import QAbstractNativeEventFilter, QByteArray
+from PySide6.QtCore import QAbstractNativeEventFilter
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import window_start
@@ -22,7 +22,7 @@ class KeyWitness(QAbstractNativeEventFilter):
         super().__init__()
         self._log = log
 
-    def nativeEventFilter(self, kind: QByteArray | bytes, message: Any) -> Any:  # noqa: N802 - Qt's name
+    def nativeEventFilter(self, kind: Any, message: Any) -> Any:  # noqa: N802 - Qt's name
         event = ctypes.string_at(int(message), 2)
         if event[0] & 0x7F == KEY_PRESS:
             os.write(self._log, b"%d\n" % event[1])

@@ -108,7 +108,7 @@ def test_a_conversation_from_before_its_compaction(tmp_path: Path, way: str) -> 
     assert again.compactions == ()
     before = session.compactions[0].at
     assert said(again) == [one for one in said(RecordedSession("", session.messages[:before])) if one[0] != "failure"]
-    with pytest.raises(InvalidInput, match="has 1 compactions"):
+    with pytest.raises(InvalidInput, match="in this conversation: 1"):
         restoring.restore_session(facts, content, "claude", "/f", before_compaction=2)
 
 

@@ -66,7 +66,7 @@ def test_a_cache_without_its_list_of_files_is_repaired_whole(tmp_path: Path, gon
     notes, entries, facts = whole(tmp_path)
     assert (entries, facts) == (3, 3)
     assert "has been repaired" in notes[0]
-    assert "3 cache entries are intact, and 0 are damaged" in notes[1]
+    assert "Cache entries intact: 3; damaged: 0" in notes[1]
     assert list((tmp_path / "damaged").glob("*/cache/*.ldb"))
     assert whole(tmp_path)[0] == []
 
@@ -109,7 +109,7 @@ def test_a_journal_that_is_nonsense_comes_back_from_its_backup(tmp_path: Path) -
     (tmp_path / "journal.sqlite3").write_bytes(b"nonsense" * 1000)
     notes, _, facts = whole(tmp_path)
     assert facts == 3
-    assert "3 records are intact, 0 are lost" in notes[0]
+    assert "Records intact: 3; lost: 0" in notes[0]
     assert (next((tmp_path / "damaged").iterdir()) / "journal.sqlite3").read_bytes().startswith(b"nonsense")
 
 

@@ -30,7 +30,7 @@ async def test_lines_of_a_file(here: World) -> None:
     assert await here.said("read_file", path="a.txt", first_line=2, last_line=3) == "2\n3\n"
     assert await here.said("read_file", path="a.txt", last_line=1) == "1\n"
     assert await here.said("read_file", path="a.txt", first_line=10, last_line=99) == "10\n"
-    assert "there is no line 11" in await here.said("read_file", path="a.txt", first_line=11)
+    assert "There is no line 11 in a.txt" in await here.said("read_file", path="a.txt", first_line=11)
     assert "before" in await here.said("read_file", path="a.txt", first_line=3, last_line=2)
 
 
@@ -152,7 +152,7 @@ async def test_a_file_in_utf_16_is_read_as_text_and_stays_what_it_is(here: World
     assert await here.said("read_file", path="a.txt") == "one\r\nzwölf\r\n"
     assert await here.said("read_file", path="a.txt", first_line=2, last_line=9) == "zwölf\r\n"
     assert await here.said("read_file", path="a.txt", first_line=1, last_line=1) == "one\r\n"
-    assert "there is no line 3" in await here.said("read_file", path="a.txt", first_line=3)
+    assert "There is no line 3 in a.txt" in await here.said("read_file", path="a.txt", first_line=3)
     assert (await here.run("edit_file", path="a.txt", old_text="zwölf\n", new_text="elf\n")).ok
     assert (here.folder / "a.txt").read_bytes() == "one\r\nelf\r\n".encode("utf-16")
     command = await here.run("run_command", command="echo x > a.txt")

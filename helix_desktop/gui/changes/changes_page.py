@@ -262,8 +262,8 @@ class ChangesPage(QWidget):
             )
         self.cover_button.setVisible(over)
         first = tr(
-            "First checkpoint: {files} files, {size}, {seconds} seconds.",
-            files=format_number(progress.files),
+            "First checkpoint: {files}, {size}, {seconds} s.",
+            files=format_count(progress.files, "{n} file", "{n} files"),
             size=format_byte_size(progress.bytes),
             seconds=format_number(progress.seconds, 1),
         )

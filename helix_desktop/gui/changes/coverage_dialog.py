@@ -10,7 +10,7 @@ from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
 from helix_desktop.gui.theme import Theme, set_widget_look
-from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.translation import format_count, tr
 
 
 class CheckpointCoverageDialog(TransientDialog):
@@ -70,7 +70,11 @@ class CheckpointCoverageDialog(TransientDialog):
         told = [each.data(Qt.ItemDataRole.UserRole) for each in items if each.checkState() == Qt.CheckState.Checked]
         files, held = sum(one[1] for one in told), sum(one[2] for one in told)
         self.state.setText(
-            tr("{files} files ({size}) are covered.", files=format_number(files), size=format_byte_size(held))
+            tr(
+                "Covered: {files} ({size}).",
+                files=format_count(files, "{n} file", "{n} files"),
+                size=format_byte_size(held),
+            )
         )
 
 

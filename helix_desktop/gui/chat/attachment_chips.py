@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QLayout, QLayoutItem, QPushButton, QSizePolicy, QW
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored, Text, UserPart
-from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.layouts import clear_layout
 from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme
@@ -216,7 +216,7 @@ class AttachmentChips(QWidget):
         going = self._going.get(attachment.stored.digest, attachment.tokens)
         if going != attachment.tokens:
             return tr("{n} of {all} tokens", n=format_token_count(going), all=format_token_count(attachment.tokens))
-        return tr("{n} tokens", n=format_token_count(attachment.tokens)) if attachment.tokens else ""
+        return describe_token_count(attachment.tokens) if attachment.tokens else ""
 
     def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:
         name = attachment.name  # Of a path, the end matters most; of a command, the beginning.

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QDialog, QHBoxLayout, QScrollArea, QVBoxLayout, QW
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.connected.agent_cards import ConnectedAgentCard, CopyableCommandLine, FigureTile
-from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.context_meter import describe_token_count
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.shared.figure_formats import format_dollars
@@ -138,7 +138,7 @@ class ConnectAgentsDialog(QDialog):
         whole, billed = (today.paid_without, today.paid) if paid else (today.without, today.sent)
 
         def format_amount(amount: float) -> str:
-            return format_dollars(amount) if paid else tr("{n} tokens", n=format_token_count(amount))
+            return format_dollars(amount) if paid else describe_token_count(amount)
 
         saved = max(0.0, whole - billed)
         requests = format_count(today.requests, "{n} request", "{n} requests")

@@ -326,7 +326,7 @@ class ContextInspector(QWidget):
         return menu
 
     def _add_block_description(self, menu: QMenu, part: ListedBlock) -> None:
-        figure = tr("{n} tokens", n=format_number(part.tokens))
+        figure = format_count(part.tokens, "{n} token", "{n} tokens")
         cost = " · " + tr("{money} per request", money=format_dollars(part.cost)) if part.cost else ""
         said = menu.addAction(
             f"{context_kind_name(part.block.kind)} · {describe_block_source(part.block)} · {figure}{cost}"

@@ -59,7 +59,7 @@ def describe_kept_details(details: DetailsKept) -> str:
     if not details.found:
         return ""
     return tr(
-        "{kept} of {found} details kept",
+        "details kept: {kept} of {found}",
         kept=format_number(details.kept + details.added + details.entry),
         found=format_number(details.found),
     )

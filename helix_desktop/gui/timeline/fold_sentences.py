@@ -168,7 +168,7 @@ def describe_fold_details(event: TimelineEvent) -> str:
     if not found.found:
         return ""
     return tr(
-        "{found} details found: {kept} kept by the model, {added} added by Helix Desktop, {entry} in the reference entry",
+        "Details found: {found}. Kept by the model: {kept}, added by Helix Desktop: {added}, in the reference entry: {entry}.",
         found=found.found,
         kept=found.kept,
         added=found.added,

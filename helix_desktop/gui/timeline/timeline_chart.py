@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.engine.request_costs import RequestCost
-from helix_desktop.gui.context_meter import context_kind_name, format_token_count
+from helix_desktop.gui.context_meter import context_kind_name, describe_token_count, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_short_day_and_time
 from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold
 from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot, compute_axis_ticks
@@ -22,7 +22,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent, TimelineLane
 from helix_desktop.gui.timeline.request_cost_bars import RequestCostBars
-from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.translation import format_count, format_number, tr
 
 Threshold = tuple[str, ContextKind, float]
 HEIGHT = 390
@@ -80,11 +80,10 @@ class TimelineChart(StepPlot):
         if points:
             # the start of the conversation counts as an event, too
             begun = bool(events) and not events[0].current_folds
+            steps = format_count(self._story.steps[-1], "{n} step", "{n} steps")
+            folds = format_count(len(events) - begun, "{n} fold", "{n} folds")
             words = tr(
-                "{steps} steps, {folds} folds, now {tokens} tokens",
-                steps=format_number(self._story.steps[-1]),
-                folds=format_number(len(events) - begun),
-                tokens=format_token_count(points[-1]),
+                "{steps}, {folds}, now {tokens}", steps=steps, folds=folds, tokens=describe_token_count(points[-1])
             )
             self.setAccessibleDescription(words)
         self.update()

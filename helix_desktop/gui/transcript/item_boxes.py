@@ -18,7 +18,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_duration
 from helix_desktop.gui.shared.fold_descriptions import describe_fold
 from helix_desktop.gui.transcript.basic_boxes import (
@@ -149,7 +149,7 @@ def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_attachment_boxes(page: LayoutContext, part: Attachment, fold: Folded | None) -> Iterator[LayoutBox]:
     """For a folded attachment, the tokens sent come before the original count."""
     gap = float(page.ink.scaled_pixels(8))
-    figures = tr("{n} tokens", n=format_token_count(part.tokens)) if part.tokens else format_byte_size(part.stored.size)
+    figures = describe_token_count(part.tokens) if part.tokens else format_byte_size(part.stored.size)
     if fold is not None:
         figures = tr("{n} of {all} tokens", n=format_token_count(fold.tokens), all=format_token_count(part.tokens))
     chip = LineChip(f"{make_safe_text(part.name)} · {figures}", want=OpenEntry(part.stored.digest))
@@ -224,7 +224,7 @@ def _build_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     tokens = part.tokens if isinstance(part, Reasoning) else 0
     key = ("open", item.fact_seq, item.part)
     opened = page.is_section_open(key)
-    words = tr("Reasoning · {n} tokens", n=format_token_count(tokens)) if tokens else tr("Reasoning")
+    words = f"{tr('Reasoning')} · {describe_token_count(tokens)}" if tokens else tr("Reasoning")
     gap = float(page.ink.scaled_pixels(6)) if page.items.groups.group_headed_by(at.index) else 0.0
     yield ExpandableHeaderBox(
         page.ink, page.width, words, ToggleSection(page.section_key(*key)), opened=opened, gap=gap
@@ -331,7 +331,11 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
     by = float(page.ink.scaled_pixels(18))
     inner = page.nested_context(items, by, (*page.key_prefix, conversation))
     first = max(0, len(items.all) - NESTED)
-    words = tr("Open the sub-agent's conversation ({n} items)", n=len(items.all))
+    words = format_count(
+        len(items.all),
+        "Open the sub-agent's conversation ({n} item)",
+        "Open the sub-agent's conversation ({n} items)",
+    )
     yield ActionLineBox(page.ink, page.width, words, OpenConversation(conversation), gap=6.0)
     for index in range(first, len(items.all)):
         for number, box in enumerate(build_item_boxes(inner, index)):
@@ -356,7 +360,7 @@ def _format_call_arguments(text: str) -> str:
 def _build_live_call_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, index = at.page, at.index
     name, arguments = page.items.live_call_text(index)
-    right = tr("writing… {n} characters", n=format_number(len(arguments)))
+    right = format_count(len(arguments), "writing… {n} character", "writing… {n} characters")
     line = ToolCallLine(format_call(name, arguments), CallStatus.RUNNING, (), right)
     yield ToolCallBox(page.ink, page.width, line, ToggleSection(page.section_key("live", index)))
 

@@ -104,5 +104,5 @@ def _shorten_uncovered_list(folder: str, left: list[UncoveredEntry]) -> list[Unc
         return left
     return [
         *(one for one in left if one.why != OVER),
-        UncoveredEntry(folder, f"{len(over):,} files in it are over the limit", is_beyond_limits=True),
+        UncoveredEntry(folder, f"files in it over the limit: {len(over):,}", is_beyond_limits=True),
     ]

@@ -281,7 +281,7 @@ def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes
     page.cover_button.click()
     asked = dialog(page, CheckpointCoverageDialog)
     assert isinstance(asked, CheckpointCoverageDialog)
-    assert asked.state.text() == "300,022 files (6.0 GB) are covered."
+    assert asked.state.text() == "Covered: 300,022 files (6.0 GB)."
     asked.list.item(0).setCheckState(Qt.CheckState.Unchecked)
     asked.accept()
     assert changes.covered == [(True, ["node_modules/", "data/"])]
@@ -295,7 +295,7 @@ def test_the_first_checkpoint_is_shown_while_it_is_made(page: ChangesPage, chang
     assert page._note._words == "The first checkpoint is being made: 300 of 20000 files."
     changes.checkpoint_progress = State("ready", 20_000, 20_000, 4_000_000, 3.2)
     changes.listeners[0](changes.checkpoint_progress)
-    assert "First checkpoint: 20,000 files, 4.0 MB, 3.2 seconds." in page._note.toolTip()
+    assert "First checkpoint: 20,000 files, 4.0 MB, 3.2 s." in page._note.toolTip()
 
 
 def test_since_a_checkpoint_and_everything_put_back_to_it(page: ChangesPage, changes: FakeChanges) -> None:

@@ -35,10 +35,10 @@ def test_titles_and_lines(written: Written) -> None:
     finally:
         spoken.set_translations({})
     assert fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens · saved $0.410 so far"
-    assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith("42 of 42 details kept")
+    assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith("details kept: 42 of 42")
     assert fold_sentences.describe_fold_figures(story.events[3]).endswith("9.8 s · fast · in the background")
     assert fold_sentences.describe_fold_details(story.events[3]) == (
-        "42 details found: 38 kept by the model, 3 added by Helix Desktop, 1 in the reference entry"
+        "Details found: 42. Kept by the model: 38, added by Helix Desktop: 3, in the reference entry: 1."
     )
 
 

@@ -83,7 +83,7 @@ def test_the_newest_fold_is_shown(page: Page) -> None:
     assert timeline.panel._compare.text() == "Compare with 1"
     text = timeline.panel.document.all_text()
     assert "Project Background" in text
-    assert "42 details found" in text
+    assert "Details found: 42" in text
     rows = [str(timeline.list.rows.data(timeline.list.rows.index(i))).split(",")[0] for i in range(4)]
     assert rows == ["Handover 2", "Handover 1", "Cached 3 tool outputs", "Conversation started"]
 

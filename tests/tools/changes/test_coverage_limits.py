@@ -62,7 +62,7 @@ async def test_what_is_new_and_largest_is_left_out_first(net: Net) -> None:
     assert sorted(checkpoints.known_items()) == ["0/many", "0/middle", "0/mine", "0/small"]
     assert {left.path: left.why for left in checkpoints.uncovered_entries()} == {
         "0/large": "over the limit",
-        "0/many": "30 files in it are over the limit",
+        "0/many": "files in it over the limit: 30",
     }
     (net.folder / "large").unlink()
     (net.folder / "small").unlink()
