@@ -26,7 +26,7 @@ from helix_desktop.store.leveldb import LevelDatabase, Write
 _LAST = b"\xff" * 8
 _FIRST_CHUNK = bytes(4)
 _RAW, _ZSTD = bytes((cache_records.RAW,)), bytes((cache_records.ZSTD,))
-_PINNED, _QUARANTINED, _FORGOTTEN = b"p", b"q", b"t"
+_PINNED, _QUARANTINED, _FORGOTTEN, _HIGHEST = b"p", b"q", b"t", b"n"
 BY_HAND = EntryOrigin()
 THOROUGH = 15  # The zstd level for small amounts: a tenth smaller, but twenty times slower.
 CHECKPOINT = "checkpoint"  # `EntryOrigin.tool` of content that checkpoints store. The index does not list it.
@@ -67,7 +67,7 @@ class CacheFolder:
 
     def _delete_unfinished_chunks(self) -> int:
         """Remove the chunks of entries that were never finished. Returns the first number that is free."""
-        free = 1
+        free = cache_records.number_in_key(_HIGHEST + (self.level.get_value(_HIGHEST) or bytes(8))) + 1
         for key in list(self.level.keys_in_range(b"o", _key_range_end(b"o"))):
             number = cache_records.number_in_key(key)
             free = max(free, number + 1)
@@ -185,8 +185,12 @@ class CacheFolder:
         """Make way for content that comes again: what is left of it was collected or is damaged."""
         with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
             old = self.record_of_entry(digest)
-            gone: list[Write] = [(b"h" + digest.raw, None), (cache_records.key_of_number(b"m", old.number), None)]
-            self.delete_chunks(old.blob, extra=gone)
+            self.delete_chunks(old.blob, extra=[(b"h" + digest.raw, None), *self._removal_of_record(old.number)])
+
+    def _removal_of_record(self, number: int) -> list[Write]:
+        """Its number is not given again, also where it was the highest: who follows the numbers would not see the new entry."""
+        highest = cache_records.key_of_number(b"", self._next - 1)
+        return [(cache_records.key_of_number(b"m", number), None), (_HIGHEST, highest)]
 
     def take_number(self) -> int:
         self._next += 1
@@ -423,6 +427,13 @@ class CacheFolder:
         self.delete_chunks(record.blob, extra=[(b"h" + digest.raw, cache_records.pack_place(gone)), described])
         return record.kept
 
+    def remove_sent_entries(self, digests: Iterable[Digest], sent: int) -> None:
+        """Remove those of these whose number is at most `sent`: the shared store has them."""
+        for digest in digests:
+            with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
+                if self.record_of_entry(digest).number <= sent:
+                    self._remove_old_version(digest)
+
     def forget_entry(self, digest: Digest) -> None:
         """Remove the entry and all that is known of it; a tombstone stays. `scrub_deleted_bytes` then takes it off the disk."""
         held = self.level.get_value(b"h" + digest.raw)
@@ -435,8 +446,7 @@ class CacheFolder:
             # The description of the entry may be damaged.
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
                 blob = self.record_numbered(number).blob
-            described = (cache_records.key_of_number(b"m", number), None)
-            self.delete_chunks(number if blob is None else blob, extra=[described, *marks])
+            self.delete_chunks(number if blob is None else blob, extra=[*self._removal_of_record(number), *marks])
         self._marked[_QUARANTINED].discard(digest.raw)
         self._marked[_FORGOTTEN].add(digest.raw)
 

@@ -9,6 +9,7 @@
 | `p` SHA-256                  | pinned by the user                                        |
 | `q` SHA-256                  | quarantined: why, as text                                 |
 | `t` SHA-256                  | tombstone: forgotten, when                                |
+| `n`                          | the highest number of an entry, noted when one is removed |
 | `version`                    | the version of all this                                   |
 
 Numbers are eight bytes, big-endian, so that they sort; they only grow, so LevelDB writes in order.

@@ -138,6 +138,7 @@ _LIST = (
     f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND (%s = '' OR state = %s) ORDER BY position DESC LIMIT %s"
 )
 _FIND = f"SELECT {_COLUMNS} FROM {{t}}tasks WHERE space = %s AND id >= %s AND id < %s ORDER BY id LIMIT 20"
+_ENDED = "SELECT id FROM {t}tasks WHERE space = %s AND id = %s AND state IN ('done', 'failed', 'cancelled')"
 _COUNT = (
     "SELECT state, worker, count(*), sum(charged), sum(claims) FROM {t}tasks WHERE space = %s GROUP BY state, worker"
 )
@@ -257,6 +258,11 @@ class FleetTaskList:
         """The newest first."""
         (rows,) = await self._run_statements([self._statement(_LIST, self._space, state, state, most)])
         return await asyncio.to_thread(lambda: [self._decode_row(row) for row in rows])
+
+    async def list_ended(self, ids: Sequence[str]) -> list[str]:
+        """Those of these that are tasks which ended, in their order."""
+        found = await self._run_statements([self._statement(_ENDED, self._space, one) for one in ids])
+        return [row[0] for rows in found for row in rows]
 
     async def find_fleet_task(self, beginning: str) -> FleetTask:
         """The one task whose id begins so."""

@@ -47,6 +47,7 @@ class WorkspaceIndex:
         self._following: Future[None] | None = None
         self._prepared: Future[None] | None = None
         self._closing = self._is_followed = False
+        self._one_rebuild = asyncio.Lock()
         self._is_awaited = threading.Event()
         self._damaged = self._removing = self._rebuilding = False
         self.progress = IndexProgress(0, 0, 0, 0, 0)
@@ -80,6 +81,10 @@ class WorkspaceIndex:
             self._removing = False
 
     async def _rebuild_around(self, between: Callable[[], Awaitable[None]]) -> None:
+        async with self._one_rebuild:
+            await self._rebuild_index(between)
+
+    async def _rebuild_index(self, between: Callable[[], Awaitable[None]]) -> None:
         self._closing = True
         self._is_awaited.set()
         for thread in (self._writer, self._reader, self._ahead):
@@ -143,11 +148,11 @@ class WorkspaceIndex:
             self._is_awaited.set()
             await asyncio.wait({asyncio.wrap_future(self._following)}, timeout=GATHERED_WAIT_SECONDS)
 
-    async def rebuild_in_background(self) -> None:
-        """Facts were moved to another conversation: what it says of them is made again, in the background."""
+    async def rebuild_in_background(self, between: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Facts are moved to another conversation, or leave this disk: what it says of them is made again, in the background."""
         self._rebuilding = True
         try:
-            await self._rebuild_around(_do_nothing)
+            await self._rebuild_around(between or _do_nothing)
         finally:
             self._rebuilding = False
 

@@ -23,8 +23,10 @@ from helix_desktop.store.empty_trash import TrashEmptying
 from helix_desktop.store.index_file import StoreFeed
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.live_index import WorkspaceIndex
+from helix_desktop.store.shared import conversation_sync
 from helix_desktop.store.shared.conversation_heads import ConversationHeads
 from helix_desktop.store.shared.conversation_sync import ConversationSync
+from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.shared_store_link import LOCAL, LinkedStores, SharedStoreConnection, SharedStoreLink
 from helix_desktop.store.shared.sync_state import SyncState
 from helix_desktop.store.store_ports import StoreCache, StoreJournal
@@ -239,7 +241,39 @@ class StoredWorkspace:
 
     async def _used_entries(self) -> frozenset[Digest]:
         await self.index.wait_until_indexed()
-        return await self.index.all_used_entries()
+        return await self.index.all_used_entries() | await self._released_entries()
+
+    async def _released_entries(self) -> frozenset[Digest]:
+        stores = self._stores
+        return await stores.thread.run_there(lambda: ReleasedConversations(stores.journal).list_released_entries())
+
+    async def release_conversations(self, wanted: Collection[str]) -> Sequence[str]:
+        """Those of these that the shared store has whole leave this disk; with them goes content that nothing else here uses. The store is
+        told before what this machine uses, and from then on that includes what left.
+        """
+        if self.link is None or self._shared is None or not wanted:
+            return ()
+        await self.link.announce_and_send_missing()
+        shared, stores = self._shared, self._stores
+        safe = await conversation_sync.list_safe_conversations(shared, wanted)
+
+        async def release() -> None:
+            await stores.thread.run_there(shared.sync_state.released.delete_here, safe)
+
+        if safe:
+            await self.index.rebuild_in_background(release)
+        await self._remove_released_content(self.link.sent)
+        return safe
+
+    async def _remove_released_content(self, sent: int) -> None:
+        """Also what a crash left of an earlier time."""
+        stores, released = self._stores, await self._released_entries()
+        await self.index.wait_until_indexed()
+        unused = [digest for digest in await self.index.unused() if digest in released]
+        await stores.thread.run_there(stores.cache.remove_sent_entries, unused, sent)
+        await self.index.refresh_entry_rows(unused)
+        await stores.thread.run_there(stores.cache.level.compact_database)
+        self.cache.changed()
 
     async def delete_trashed_conversations(self) -> EmptyTrashResult:
         """Remove the conversations in the trash for good, with what only they use; from the backups too.

@@ -46,7 +46,7 @@ class ConversationFences:
             del self._fences[conversation]
             fence.removed.set()
 
-    def _find_fence(self, conversation: str) -> ConversationFence | None:
+    def find_fence(self, conversation: str) -> ConversationFence | None:
         while self._fences and conversation:
             if (fence := self._fences.get(conversation)) is not None:
                 return fence
@@ -56,7 +56,7 @@ class ConversationFences:
     @contextmanager
     def leave_place(self, conversation: str) -> Iterator[None]:
         """Meanwhile its worker may do another task: what a call here waits for may need the place."""
-        waiting = fence.waiting if (fence := self._find_fence(conversation)) is not None else []
+        waiting = fence.waiting if (fence := self.find_fence(conversation)) is not None else []
         waiting.append(conversation)
         try:
             yield
@@ -65,7 +65,7 @@ class ConversationFences:
 
     async def ensure_may_act(self, conversation: str) -> None:
         """Before each step."""
-        if (fence := self._find_fence(conversation)) is not None:
+        if (fence := self.find_fence(conversation)) is not None:
             await fence.ensure_may_act()
 
     def limit_conversation_cost(self, conversation: str, limits: TurnLimits) -> TurnLimits:
@@ -74,7 +74,7 @@ class ConversationFences:
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:
         """Before each call."""
-        if (fence := self._find_fence(context.conversation)) is not None:
+        if (fence := self.find_fence(context.conversation)) is not None:
             await fence.ensure_may_call()
         await self._hooks.run_hooks_before_call(call, context)
 

@@ -39,6 +39,7 @@ T = TypeVar("T")
 TASK_LEASE_SECONDS = 30.0
 POLL_SECONDS = 0.7  # How often new tasks are looked for.
 TURN_TRIES = 5
+RELEASE_SECONDS = 20.0  # How often it is looked whether conversations may leave this disk.
 AWAY_SECONDS = 1.0  # The wait between two attempts to reach the store.
 DRAIN_SECONDS = 20.0  # Running tasks have this long to end. After that, other workers resume them.
 LONGEST_ANSWER = 20_000  # How many characters of the last answer are kept in the list.
@@ -108,6 +109,8 @@ class FleetWorker:
         self._list = task_list
         self._at_once = at_once
         self._allowed = frozenset(allowed)
+        # How many conversations of ended tasks stay on this disk once others have them; 0: all.
+        self.most_kept = 0
         # False if permissions in tasks are ignored. Anyone with the workspace's key can add tasks.
         self.tasks_may_allow = True
         self._report = report
@@ -134,6 +137,7 @@ class FleetWorker:
             await self._list.release_tasks_of_others(_PROCESS)
         await self._renew_own_note()
         renewing = self._owned.spawn_task(self._renew_until_cancelled(), name="renew leases of tasks")
+        self._owned.spawn_task(self._release_conversations_until_cancelled(), name="make room")
         draining = self._owned.spawn_task(self._is_draining.wait(), name="drain")
         try:
             while not self._is_draining.is_set():
@@ -191,6 +195,24 @@ class FleetWorker:
         """So that others see it, and it hears when it is to end."""
         if await self._list.notes.renew_worker(self._name, TASK_LEASE_SECONDS):
             self.drain()
+
+    async def _release_conversations_until_cancelled(self) -> None:
+        while self.most_kept:
+            await asyncio.sleep(RELEASE_SECONDS)
+            with suppress(HelixError):
+                await self.release_old_conversations()
+
+    async def release_old_conversations(self) -> None:
+        """The oldest of ended tasks leave this disk, with their sub-agents', once there are half as many more as are to stay."""
+        rows = self._bench.list_conversations()
+        if len(rows) < self.most_kept * 3 // 2:
+            return
+        ended = await self._list.list_ended([row.id for row in rows if not row.parent])
+        if len(ended) >= self.most_kept * 3 // 2:
+            old = set(ended[self.most_kept :])
+            while more := {row.id for row in rows if row.parent in old} - old:
+                old |= more
+            await self._bench.release_unused_conversations(old)
 
     async def _renew_leases(self) -> None:
         claimed, asked = list(self._claimed.values()), seconds_since_start_of_computer()

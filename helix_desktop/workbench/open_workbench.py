@@ -627,6 +627,14 @@ class Workbench:
         self.size_limit.count_cache_size_soon()
         return emptied
 
+    async def release_unused_conversations(self, wanted: Collection[str]) -> None:
+        """Those of these that the shared store has whole, and nobody works in, leave this disk."""
+        async with self.workspace.pause_sharing(), self._reading:
+            idle = [
+                one for one in wanted if not self.sessions.find_open_session(one) and not self.fences.find_fence(one)
+            ]
+            self._rows.remove_conversation_rows(await self.workspace.release_conversations(idle))
+
     async def attach_content(self, name: str, content: bytes, media_type: str) -> Attachment:
         """Put something the user adds to a message into the cache."""
         stored = await self.workspace.cache.store_content(content, EntryOrigin("user", name, media_type))

@@ -45,6 +45,7 @@ ALL = (
     ),
     Trial("turn_kill", "SIGKILL in the middle of a turn", "--trials", 60, 5),
     Trial("fleet_kill", "SIGKILL of workers and of their database while tasks with effects run", "--tasks", 200, 20),
+    Trial("fleet_leaving", "SIGKILL at every step in which conversations leave a worker", "--conversations", 6, 2),
     Trial("network", "model servers that fail, in whole turns, every protocol", "--turns", 1000, 40),
     Trial("mcp_servers", "MCP servers that misbehave", "--trials", 200, 8),
     Trial("keyring", "no secret service, a working, a locked, a silent one", "--trials", 40, 4),

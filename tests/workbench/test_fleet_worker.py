@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import TurnEnd, TurnEnded
+from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserSaid
 from helix_desktop.errors import ActionRefused, SharedStoreUnreachable, StoreFailed, StoreFull
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.store.fleet_task_files import open_fleet_task_list
@@ -22,11 +24,15 @@ from helix_desktop.store.fleet_tasks import (
     FleetTaskState,
     NewFleetTask,
 )
+from helix_desktop.store.shared.async_rows import AsyncRowStore
+from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 from helix_desktop.workbench import Workbench, fleet_worker
 from helix_desktop.workbench.fleet_step_gate import FleetStepGate
 from helix_desktop.workbench.fleet_worker import ClaimedFleetTask, FleetWorker
-from tests.peers.chat_server import ChatServer, reply
+from tests.peers.chat_server import ChatServer, refused, reply
 from tests.peers.peer import Answer, Scripted
+from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
 from tests.workbench.conftest import Desks
 from tests.workbench.test_limits import DEAR
 from tests.workbench.test_project_in_use import trusting
@@ -349,3 +355,36 @@ async def test_an_agent_works_with_the_tools_its_file_names(desks: Desks, folder
         offered = {tool["function"]["name"] for tool in server.bodies[0]["tools"]}
         assert "read_file" in offered
         assert not offered & {"write_file", "edit_file", "run_command"}
+
+
+async def test_conversations_of_ended_tasks_leave_this_disk_and_come_back_when_their_task_goes_on(
+    desks: Desks, folder: Path
+) -> None:
+    seal = RowCipher(bytes(range(32)))
+    answers = [refused(400), *(reply(f"Answer {number}.") for number in range(4)), reply("It goes on.")]
+    async with place(desks, folder, *answers) as (bench, tasks, _):
+        engine = AsyncRowStore(MemoryRowStore(MemoryServer(), seal.space))
+        connected = SharedStoreConnection(engine, seal)
+
+        async def connect() -> SharedStoreConnection:
+            return connected
+
+        bench.workspace.share_content("memory://", connect)
+        bench.sharing.start_conversation_sync(
+            partial(bench.workspace.shared_conversations, connected, MemoryHeads(time.monotonic), "here"),
+            address="postgresql://",
+        )
+        worker = worker_of(bench, tasks)
+        worker._at_once, worker.most_kept = 1, 2
+        wanted = [NewFleetTask(FleetTaskOrder(f"task {number}")) for number in range(5)]
+        first, *others = await tasks.add_fleet_tasks(wanted)
+        await asyncio.wait_for(worker.work_until_drained(until_empty=True), 60)
+        assert (await tasks.find_fleet_task(first)).state is FleetTaskState.FAILED
+        await worker.release_old_conversations()
+        assert [row.id for row in bench.list_conversations()] == [others[3], others[2]]
+        assert await tasks.retry_fleet_task(await tasks.find_fleet_task(first))
+        await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
+        ended = await tasks.find_fleet_task(first)
+        assert (ended.state, ended.result.answer) == (FleetTaskState.DONE, "It goes on.")
+        said = [one.fact for one in (await bench.open_session(first)).all_facts if isinstance(one.fact, UserSaid)]
+        assert len(said) == 1

@@ -148,6 +148,7 @@ class ConversationSync:
         async with self._busy:
             for _ in range(_TRIES):
                 await self._merge_heads_named([name])
+                await self._bring_back(conversation)
                 self._refuse_if_used_elsewhere(conversation, name)
                 while await self._send_next_segments([conversation]):
                     pass
@@ -175,13 +176,9 @@ class ConversationSync:
         async with self._busy:
             ending = [one for one in working if self.leases.seconds_left(one) < self.lease / 2]
             if ending:
-                await self._update_heads(await self.thread.run_there(self._own_heads, ending), force=False)
-
-    def _own_heads(self, conversations: Sequence[str]) -> list[tuple[SharedProgress, HeadContents]]:
-        """Those of these whose head is this machine's and says what is here."""
-        known = [self.sync_state.get_progress(conversation) for conversation in conversations]
-        own = [one for one in known if one.writer == self.sync_state.machine and not one.must_be_sent_anew]
-        return [(one, one.contents) for one in own if one.contents]
+                await self._update_heads(
+                    await self.thread.run_there(self.sync_state.list_own_heads, ending), force=False
+                )
 
     @asynccontextmanager
     async def pause_sync(self) -> AsyncIterator[None]:
@@ -195,7 +192,9 @@ class ConversationSync:
         async with self._busy:
             held = self.leases.list_held()
             for at in range(0, len(held), CONVERSATIONS_IN_BATCH):
-                some = await self.thread.run_there(self._own_heads, held[at : at + CONVERSATIONS_IN_BATCH])
+                some = await self.thread.run_there(
+                    self.sync_state.list_own_heads, held[at : at + CONVERSATIONS_IN_BATCH]
+                )
                 await self._update_heads(some, force=False, seconds=0.0)
 
     async def take_over_lease(self, conversation: str) -> None:
@@ -204,6 +203,7 @@ class ConversationSync:
             self.leases.taken_over.add(conversation)  # Also if the engine cannot be reached.
             for _ in range(_TRIES):
                 await self._merge_heads_named([self._head_row_name(conversation)])
+                await self._bring_back(conversation)
                 known = await self.thread.run_there(self.sync_state.get_progress, conversation)
                 if not known.contents:
                     return
@@ -282,6 +282,9 @@ class ConversationSync:
         known = await self.thread.run_there(self.sync_state.get_progress_if_here, conversation)
         if head.version < known.version:
             return
+        is_released = self.sync_state.released.is_released
+        if head.version == known.version and await self.thread.run_there(is_released, conversation):
+            return
         seen = SharedProgress(conversation, contents.last, contents.chain, head.version, head.writer, contents)
         self.leases.note_lease(conversation, head.lease_seconds_left)
         if seen == known:
@@ -301,6 +304,12 @@ class ConversationSync:
         except _ChainDiffers:
             await self._append_fetched_facts(seen, SharedProgress(conversation))
         self.leases.note_writer(seen)
+
+    async def _bring_back(self, conversation: str) -> None:
+        """Somebody works here in a conversation that left this disk."""
+        if await self.thread.run_there(self.sync_state.released.is_released, conversation):
+            known = await self.thread.run_there(self.sync_state.get_progress, conversation)
+            await self._append_fetched_facts(known, SharedProgress(conversation))
 
     async def _append_fetched_facts(self, seen: SharedProgress, known: SharedProgress) -> None:
         after = known.seq
@@ -519,6 +528,17 @@ class ConversationSync:
 
     def _head_row_name(self, conversation: str) -> bytes:
         return self.seal.keyed_row_name("head", conversation.encode())
+
+
+async def list_safe_conversations(sync: ConversationSync, wanted: Collection[str]) -> list[str]:
+    """Those of these that the store has whole, as it says now."""
+    sent = await sync.thread.run_there(sync.sync_state.list_sent_whole, wanted)
+    known = {sync.seal.keyed_row_name("head", one.conversation.encode()): one for one in sent}
+    heads = await sync.remote.run_in_thread(sync.heads.fetch_heads, known.keys())
+    there = [known[head.name] for head in heads if head.version == known[head.name].version]
+    parts = {one.conversation: {each.name for each in one.contents.segments} for one in there if one.contents}
+    missing = await sync.remote.find_missing_in_batches(frozenset[bytes]().union(*parts.values()))
+    return [conversation for conversation, names in parts.items() if missing.isdisjoint(names)]
 
 
 def _decrypt_facts(

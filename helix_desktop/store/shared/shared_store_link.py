@@ -110,6 +110,11 @@ class SharedStoreLink:
         self._woken = asyncio.Event()
         self._tasks = tasks.OwnedTasks("shared store")
 
+    @property
+    def sent(self) -> int:
+        """Entries of the cache up to this number are in the store."""
+        return self._progress.sent
+
     def start_syncing(self) -> None:
         self._tasks.spawn_task(self._sync_until_stopped(), name="keep in step")
 

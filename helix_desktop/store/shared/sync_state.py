@@ -20,6 +20,7 @@ from helix_desktop.store import content_forgetting, sqlite_database
 from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.fact_segments import HeadContents
+from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.row_encryption import RowCipher
 
 _IN_STEP = (
@@ -37,7 +38,7 @@ _WAITING = (
 )
 _REMOVED = (
     "SELECT in_step.conversation FROM in_step LEFT JOIN conversations ON conversations.id = in_step.conversation"
-    " WHERE conversations.id IS NULL"
+    " WHERE conversations.id IS NULL AND in_step.conversation NOT IN (SELECT conversation FROM released)"
 )
 
 
@@ -72,6 +73,7 @@ class SyncState:
         with self._journal_read_errors():
             for table in (_IN_STEP, _SHARING, _BLANKED):
                 journal.connection.execute(table)
+        self.released = ReleasedConversations(journal)
         if seal_ is not None:
             journal.replacing = self._remember_changed_fact
         self.machine = bytes.fromhex(self._read_value("machine") or self._write_value("machine", secrets.token_hex(16)))
@@ -173,6 +175,8 @@ class SyncState:
         with self._journal.in_one_transaction():
             row = (known.conversation, known.seq, known.chain, known.version, known.writer, head)
             self._journal.connection.execute(_SAVE, row)
+            if known.contents and known.contents.is_removed:
+                self.released.note_return(known.conversation)
 
     def save_progress_together(self, known: Iterable[SharedProgress]) -> None:
         """Several in one transaction, and one sync."""
@@ -190,12 +194,25 @@ class SyncState:
         with self._journal_read_errors():
             return tuple(str(name) for (name,) in self._journal.connection.execute(_REMOVED))
 
+    def list_sent_whole(self, wanted: Iterable[str]) -> list[SharedProgress]:
+        """Those of these of which nothing waits to be sent."""
+        waiting = self.count_facts_to_send()
+        known = [self.get_progress(one) for one in wanted if one not in waiting]
+        return [one for one in known if one.seq and one.contents and one.contents.last == one.seq]
+
+    def list_own_heads(self, conversations: Sequence[str]) -> list[tuple[SharedProgress, HeadContents]]:
+        """Those of these whose head is this machine's and says what is here."""
+        known = [self.get_progress(conversation) for conversation in conversations]
+        own = [one for one in known if one.writer == self.machine and not one.must_be_sent_anew]
+        return [(one, one.contents) for one in own if one.contents]
+
     # --- steps that change facts and what is known of the others together
 
     def append_facts_of_others(self, lines: Sequence[StoredFact], known: SharedProgress, *, anew: bool = False) -> None:
         """Facts of another machine behind those that are here. `anew`: they were not taken as they came."""
         with self._journal.in_one_transaction():
             self._journal.insert_stored_facts(lines, sealed=True)
+            self.released.note_return(known.conversation)
             self.save_progress(known)
             if anew:
                 self._plan_resend_if_different(known)

@@ -1,0 +1,50 @@
+"""Conversations that left this disk, because other machines have them: what each uses, so that this machine goes on telling the shared store.
+
+A table in the journal: a conversation leaves it, and comes back to it, in one transaction with its facts.
+"""
+
+from collections.abc import Iterable
+
+from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.store import sqlite_database
+from helix_desktop.store.index_file import entries_used_by
+from helix_desktop.store.journal_file import JournalFile
+
+# An empty digest says that the conversation left.
+_TABLE = "CREATE TABLE IF NOT EXISTS released(conversation TEXT, digest BLOB, PRIMARY KEY(conversation, digest)) WITHOUT ROWID"
+
+
+class ReleasedConversations:
+    """The table of an open journal; used from the thread that owns it."""
+
+    def __init__(self, journal: JournalFile) -> None:
+        self._journal = journal
+        with journal.in_one_transaction():
+            journal.connection.execute(_TABLE)
+
+    def delete_here(self, conversations: Iterable[str]) -> None:
+        """Delete them from this disk."""
+        for conversation in conversations:
+            lines = self._journal.read_stored_facts(conversation)
+            used = {digest.raw for line in lines for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact))}
+            with self._journal.in_one_transaction():
+                rows = [(conversation, raw) for raw in (b"", *used)]
+                sqlite_database.execute_with_rows(self._journal.connection, "INSERT OR IGNORE INTO released", rows)
+                self._journal.delete_conversation(conversation)
+
+    def is_released(self, conversation: str) -> bool:
+        with self._journal.in_one_transaction():
+            asked = "SELECT 1 FROM released WHERE conversation = ? AND digest = x''"
+            return self._journal.connection.execute(asked, (conversation,)).fetchone() is not None
+
+    def list_released_entries(self) -> frozenset[Digest]:
+        """What they use."""
+        with self._journal.in_one_transaction():
+            rows = self._journal.connection.execute("SELECT DISTINCT digest FROM released WHERE digest != x''")
+            return frozenset(Digest(raw) for (raw,) in rows)
+
+    def note_return(self, conversation: str) -> None:
+        """It is here again, or nowhere."""
+        with self._journal.in_one_transaction():
+            self._journal.connection.execute("DELETE FROM released WHERE conversation = ?", (conversation,))
