@@ -24,6 +24,8 @@ from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, 
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 LONGEST_MESSAGE = 32 << 20  # bytes
+# How many bytes of the agent's requests may wait for an answer, and of answers for the agent to read them.
+MOST_WAITING = 64 << 20
 START_SECONDS = 120.0  # An agent may be fetched when it starts.
 _PIECE = 1 << 16
 _COMPLAINT = 300  # How many characters of the end of its error output are quoted.
@@ -53,6 +55,9 @@ class AgentConnection:
         self._handle, self._take_update = handlers
         self._lines = deque[bytes]()
         self._unfinished: list[bytes] = []
+        self._open_requests: dict[
+            str | int | None, int
+        ] = {}  # The agent's requests without an answer, and their sizes.
         self._why = ""  # Why the connection has ended; empty while it works.
         self._ways_to_sign_in = ""
         self._complaint = b""
@@ -156,12 +161,22 @@ class AgentConnection:
             if message is None or not all(isinstance(message.get(name), kind) for name, kind in _TRUSTED_TYPES):
                 continue
             if message.get("method") != "session/update":
+                self._count_request(message, len(line))
                 return cast(dict[str, Any], message)
             try:
                 await asyncio.shield(self._take_update(object_at(message, "params", "update")))
             except HelixError as error:  # The update could not be recorded, or was too large.
                 self.end_because(str(error))
         return None
+
+    def _count_request(self, message: dict[str, Any], size: int) -> None:
+        """Requests are handled side by side, so it is ended before too many of them wait."""
+        if "method" in message and "id" in message:
+            if message["id"] in self._open_requests:
+                self.end_because("it sent two requests with the same id")
+            self._open_requests[message["id"]] = max(size, _PIECE)
+            if sum(self._open_requests.values()) > MOST_WAITING:
+                self.end_because("it sent too many requests at once")
 
     async def _read_line(self) -> bytes | None:
         while not self._lines:
@@ -181,11 +196,18 @@ class AgentConnection:
     async def send(self, message: dict[str, Any]) -> None:
         stdin = cast(asyncio.StreamWriter, self._command.process.stdin)
         try:
+            if self._why:
+                raise OSError(self._why)  # noqa: TRY301 -- as from a pipe that is closed
             stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+            if stdin.transport.get_write_buffer_size() > MOST_WAITING:
+                self.end_because("it does not read what it asked for")
             await stdin.drain()
         except (OSError, RuntimeError) as error:
             if "method" in message:  # Nobody waits for an answer that was not sent.
                 raise ConnectionError(str(error)) from error
+        finally:
+            if "method" not in message:
+                self._open_requests.pop(message["id"], None)
 
     async def close(self) -> None:
         """The process is ended by `end_agent_process`."""

@@ -6,11 +6,13 @@ same rules, in the same sandbox. What the agent does by itself, in its own proce
 
 import asyncio
 import json
+import os
 import re
 import shlex
 from collections.abc import Awaitable, Callable
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from acp import RequestError
 
@@ -26,6 +28,7 @@ from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import first_text, list_at, number_at, object_at, objects_at, text_at
 from helix_desktop.tools import file_text, workspace_roots
+from helix_desktop.tools.autorun_files import is_autorun_path
 from helix_desktop.tools.built_in_tool import FilesSeen
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.toolbox import PermissionOutcome
@@ -34,6 +37,7 @@ from helix_desktop.tools.workspace_tools import WorkspaceTools
 MOST_TERMINALS = 16  # How many terminals may run at once.
 TERMINAL_SECONDS = 3600
 TERMINAL_BYTES = 1 << 20
+MOST_PATHS = 1_000  # How many files one call may name.
 _EFFECTS = {
     "read": ActionEffect.READ, "search": ActionEffect.READ, "think": ActionEffect.READ, "fetch": ActionEffect.FETCH,
     "edit": ActionEffect.EDIT, "delete": ActionEffect.EDIT, "move": ActionEffect.EDIT, "execute": ActionEffect.RUN,
@@ -42,7 +46,7 @@ _TOOLS = {
     ActionEffect.READ: ToolName.READ_FILE, ActionEffect.EDIT: ToolName.WRITE_FILE, ActionEffect.RUN: ToolName.RUN_COMMAND,
 }  # fmt: skip
 Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
-_VARIABLE = re.compile(r"[A-Za-z_]\w*")
+_VARIABLE, _PATTERN_SIGN = re.compile(r"[A-Za-z_]\w*"), re.compile(r"[*?\[\]]")
 
 
 @dataclass(slots=True)
@@ -109,16 +113,13 @@ class AgentRequests:
     # --- permission
 
     async def _decide_permission(self, params: dict[str, Any]) -> dict[str, Any]:
-        call = await self.recorder.note_call(object_at(params, "toolCall"), is_live=True)
+        noted = await self.recorder.note_call(object_at(params, "toolCall"), is_live=True)
+        call = replace(noted, told=dict(noted.told))  # as the card shows it, whatever the agent tells of it meanwhile
         kinds = ("allow_once", "allow_always")
         try:
-            await self._ensure_permitted(call.as_tool_call(), self._action_of_call(call))
-            self._allowed_commands |= set(filter(None, [_command_of_call(call)]))
-            self._allowed_edits += [
-                (self._display_inside(text_at(each, "path")), text_at(each, "oldText"), text_at(each, "newText"))
-                for each in objects_at(call.told, "content")
-                if text_at(each, "type") == "diff"
-            ]
+            action = await asyncio.to_thread(self._action_of_call, call)
+            await self._ensure_permitted(call.as_tool_call(), action)
+            self._note_allowed(call, action)
         except ActionRefused:
             kinds = ("reject_once", "reject_always")
         except asyncio.CancelledError:  # The turn is being stopped.
@@ -129,32 +130,64 @@ class AgentRequests:
                 return {"outcome": {"outcome": "selected", "optionId": text_at(option, "optionId")}}
         return {"outcome": {"outcome": "cancelled"}}
 
+    def _note_allowed(self, call: AcpCall, action: ToolAction) -> None:
+        """What the card showed: the agent is not asked for it again when it does it here."""
+        if action.effect is ActionEffect.RUN:
+            self._allowed_commands.add(action.command)
+        if action.effect is ActionEffect.EDIT:
+            self._allowed_edits += [
+                (self._display_inside(text_at(each, "path")), text_at(each, "oldText"), text_at(each, "newText"))
+                for each in call.differences
+            ]
+
     def _action_of_call(self, call: AcpCall) -> ToolAction:
-        """What the agent is about to do by itself, where neither our roots nor our sandbox hold it back: the question says so."""
+        """What the agent is about to do by itself, where neither our roots nor our sandbox hold it back: the question says so.
+        Of several files it is about the one that is held back most.
+        """
+        named = [text_at(each, "path") for key in ("locations", "content") for each in objects_at(call.told, key)]
+        paths = {path for path in (*named, first_text(object_at(call.told, "rawInput"), *PATH_KEYS)) if path}
+        if len(paths) > MOST_PATHS:
+            raise ActionRefused(f"A call that names more than {MOST_PATHS:,} files is refused.")
+        return max((self._action_on_path(call, path) for path in paths or {""}), key=self._how_far_held_back)
+
+    def _how_far_held_back(self, action: ToolAction) -> tuple[int, int]:
+        decision = self.kit.permissions.decide_for_conversation(action, self.conversation.id)
+        return ("allow", "ask", "deny").index(decision.verdict), -len(decision.scopes)
+
+    def _action_on_path(self, call: AcpCall, path: str) -> ToolAction:
         effect = _EFFECTS.get(text_at(call.told, "kind"), ActionEffect.FOREIGN)
-        command, paths, made = _command_of_call(call), self._paths_of_call(call), call.as_tool_call()
-        if (effect is ActionEffect.RUN and not command) or (effect is ActionEffect.EDIT and not paths):
-            effect = ActionEffect.FOREIGN  # The agent does not say what kind of action it is.
-        runs = effect is ActionEffect.RUN
-        outside = next((path for path in paths if self._display_inside(path) is None), "")
-        danger = f"{outside} is outside this workspace's folders" if outside else ""
+        command, made = _command_of_call(call), call.as_tool_call()
+        if (effect is ActionEffect.RUN and not command) or (effect is ActionEffect.EDIT and not path):
+            effect = ActionEffect.FOREIGN  # The agent does not say which command or file.
+        shown, danger, apart = self._judge_path(path, effect) if path else ("", "", "")
+        host, runs = _host_of_call(call), effect is ActionEffect.RUN
+        known = ToolName.FETCH_URL if effect is ActionEffect.FETCH and host else _TOOLS.get(effect)
         return ToolAction(
-            _TOOLS.get(effect, made.name),
+            known
+            or f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}",  # A rule for it fits no tool of ours.
             effect,
             call.title or made.name,
-            command or call.difference_text() or made.arguments,
-            path=next(iter(paths), ""),
-            command=command,
+            command if runs else call.difference_text() or made.arguments,
+            path=host if effect is ActionEffect.FETCH else shown,
+            command=command if runs else "",
             reason_to_ask="it would run outside the sandbox" if runs else danger,
-            asks_in_every_mode=bool(outside),
-            separate_permission="outside_sandbox" if runs else "",
+            asks_in_every_mode=bool(danger) and apart != "runs_later",
+            separate_permission="outside_sandbox" if runs else apart,
         )
 
-    def _paths_of_call(self, call: AcpCall) -> list[str]:
-        """As rules and file tools name them; what lies outside the roots as the agent does."""
-        named = [text_at(each, "path") for key in ("locations", "content") for each in objects_at(call.told, key)]
-        given = first_text(object_at(call.told, "rawInput"), *PATH_KEYS)
-        return [self._display_inside(path) or path for path in (*named, given) if path]
+    def _judge_path(self, path: str, effect: ActionEffect) -> tuple[str, str, str]:
+        """Where it really is, as rules name it, and why it is asked about; what lies outside the roots as the agent names it."""
+        roots = self.kit.resources.roots.with_nothing_hidden
+        try:
+            place = roots.resolve_path(os.path.realpath(roots.resolve_path(path).full_path))
+        except (HelixError, ValueError):
+            return path, f"{path} is outside this workspace's folders", ""
+        shown = roots.display_path(place)
+        if self.kit.resources.roots.is_hidden_path(place.full_path):
+            return shown, f"it would see files that are hidden from agents: {shown}", "opened"
+        if effect is ActionEffect.EDIT and is_autorun_path(place.inside):
+            return shown, f"other programs run the contents of {shown}", "runs_later"
+        return shown, "", ""
 
     def _display_inside(self, path: str) -> str | None:
         roots = self.kit.resources.roots
@@ -292,6 +325,13 @@ def _command_of_call(call: AcpCall) -> str:
     """The command line of a call, as the agent tells it: as a text, or in words."""
     given = object_at(call.told, "rawInput")
     return shlex.join(map(str, list_at(given, "command"))) or first_text(given, "command", "cmd")
+
+
+def _host_of_call(call: AcpCall) -> str:
+    try:
+        return urlsplit(text_at(call.told, "rawInput", "url")).hostname or ""
+    except ValueError:
+        return ""
 
 
 def _command_line(params: dict[str, Any]) -> str:

@@ -67,12 +67,15 @@ class AcpCall:
     def shows_terminal(self, terminal: str) -> bool:
         return any(text_at(each, "terminalId") == terminal for each in objects_at(self.told, "content"))
 
-    def difference_text(self) -> str:
+    @property
+    def differences(self) -> list[dict[str, Any]]:
         """What it changes in files, as the agent tells it."""
+        return [each for each in objects_at(self.told, "content") if text_at(each, "type") == "diff"]
+
+    def difference_text(self) -> str:
         return "\n".join(
             format_unified_diff(text_at(each, "oldText"), text_at(each, "newText"), text_at(each, "path"))
-            for each in objects_at(self.told, "content")
-            if text_at(each, "type") == "diff"
+            for each in self.differences
         )
 
     def output_text(self) -> str:
@@ -99,7 +102,7 @@ class TurnRecorder:
     def __init__(self, conversation: Conversation, resources: WorkspaceResources, model: str) -> None:
         self._conversation = conversation
         self._cache, self._tokens = resources.cache, resources.tokens
-        self._model = model
+        self.model = model
         self._draft: list[_SpokenPart | AcpCall] = []
         self._calls: dict[str, AcpCall] = {}
         self._running: list[AcpCall] = []  # the calls of the reply that was recorded last
@@ -213,13 +216,13 @@ class TurnRecorder:
         if self._draft:
             await self._record_draft(stop)
         if usage != Usage():
-            await self._conversation.append_facts(Spent(Purpose.OTHER, self._model, usage))
+            await self._conversation.append_facts(Spent(Purpose.OTHER, self.model, usage))
 
     async def _record_draft(self, stop: Stop) -> None:
         draft, self._draft, self._draft_size = self._draft, [], 0
         parts = await asyncio.to_thread(lambda: tuple(map(self._build_reply_part, draft)))
         self._running = [part for part in draft if isinstance(part, AcpCall)]
-        await self._conversation.append_facts(ModelReplied(parts, self._model, stop))
+        await self._conversation.append_facts(ModelReplied(parts, self.model, stop))
         for call in self._running:
             stage = CallStage.DONE if call.is_over else CallStage.RUNNING
             self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, stage))

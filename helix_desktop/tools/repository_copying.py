@@ -18,6 +18,7 @@ from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import workspace_roots
+from helix_desktop.tools.autorun_files import is_autorun_path
 from helix_desktop.tools.git_runner import find_filtered_files, run_git
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots
 
@@ -291,6 +292,7 @@ def join_with_head(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> s
     head = source.head
     if not copy.line("rev-list", "--max-count=1", f"{head}..HEAD"):
         return ""
+    _check_autorun_files_are_in_folder(copy, head)
     remedy = "Your own folder was not changed. Resolve this in the copy, commit there, and bring it back again."
     words = ("rebase", "--quiet", head) if rebase else ("merge", "--no-edit", "--quiet", head)
     try:
@@ -303,6 +305,19 @@ def join_with_head(source: GitCheckout, copy: GitCheckout, *, rebase: bool) -> s
     _check_unfiltered(copy, changed)
     _check_unfiltered(source, changed)
     return copy.head
+
+
+def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
+    """A file that other programs run is asked about when a command leaves it in the folder, so no commit may have it alone."""
+    added = copy.names("diff", "-z", "--name-only", "--no-renames", "--diff-filter=d", f"{head}...HEAD")
+    for name in filter(is_autorun_path, map(os.fsdecode, added)):
+        place = copy.folder / name
+        is_there = place.is_file() and not place.is_symlink()
+        if not is_there or copy.line("hash-object", "--", name) != copy.line("rev-parse", f"HEAD:{name}"):
+            raise ActionRefused(
+                f"Other programs run {printable_path(name)}, and in the copy's folder it is not as it was committed.",
+                remedy="Check the file in the copy's last commit, and write it into the copy's folder if you want it.",
+            )
 
 
 def _check_unfiltered(checkout: GitCheckout, names: list[bytes]) -> None:

@@ -238,6 +238,10 @@ class RepositoryCopies:
                 raise ActionRefused(
                     "An agent is working in this copy.", remedy="Stop the agent first, or wait until it has finished."
                 )
+        if copy.id in self._kits and self._kits[copy.id].commands.running_in_background:
+            raise ActionRefused(
+                "A command is still running in this copy.", remedy="Stop the command first, or wait until it has ended."
+            )
 
     async def _apply_changes(self, copy: FolderCopy) -> tuple[str, ...]:
         changes = await self._find_changes(copy)

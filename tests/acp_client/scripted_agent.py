@@ -107,6 +107,18 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             answer = ask("session/request_permission", sessionId=session, toolCall=wanted, options=options)
             done(session, wanted["toolCallId"], json.dumps(answer))
             say(session, json.dumps(answer))
+        case ["ask", method, *rest]:
+            say(session, json.dumps(ask(method, sessionId=session, **json.loads(" ".join(rest)))))
+        case ["begin", method, *rest]:
+            send({"id": "begun", "method": method, "params": {"sessionId": session, **json.loads(" ".join(rest))}})
+        case ["tell", *rest]:
+            update(session, "tool_call_update", **json.loads(" ".join(rest)))
+        case ["await-file", path]:
+            while not Path(path).exists():
+                time.sleep(0.01)
+        case ["await-begun"]:
+            while json.loads(sys.stdin.readline()).get("id") != "begun":
+                pass
         case ["read", path]:
             say(session, json.dumps(ask("fs/read_text_file", sessionId=session, path=path)))
         case ["write", path, text]:
@@ -164,6 +176,12 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
         case ["endless"]:
             while True:
                 sys.stdout.write("x" * 65536)
+        case ["requests", count, path, *same]:
+            asked = {"jsonrpc": "2.0", "method": "fs/read_text_file", "params": {"sessionId": session, "path": path}}
+            lines = [json.dumps({"id": "same" if same else f"m{number}", **asked}) for number in range(int(count))]
+            sys.stdout.write("\n".join([*lines, ""]))
+            sys.stdout.flush()
+            time.sleep(3600)
         case ["crowd"]:
             say(session, "x" * 3_000_000)
 

@@ -11,7 +11,8 @@ import pytest
 
 from helix_desktop.engine.facts import Decided, FilesChanged, Text, ToolReturned, TurnEnd
 from helix_desktop.engine.ports import PermissionAnswer
-from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
+from helix_desktop.tools.permission import PermissionRule
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.workbench import Workbench
 from tests.acp_client.conftest import ASKED, calls, facts_of, outputs, run_turn, said
@@ -122,6 +123,102 @@ async def test_a_write_of_what_no_card_showed_is_asked_for(bench: Workbench, fol
     await run_turn(session, f"permit edit {folder}/README.md {shown}\nwrite {folder}/README.md other", YES)
     assert len(ASKED) == 2
     assert "+other" in ASKED[1].preview
+
+
+def permit(kind: str, **told: object) -> str:
+    options = [{"optionId": "yes", "kind": "allow_once"}, {"optionId": "no", "kind": "reject_once"}]
+    wanted = {"toolCall": {"toolCallId": "p", "title": "work", "kind": kind, **told}, "options": options}
+    return f"ask session/request_permission {json.dumps(wanted)}"
+
+
+def difference(path: Path, text: str) -> dict[str, object]:
+    return {"type": "diff", "path": str(path), "oldText": path.read_text() if path.exists() else "", "newText": text}
+
+
+@pytest.mark.parametrize("kind", ["read", "search", "think", "execute", "other"])
+async def test_what_a_card_of_another_kind_carries_is_not_allowed_with_it(
+    bench: Workbench, folder: Path, kind: str
+) -> None:
+    """A call that says that it reads is not asked about; what else stands in it nobody has seen."""
+    session = await bench.start_conversation(acp_agent="Script")
+    readme = folder / "README.md"
+    seen = {"execute": "ls"}.get(kind, "")
+    told = {"rawInput": {"command": seen or "echo planted"}, "content": [difference(readme, "other\n")]}
+    await run_turn(session, f"{permit(kind, **told)}\nwrite {readme} other\nrun echo planted", YES)
+    own_cards = 1 if kind in ("execute", "other") else 0
+    assert [one.title for one in ASKED[own_cards:]] == ["Overwrite README.md", "Run a command"]
+
+
+async def test_what_is_allowed_is_what_the_card_showed_and_not_what_the_agent_says_meanwhile(
+    bench: Workbench, folder: Path
+) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    later = json.dumps({"toolCallId": "p", "rawInput": {"command": "echo planted"}})
+    begun = permit("execute", rawInput={"command": "ls"}).replace("ask ", "begin ", 1)
+    told, mark = asyncio.Event(), folder / "asked"
+    unsubscribe = session.subscribe_to_events(
+        lambda event: told.set() if isinstance(event, ReplyStreamed) and "told" in str(event.delta) else None
+    )
+    does = [begun, f"await-file {mark}", f"tell {later}", "say told", "await-begun", "run echo planted"]
+    session.send_message((Text("\n".join(does)),))
+    async with asyncio.timeout(30):
+        while [one.preview for one in session.questions.values()] != ["ls"]:
+            await asyncio.sleep(0.01)
+        mark.touch()
+        await told.wait()
+        session.answer_question(next(iter(session.questions)), YES)
+        while [one.preview for one in session.questions.values()] != ["echo planted"]:
+            await asyncio.sleep(0.01)
+    unsubscribe()
+    session.stop_turn()
+    await session.wait_until_idle()
+
+
+async def test_every_path_of_a_call_is_judged_and_what_other_programs_run_is_asked_for(
+    bench: Workbench, folder: Path
+) -> None:
+    await bench.choose_permission_mode("allow edits")
+    session = await bench.start_conversation(acp_agent="Script")
+    both = {"locations": [{"path": f"{folder}/README.md"}, {"path": f"{folder}/.vscode/tasks.json"}]}
+    await run_turn(session, permit("edit", **both))
+    (question,) = ASKED
+    assert question.why == "other programs run the contents of .vscode/tasks.json"
+    assert (question.apart, question.scopes) == ("runs_later", ("once",))
+    bench.kit.permissions.rules = (PermissionRule("deny", path="src/*"),)
+    await run_turn(session, permit("read", locations=[{"path": "README.md"}, {"path": "src/pairs.py"}]), YES)
+    assert ASKED == []
+    assert said(session).endswith('"optionId": "no"}}')
+
+
+async def test_a_link_is_judged_by_where_it_leads_and_a_hidden_file_by_its_name(bench: Workbench, folder: Path) -> None:
+    """The agent follows it by itself, with the user's rights."""
+    await bench.choose_permission_mode("allow all")
+    (folder / "notes.txt").symlink_to("/etc/passwd")
+    (folder / "list.txt").symlink_to(folder / ".env")
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "\n".join(permit("read", locations=[{"path": name}]) for name in ("notes.txt", "list.txt")))
+    assert [one.why for one in ASKED] == [
+        "notes.txt is outside this workspace's folders",
+        "it would see files that are hidden from agents: .env",
+    ]
+
+
+async def test_a_page_is_judged_by_its_host(bench: Workbench) -> None:
+    await bench.choose_permission_mode("allow all")
+    bench.kit.permissions.rules = (PermissionRule("deny", tool="fetch_url", path="evil.example"),)
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, permit("fetch", rawInput={"url": "https://EVIL.example/x"}), YES)
+    assert said(session).endswith('"optionId": "no"}}')
+
+
+@pytest.mark.parametrize("name", ["*", "run_command", "[!x]*"])
+async def test_a_rule_for_a_tool_of_the_agent_allows_no_tool_of_ours(bench: Workbench, name: str) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, permit("other", _meta={"claudeCode": {"toolName": name}}), ALWAYS)
+    (question,) = ASKED
+    assert question.rules[0].startswith("Script: ")
+    await run_turn(session, "run echo planted")
+    assert len(ASKED) == 1
 
 
 async def test_what_the_agent_changes_by_itself_is_in_a_checkpoint(bench: Workbench, folder: Path) -> None:

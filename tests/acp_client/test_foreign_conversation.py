@@ -178,6 +178,26 @@ async def test_a_message_without_an_end_ends_the_agent_and_a_long_text_is_kept(
     assert said(session) == "x" * 3_000_001
 
 
+@pytest.mark.parametrize(
+    ("deed", "why"),
+    [
+        ("requests 2000 small.txt", "too many requests"),
+        ("requests 2 small.txt same", "same id"),
+        ("requests 4 large.txt", "does not read"),
+    ],
+)
+async def test_requests_that_nobody_waits_for_take_no_memory(
+    bench: Workbench, folder: Path, monkeypatch: pytest.MonkeyPatch, deed: str, why: str
+) -> None:
+    """They are handled side by side, and their answers wait until the agent reads them."""
+    monkeypatch.setattr(agent_connection, "MOST_WAITING", 4 << 20)
+    (folder / "small.txt").write_text("x" * 200)
+    (folder / "large.txt").write_text("x" * (3 << 20))
+    session = await bench.start_conversation(acp_agent="Script")
+    ended = await run_turn(session, deed)
+    assert (ended.reason, why in ended.why) == (TurnEnd.FAILED, True), ended.why
+
+
 async def test_an_agent_that_wants_a_login_says_so(bench: Workbench) -> None:
     session = await bench.start_conversation(acp_agent="ScriptNeedsLogin")
     ended = await run_turn(session, "hello")

@@ -269,6 +269,49 @@ async def test_commands_in_a_copy_commit_there_and_reach_nothing_of_the_users(de
     assert git(project, "for-each-ref") == before
 
 
+@pytest.mark.parametrize("way", ["merge", "rebase"])
+async def test_commits_bring_no_file_that_other_programs_run_and_that_nobody_was_asked_about(
+    desks: Desks, project: Path, way: str
+) -> None:
+    """Written by git's plumbing it is never in the copy's folder, where the look after a command would find it."""
+    bench = await bench_on(desks, project)
+    await bench.choose_permission_mode("allow all")
+    copy = await copy_in(bench)
+    box = bench.copies.opened_tools(copy.id).build_toolbox()
+    line = (
+        "git update-index --add --cacheinfo 100644,$(echo evil | git hash-object -w --stdin),.vscode/tasks.json;"
+        " git update-index --skip-worktree .vscode/tasks.json; git commit -qm planted; git status --porcelain"
+    )
+    call = ToolCall("1", "run_command", json.dumps({"command": line}))
+    outcome = await box.run_tool_call(call, CallContext(copy.id, _yes, lambda _: None))
+    assert await bench.workspace.cache.read_content(outcome.output.digest) == b"[no output, exit code 0]\n"
+    (project / "b").write_text("two\n")
+    git(project, "commit", "-qam", "mine")
+    with pytest.raises(ActionRefused, match=r"\.vscode/tasks\.json"):
+        await bench.copies.bring_back(copy, way)
+    assert not (project / ".vscode").exists()
+    (copy.folder / "0" / ".vscode").mkdir()
+    (copy.folder / "0" / ".vscode" / "tasks.json").write_text("evil\n")  # now it is seen
+    git(copy.folder / "0", "update-index", "--no-skip-worktree", ".vscode/tasks.json")
+    await bench.copies.bring_back(copy, way)
+    assert (project / ".vscode" / "tasks.json").exists()
+
+
+async def test_a_copy_in_which_a_command_still_runs_is_not_brought_back(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    await bench.choose_permission_mode("allow all")
+    copy = await copy_in(bench)
+    kit = bench.copies.opened_tools(copy.id)
+    box, context = kit.build_toolbox(), CallContext(copy.id, _yes, lambda _: None)
+    given = json.dumps({"command": "sleep 600", "background": True})
+    await box.run_tool_call(ToolCall("1", "run_command", given), context)
+    for way in ("merge", "rebase", "apply"):
+        with pytest.raises(ActionRefused, match="command is still running"):
+            await bench.copies.bring_back(copy, way)
+    await box.run_tool_call(ToolCall("2", "stop_command", '{"name": "bg1"}'), context)
+    assert await bench.copies.bring_back(copy, "merge") == ("There is nothing to bring back.",)
+
+
 TRIES = (
     "echo x > PLACE/a",
     "git -C PLACE branch stolen",
