@@ -11,7 +11,7 @@ import pytest
 
 from helix_desktop.engine.facts import Decided, FilesChanged, Text, ToolReturned, TurnEnd
 from helix_desktop.engine.ports import PermissionAnswer
-from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
+from helix_desktop.engine.session_events import ReplyStreamed, ToolPrinted
 from helix_desktop.tools.permission import PermissionRule
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.workbench import Workbench
@@ -268,11 +268,13 @@ async def test_a_command_that_is_refused_or_killed_says_so(bench: Workbench) -> 
 async def test_endless_output_of_a_command_is_stopped_with_the_turn(bench: Workbench) -> None:
     await bench.choose_permission_mode("allow all")
     session = await bench.start_conversation(acp_agent="Script")
+    printed = asyncio.Event()
+    unsubscribe = session.subscribe_to_events(
+        lambda event: printed.set() if isinstance(event, ToolPrinted) and len(event.text) > 1000 else None
+    )
     session.send_message((Text("say begun\nrun yes"),))
-    async with asyncio.timeout(20):
-        while not (bench.kit.sandbox.scratch.exists() and session.running is ConversationActivity.THINKING):
-            await asyncio.sleep(0.01)
-    await asyncio.sleep(1.0)  # It prints without an end.
+    await asyncio.wait_for(printed.wait(), 30)
+    unsubscribe()
     before = time.monotonic()
     session.stop_turn()
     await session.wait_until_idle()
