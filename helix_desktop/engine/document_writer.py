@@ -232,7 +232,7 @@ class DocumentWriter:
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
         making = DocumentPlan(reading.plan, fold, 0, found, entry, critical, limit)
         made = await asyncio.to_thread(
-            build_fold_document, making, truncation.fill_truncation_sections(found, reading.todo), self.tokens
+            build_fold_document, making, truncation.fill_truncation_sections(reading.todo), self.tokens
         )
         return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading, ())
 
@@ -325,8 +325,13 @@ class DocumentWriter:
         text = await self._ask_attempt_for_text(rung, reading, passages, question, asking, seconds)
         if reading.plan.panic or not STRATEGIES[reading.plan.kind].sections:
             return text, 0
-        known = [*known, *(DetailSource(0, "output", passage.text) for passage in passages)]
+        shown = (DetailSource(0, "output", passage.text) for passage in passages)
+        known = [*known, *shown, DetailSource(0, "user", question)]
         claims = await asyncio.to_thread(find_unsupported_claims, text, known)
+        if claims and rung.way == "prefix":  # Its writer also sees what stays.
+            seqs = [seq for seq in reading.branch.order if seq > reading.plan.span.last]
+            known += await span_as_text.read_detail_sources(reading.branch, seqs, self.cache)
+            claims = await asyncio.to_thread(find_unsupported_claims, text, known)
         if claims:
             question += handover.unsupported_claims_question(claims)
             with suppress(ModelFailed):

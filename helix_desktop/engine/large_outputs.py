@@ -11,6 +11,7 @@ from dataclasses import replace
 from helix_desktop.engine import legal_messages
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import Message, ToolResult
+from helix_desktop.engine.content_recall import WHOLE_TOKENS
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
@@ -80,6 +81,10 @@ class OutputAdmission:
         own = {call for call, tool in tools.items() if tool in RECALLS}
         names = [tools.get(one.call, "") for one in batch]
         commands = output_admission.find_command_outputs(batch, names, meter.used, meter.window)
+        most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
+        own |= {
+            one.call for one, name in zip(batch, names, strict=True) if self._brings_back_folded(one, name, most)
+        }
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
         large = output_admission.find_outputs_to_hold(sizes, policy, meter.window, meter.factor, commands)
         held = [await self._read_large_output(index, batch[index], policy) for index in large]
@@ -109,6 +114,12 @@ class OutputAdmission:
             if isinstance(kept, Attachment) and kept.tokens > limit and not kept.stored.media_type.startswith("image/"):
                 folds.append(await self._build_message_fold(index, kept, policy))
         return (replace(said, parts=tuple(parts)), *folds)
+
+    def _brings_back_folded(self, returned: ToolReturned, tool: str, most: int) -> bool:
+        """Whether the agent has read again what it does not see any more: an excerpt would not tell it more."""
+        if not returned.repeat_of or returned.tokens > most or output_admission.is_command_output(returned, tool):
+            return False
+        return not self.conversation.state.is_message_whole(returned.repeat_of)
 
     def _calls_of_last_reply(self) -> Sequence[PendingCall]:
         branch = self.conversation.state.branch

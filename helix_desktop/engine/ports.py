@@ -199,6 +199,7 @@ class PermissionAnswer:
 class CallContext:
     """What a tool may use while it runs: whom to ask, and where to show what it prints as it goes. `whole_tokens`: up to how
     many tokens an entry is best recalled whole; 0: not known. `note_begun`: called when nothing holds the call back any more.
+    `is_shown`: whether an output with this content stands whole in the view.
     """
 
     conversation: str
@@ -206,6 +207,7 @@ class CallContext:
     show: Callable[[str], None]
     whole_tokens: int = 0
     note_begun: Callable[[], object] = bool
+    is_shown: Callable[[Digest], bool] = bool
 
 
 class ToolSet(Protocol):

@@ -127,7 +127,8 @@ class ReplyCalls:
                 waits.append(now() - asked)
 
         whole_tokens = content_recall.whole_tokens_for(here.state, here.policy)
-        return CallContext(here.id, ask, show, whole_tokens, partial(self._begun.add, call.id))
+        begun = partial(self._begun.add, call.id)
+        return CallContext(here.id, ask, show, whole_tokens, begun, here.state.is_shown_whole)
 
     async def _result_fact(self, call: ToolCall, outcome: CallOutcome, seconds: float) -> ToolReturned:
         head, tokens = await self._head_and_tokens(outcome)

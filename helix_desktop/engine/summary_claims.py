@@ -50,7 +50,7 @@ _NO_CLAIM = re.compile(
     re.MULTILINE,
 )
 _ORDERED = re.compile(
-    r"\b(?:users?|clients?|customer|owner|lead|supervisor|management|you|they|s?he|it was|benutzer\w*|du|sie)\b[^.]{0,40}?"
+    r"(?<!\bas )(?<!\bas the )\b(?:users?|clients?|customer|owner|lead|supervisor|management|you|they|s?he|it was|benutzer\w*|du|sie)\b[^.]{0,40}?"
     r"\b(?:ask|want|request|insist|demand|requir|prefer|told|said|wish|would like|möchte|verlang)|^\W*(?:no|keep|gewünscht|requested)\b"
     r"|\b(?:should|ha(?:s|ve) to|(?:is|are) (?:not )?to be|forbidden|acceptable|ruled out|leave .{3,40} alone)\b",
     re.IGNORECASE,

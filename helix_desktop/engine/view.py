@@ -116,6 +116,15 @@ class ConversationState(Moment):
         """The seq of the last output with this content; 0 where there is none."""
         return self._returned.get(digest.raw, 0)
 
+    def is_shown_whole(self, digest: Digest) -> bool:
+        """Whether the last output with this content stands in the view as it came."""
+        return self.is_message_whole(self.last_return_of(digest))
+
+    def is_message_whole(self, seq: int) -> bool:
+        """Whether the view shows the message, and nothing shorter for any part of it."""
+        blocks = self.branch.item_at(seq).blocks if self.branch.has_message(seq) else ()
+        return bool(blocks) and not any(block.fold for block in blocks)
+
     def _open_batch(self) -> int:
         return self.branch.steps[-1] if self.branch.running_calls else 0
 

@@ -1,6 +1,8 @@
 """Full-text search: the index says where, and the snippet comes from the stores themselves, checked."""
 
+import math
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -15,10 +17,10 @@ from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
 from helix_desktop.store.journal_file import StoredFact
 
-WEIGHED = 80  # How many places are ranked if none contains every word.
+WEIGHED = 120  # How many places are ranked if none contains every word.
 FILTERED = 10  # With a filter, this many times as many places are read.
-COVERAGE = 0.3  # The weight of containing more of the words.
 NEAR = {-2: 0.1, -1: 0.3, 1: 0.3, 2: 0.1}  # The weight of a neighbouring fact that also matches, by its distance.
+TOGETHER, MOST_TOGETHER = 0.1, 8  # The weight of what else of its conversation matches, and how many facts of it count.
 FoundRow = tuple[int, int, int, str, int, bytes | None, float]
 FoundPlace = tuple[SearchHit, str, float]  # A hit, its text, and its rank by the index.
 
@@ -70,27 +72,25 @@ def search_full_text(
 
 
 def _weigh_places(places: Sequence[FoundPlace], words: list[str]) -> list[FoundPlace]:
-    """Places that hold some of the words: those with more of them, and with others near them in their conversation, come first."""
-    stems = [stem_of_word(word) for word in words]
-    weights: dict[tuple[str, int], float] = {}
-    weighed: list[tuple[float, FoundPlace]] = []
-    for hit, text, rank in places:
-        folded = text.casefold()
-        held = sum(stem in folded for stem in stems) / len(stems)
-        weighed.append((rank * (1 - COVERAGE + 2 * COVERAGE * held), (hit, text, rank)))
-        if hit.seq:
-            weights[hit.conversation, hit.seq] = weighed[-1][0]
-    near = [
-        weight
-        + sum(
-            share * weights.get((place[0].conversation, place[0].seq + step), 0.0)
-            for step, share in NEAR.items()
-            if place[0].seq
-        )
-        for weight, place in weighed
-    ]
-    order = sorted(range(len(weighed)), key=lambda at: -near[at])
-    return [weighed[at][1] for at in order]
+    """Places that hold some of the words: those with more and rarer ones of them come first, and those with others near them, or
+    elsewhere in their conversation.
+    """
+    stems = list(dict.fromkeys(map(stem_of_word, words)))
+    held = [[stem for stem in stems if stem in text.casefold()] for _, text, _ in places]
+    counts = Counter(stem for each in held for stem in each)
+    rarity = {stem: math.log(1 + len(places) / (counts[stem] + 0.5)) for stem in stems}
+    whole = sum(rarity.values())
+    alone = [rank * sum(map(rarity.__getitem__, each)) / whole for (_, _, rank), each in zip(places, held, strict=True)]
+    facts = [(hit.conversation, hit.seq) for hit, _, _ in places]
+    weights = dict(zip(facts, alone, strict=True))
+    near, others = list[float](), dict[str, list[float]]()
+    for (conversation, seq), weight in zip(facts, alone, strict=True):
+        beside = (share * weights.get((conversation, seq + step), 0.0) for step, share in NEAR.items() if seq)
+        near.append(weight + sum(beside))
+        others.setdefault(conversation, []).append(near[-1])
+    beyond = {name: TOGETHER * sum(sorted(each)[-MOST_TOGETHER:-1]) for name, each in others.items() if name}
+    order = sorted(range(len(places)), key=lambda at: -near[at] - beyond.get(facts[at][0], 0.0))
+    return [places[at] for at in order]
 
 
 def _matching_rows(

@@ -72,12 +72,13 @@ class AnsweredRead:
 @dataclass(slots=True)
 class FilesSeen:
     """What one conversation knows of the files, by path: the content it last read or wrote, the content last known to
-    be there (a command may have changed it since), and the last reads of its lines.
+    be there (a command may have changed it since), the last reads of its lines, and the outputs that showed its text.
     """
 
     digests_seen_by_agent: dict[str, Digest] = field(default_factory=dict)
     digests_known_on_disk: dict[str, Digest] = field(default_factory=dict)
     answered_reads: dict[tuple[str, int, int], AnsweredRead] = field(default_factory=dict)
+    outputs_with_text: dict[str, set[Digest]] = field(default_factory=dict)
 
     def note_content(self, path: Path, content: Digest | None) -> None:
         """The agent has read or written all of a file; None: it has deleted it."""

@@ -15,7 +15,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
+from helix_desktop.engine import passages
+from helix_desktop.engine.changes.diff_hunks import CONTEXT
 from helix_desktop.engine.changes.git_patch import format_unified_diff
+from helix_desktop.engine.content_recall import LINES_TOKENS
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.tool_names import ToolName
@@ -41,6 +44,8 @@ MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
 LARGEST_UNSAVED = 4 * 1024 * 1024  # The largest unsaved file that an editor is asked for, in bytes.
 LARGEST_IMAGE = 10 * 1024 * 1024
+AROUND_EDIT = (1_000_000, 300, 100, 30, 10)  # lines of a file that the agent no longer sees, as far as there is room
+LONGEST_TOKEN = 12  # characters; what is longer by this measure is not counted
 _PIECE = 1 << 20
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
@@ -63,6 +68,8 @@ async def read_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     if earlier is not None and earlier.stamp == stamp and await _is_result_in_cache(use, earlier.result):
         return replace(earlier.result, repeat_of=earlier.call)
     result = await _read_any_file(use, place, first, last)
+    if result.stored is not None:
+        use.files_seen.outputs_with_text.setdefault(asked[0], set()).add(result.stored.digest)
     use.files_seen.answered_reads[asked] = AnsweredRead(stamp, result, use.call.id)
     return result
 
@@ -229,10 +236,9 @@ class FileEdit:
     before: bytes | None
     after: bytes | None
 
-    def format_as_diff(self, name: str) -> str:
-        return format_unified_diff(
-            file_text.decode_file_text(self.before or b""), file_text.decode_file_text(self.after or b""), name
-        )
+    def format_as_diff(self, name: str, context: int = CONTEXT) -> str:
+        before, after = (file_text.decode_file_text(content or b"") for content in (self.before, self.after))
+        return format_unified_diff(before, after, name, context)
 
 
 async def write_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
@@ -256,14 +262,38 @@ async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     before = await _look_or_suggest(workspace_roots.read_whole_file, use, place)
     _check_last_seen(use, place, before)
     shown = use.roots.display_path(place)
-    after = file_text.replace_text_in_file(
-        before,
-        args.text_argument("old_text"),
-        args.text_argument("new_text"),
-        shown,
-        every=args.flag_argument("replace_all"),
-    )
-    return await ask_and_write(use, FileEdit(place, before, after), f"Edit {shown}")
+    old, new = args.text_argument("old_text"), args.text_argument("new_text")
+    room = _room_for_folded_file(use, place)
+    try:
+        after = file_text.replace_text_in_file(before, old, new, shown, every=args.flag_argument("replace_all"))
+    except InvalidInput as error:
+        lines = file_text.decode_file_text(before[:LARGEST_UNSAVED]).split("\n")
+        found = await asyncio.to_thread(passages.find_passages, use.tokens, lines, old, room) if room else ""
+        if not found:
+            raise
+        said = f"{error}\nWhat you have read of it is no longer shown. It says:\n{found}"
+        return replace(await _output_that_shows_file(use, place, said), ok=False)
+    change = FileEdit(place, before, after)
+    done = await ask_and_write(use, change, f"Edit {shown}")
+    for context in AROUND_EDIT if room and before != after else ():
+        fuller = await asyncio.to_thread(change.format_as_diff, printable_name(shown), context)
+        if len(fuller) <= LONGEST_TOKEN * room and use.tokens.count_tokens(fuller) <= room:
+            return replace(await _output_that_shows_file(use, place, fuller), changes=done.changes)
+    return done
+
+
+def _room_for_folded_file(use: ToolResources, place: RootPath) -> int:
+    """With how many tokens of the file its edit is answered: none while the agent still sees what it has read of it."""
+    read = use.files_seen.outputs_with_text.get(str(place.full_path), ())
+    folded = bool(read) and not any(map(use.context.is_shown, read))
+    return min(use.context.whole_tokens, LINES_TOKENS) if folded else 0
+
+
+async def _output_that_shows_file(use: ToolResources, place: RootPath, said: str) -> ToolOutput:
+    shown = use.roots.display_path(place)
+    stored = await use.store_result(said.encode("utf-8", "replace"), shown)
+    use.files_seen.outputs_with_text.setdefault(str(place.full_path), set()).add(stored.digest)
+    return ToolOutput(stored=stored, source=shown)
 
 
 async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> ToolOutput:

@@ -53,6 +53,26 @@ async def test_a_large_output_shows_as_a_preview_that_names_the_whole() -> None:
     assert kept.writers["main"].requests == kept.writers["fast"].requests == []
 
 
+async def test_a_read_of_what_is_shown_as_an_excerpt_brings_the_whole() -> None:
+    kept = await began()
+    text = words(5_000)
+    first = await kept.step(text)
+    assert not kept.conversation.state.is_message_whole(first)
+    second = await kept.step(text)
+    assert kept.conversation.state.is_message_whole(second)
+    third = await kept.step(text)
+    assert not kept.conversation.state.is_message_whole(third), "it stands there already"
+
+
+async def test_a_command_that_prints_the_same_again_and_a_very_long_read_stay_short() -> None:
+    kept = await began()
+    await kept.step(words(9_000))
+    for text, tool in ((words(9_000, "again"), "read"), (words(5_000), "bash")):
+        for _ in range(2):
+            seq = await kept.step(text, tool=tool)
+            assert not kept.conversation.state.is_message_whole(seq)
+
+
 async def test_the_excerpt_is_in_the_same_transaction_as_the_output() -> None:
     kept = await began()
     seq = await kept.step(words(6_000))

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import FileChanged
-from helix_desktop.engine.ports import EntryOrigin, PermissionAnswer
+from helix_desktop.engine.facts import FileChanged, ToolCall
+from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer
 from helix_desktop.tools import file_tools
 from helix_desktop.tools.permission import PermissionMode
 from tests.tools.world import World
@@ -237,6 +238,55 @@ async def test_a_change_while_the_question_is_open_is_not_overwritten(here: Worl
     outcome = await here.run("edit_file", path="a.txt", old_text="one", new_text="two")
     assert not outcome.ok
     assert path.read_text() == "meanwhile\n"
+
+
+async def edit_unseen(here: World, *, shown: bool = False, **arguments: str) -> CallOutcome:
+    """An edit by an agent that does, or does not, see any more what it has read."""
+    context = CallContext("c", here.person.ask, here.person.shown.append, 300, is_shown=lambda _: shown)
+    return await here.box.run_tool_call(ToolCall("edit", "edit_file", json.dumps(arguments)), context)
+
+
+async def test_an_edit_of_a_file_whose_read_was_folded_brings_the_file_with_it(here: World) -> None:
+    here.write("a.txt", "".join(f"line {number}\n" for number in range(1, 41)))
+    unread = await edit_unseen(here, path="a.txt", old_text="line 20\n", new_text="twenty\n")
+    assert " line 1\n" not in here.text(unread)
+    await here.run("read_file", path="a.txt")
+    seen = await edit_unseen(here, shown=True, path="a.txt", old_text="line 21\n", new_text="next\n")
+    assert " line 1\n" not in here.text(seen)
+    folded = await edit_unseen(here, path="a.txt", old_text="line 22\n", new_text="another\n")
+    assert here.text(folded).startswith("--- a.txt\n+++ a.txt\n@@ -1,40 +1,40 @@\n line 1\n line 2\n")
+    assert "-line 22\n+another\n line 23\n" in here.text(folded)
+    assert here.text(folded).endswith(" line 40\n")
+    assert [change.path for change in folded.changes] == [str(here.folder / "a.txt")]
+
+
+async def test_of_a_long_file_an_edit_brings_the_lines_around_it(here: World) -> None:
+    here.write("a.txt", "".join(f"line {number}\n" for number in range(1, 4001)))
+    await here.run("read_file", path="a.txt")
+    text = here.text(await edit_unseen(here, path="a.txt", old_text="line 2000\n", new_text="two thousand\n"))
+    assert " line 1970\n" in text
+    assert " line 1969\n" not in text
+
+
+async def test_what_an_edit_brought_is_not_brought_again_while_it_is_shown(here: World) -> None:
+    here.write("a.txt", "".join(f"line {number}\n" for number in range(1, 41)))
+    await here.run("read_file", path="a.txt")
+    first = await edit_unseen(here, path="a.txt", old_text="line 20\n", new_text="twenty\n")
+    context = CallContext(
+        "c", here.person.ask, here.person.shown.append, 300, is_shown=lambda digest: digest == first.output.digest
+    )
+    arguments = json.dumps({"path": "a.txt", "old_text": "line 22\n", "new_text": "another\n"})
+    second = await here.box.run_tool_call(ToolCall("again", "edit_file", arguments), context)
+    assert " line 1\n" not in here.text(second)
+
+
+async def test_an_edit_that_fails_because_the_file_was_folded_shows_it(here: World) -> None:
+    here.write("a.txt", "".join(f"line {number}\n" for number in range(1, 41)))
+    await here.run("read_file", path="a.txt")
+    failed = await edit_unseen(here, path="a.txt", old_text="line 20 of it\n", new_text="twenty\n")
+    assert not failed.ok
+    assert "old_text is not in a.txt; nothing was changed." in here.text(failed)
+    assert here.text(failed).endswith("\nline 39\nline 40\n")
 
 
 async def test_the_question_shows_the_diff(here: World) -> None:

@@ -28,7 +28,7 @@ class ChangedLines:
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Changed lines close together, with up to three lines of context. `rows`: sign and line, as in a unified diff."""
+    """Changed lines close together, with some lines of context. `rows`: sign and line, as in a unified diff."""
 
     blocks: tuple[ChangedLines, ...]
     old: int
@@ -91,21 +91,21 @@ def count_changed_lines(before: bytes, after: bytes) -> tuple[int, int]:
     return sum(one.new_end - one.new for one in found), sum(one.old_end - one.old for one in found)
 
 
-def find_hunks(before: bytes, after: bytes) -> tuple[Hunk, ...]:
+def find_hunks(before: bytes, after: bytes, context: int = CONTEXT) -> tuple[Hunk, ...]:
     old, new = lines_of(before), lines_of(after)
     groups: list[list[ChangedLines]] = []
     for block in find_changed_lines(old, new):
-        if groups and block.old - groups[-1][-1].old_end <= 2 * CONTEXT:
+        if groups and block.old - groups[-1][-1].old_end <= 2 * context:
             groups[-1].append(block)
         else:
             groups.append([block])
-    return tuple(_build_hunk(group, old, new) for group in groups)
+    return tuple(_build_hunk(group, old, new, context) for group in groups)
 
 
-def _build_hunk(group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequence[bytes]) -> Hunk:
+def _build_hunk(group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequence[bytes], context: int) -> Hunk:
     first, last = group[0], group[-1]
-    lead = min(CONTEXT, first.old, first.new)
-    tail = min(CONTEXT, len(old) - last.old_end, len(new) - last.new_end)
+    lead = min(context, first.old, first.new)
+    tail = min(context, len(old) - last.old_end, len(new) - last.new_end)
     rows: list[tuple[str, bytes]] = []
     at = first.old - lead
     for block in group:

@@ -5,7 +5,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 
-from helix_desktop.engine.changes.diff_hunks import Hunk, binary, find_hunks
+from helix_desktop.engine.changes.diff_hunks import CONTEXT, Hunk, binary, find_hunks
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 
 NOWHERE = b"/dev/null"
@@ -27,9 +27,9 @@ def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tu
     return b"".join(_patch_lines(name, old, new))
 
 
-def format_unified_diff(before: str, after: str, name: str) -> str:
+def format_unified_diff(before: str, after: str, name: str, context: int = CONTEXT) -> str:
     """What changed in a text, for a reader; empty where nothing did."""
-    hunks = find_hunks(*(text.encode("utf-8", "surrogatepass") for text in (before, after)))
+    hunks = find_hunks(*(text.encode("utf-8", "surrogatepass") for text in (before, after)), context)
     lines = b"".join(map(_format_hunk, hunks)).decode("utf-8", "surrogatepass")
     return f"--- {name}\n+++ {name}\n{lines}" if hunks else ""
 

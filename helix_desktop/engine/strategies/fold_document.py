@@ -13,6 +13,8 @@ from helix_desktop.engine.strategies.fold_strategy import FoldPlan
 from helix_desktop.fast_dataclass import dataclass
 
 NOTES = "Notes about the past, not instructions."
+NAMED = "Its newest outputs, as recall_cached_content finds them:"
+MOST_NAMED, HASH_DIGITS = 12, 12
 KEPT = "\nKept word for word:"  # A paragraph of its own, not the end of the last item.
 CUT_OFF = "[… cut off here: the summary was too long]"
 
@@ -45,11 +47,12 @@ class DocumentPlan:
 def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter) -> FoldDocument:
     """Six sections for a handover or a truncation, one list for observations; the details that are missing added."""
     room = min(making.critical, making.limit // 2)
-    shortened = _shorten_sections(written, making.limit - room, tokens)
+    named = _list_entries(making, tokens)
+    shortened = _shorten_sections(written, making.limit - room - tokens.count_tokens(named), tokens)
     body = "\n".join(shortened.values())
     lacking = conversation_details.find_missing_details(making.found, body)
     added = conversation_details.choose_fitting_details(lacking, room, tokens)
-    whole = _assemble_document(making, shortened, added)
+    whole = _assemble_document(making, named, shortened, added)
     critical = sum(detail.is_critical for detail in making.found)
     in_text = critical - len(lacking)
     rest = critical - in_text - len(added)
@@ -66,11 +69,22 @@ def format_document_header(making: DocumentPlan) -> str:
     return f"{strategy.title}\n{strategy.name(making.number)}. {NOTES} It covers the numbers {span.first} to {span.last}; {sources}."
 
 
-def _assemble_document(making: DocumentPlan, written: Mapping[str, str], added: Sequence[Detail]) -> str:
+def _list_entries(making: DocumentPlan, tokens: TokenCounter) -> str:
+    """What the newest outputs were that it stands for, each with as much of its hash as a recall needs."""
+    if not STRATEGIES[making.plan.kind].sections:
+        return ""
+    stored = [detail.text.partition(" ") for detail in making.found if detail.kind == "stored"]
+    newest = list({name: f"- {name[:HASH_DIGITS]} {about}" for name, _, about in reversed(stored)}.values())[:MOST_NAMED]
+    while newest and tokens.count_tokens("\n".join(newest)) > making.limit // 8:
+        newest.pop()
+    return "\n".join([NAMED, *newest[::-1]]) if newest else ""
+
+
+def _assemble_document(making: DocumentPlan, named: str, written: Mapping[str, str], added: Sequence[Detail]) -> str:
     if not STRATEGIES[making.plan.kind].sections:
         kept = [KEPT, *map(conversation_details.format_document_line, added)] if added else []
         return "\n".join([format_document_header(making), *written.values(), *kept])
-    pieces = [format_document_header(making)]
+    pieces = [format_document_header(making), *filter(None, [named])]
     for name in handover.SECTIONS:
         mine = [
             conversation_details.format_document_line(detail)

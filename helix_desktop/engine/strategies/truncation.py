@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from helix_desktop.engine.conversation_details import Detail
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.engine.strategies import handover
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, find_foldable_span
-
-SHOWN_HASHES = 12
 
 
 def plan_truncation(situation: FoldSituation, until: int = 0) -> FoldPlan | None:
@@ -19,15 +16,12 @@ def plan_truncation(situation: FoldSituation, until: int = 0) -> FoldPlan | None
     return FoldPlan(FoldKind.TRUNCATION, span, "the next request would not fit otherwise", panic=True)
 
 
-def fill_truncation_sections(found: Sequence[Detail], todo: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The sections a truncation can fill by itself; the details are added to them like to any document."""
+def fill_truncation_sections(todo: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """The sections a truncation can fill by itself; details and names of entries are added to them like to any document."""
     plan_lines = [f"- [{'x' if state == 'done' else ' '}] {text}" for text, state in todo]
-    outputs = [detail.text for detail in found if detail.kind == "stored"][-SHOWN_HASHES:]
-    kept = "\n".join(f"- {line}" for line in outputs)
     return {
         "Project Background": "No summary could be written; what follows was collected from the conversation itself.",
         "TODO Items": "\n".join(plan_lines),
-        "Technical Details": f"The newest outputs that were dropped:\n{kept}" if kept else "",
     }
 
 

@@ -59,6 +59,20 @@ def test_the_header_says_what_is_covered_and_where_the_originals_are() -> None:
     assert f'recall_cached_content("{ENTRY.hex}")' in text
 
 
+def test_the_newest_outputs_it_covers_are_named_so_that_each_can_be_recalled() -> None:
+    stored = [
+        Detail("stored", f"{Digest.of_content(bytes([n % 20])).hex} read {n % 20}.py · 9 lines", n) for n in range(25)
+    ]
+    text = build_fold_document(making(found=stored), written(), Quarters()).text
+    named = re.findall(r"^- ([0-9a-f]{12}) read (\d+)\.py · 9 lines$", text, re.MULTILINE)
+    assert [int(number) for _, number in named] == [*range(13, 20), *range(5)]
+    assert all(Digest.of_content(bytes([int(number)])).hex.startswith(digits) for digits, number in named)
+    short = build_fold_document(making(found=stored, limit=400), written("much to say " * 200), Quarters())
+    assert short.tokens <= 400 + 260
+    assert " 4.py" in short.text
+    assert " 13.py" not in short.text
+
+
 def test_a_section_with_nothing_to_say_says_so() -> None:
     text = build_fold_document(making(found=[]), {}, Quarters()).text
     assert text.count(handover.NOTHING) == 6

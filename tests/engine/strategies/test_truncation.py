@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.conversation_details import Detail
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.strategies import truncation
 from tests.engine.strategies.test_marker_clearing import situation
@@ -25,10 +24,7 @@ def test_everything_before_the_tail_or_before_what_is_asked() -> None:
     assert truncation.plan_truncation(situation(Talk())) is None
 
 
-def test_the_plan_and_the_newest_hashes_stand_in_it() -> None:
-    found = [Detail("stored", f"hash{number} read a", number) for number in range(20)]
-    body = truncation.fill_truncation_sections(found, (("write tests", "open"), ("read", "done")))
+def test_the_plan_stands_in_it() -> None:
+    body = truncation.fill_truncation_sections((("write tests", "open"), ("read", "done")))
     assert body["TODO Items"] == "- [ ] write tests\n- [x] read"
-    assert "hash19 read a" in body["Technical Details"]
-    assert "hash1 " not in body["Technical Details"]
-    assert truncation.fill_truncation_sections([], ())["TODO Items"] == ""
+    assert truncation.fill_truncation_sections(())["TODO Items"] == ""
