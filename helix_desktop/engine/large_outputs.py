@@ -82,9 +82,7 @@ class OutputAdmission:
         names = [tools.get(one.call, "") for one in batch]
         commands = output_admission.find_command_outputs(batch, names, meter.used, meter.window)
         most = min(WHOLE_TOKENS, round(meter.free_tokens / meter.factor / 2))
-        own |= {
-            one.call for one, name in zip(batch, names, strict=True) if self._brings_back_folded(one, name, most)
-        }
+        own |= {one.call for one, name in zip(batch, names, strict=True) if self._brings_back_folded(one, name, most)}
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
         large = output_admission.find_outputs_to_hold(sizes, policy, meter.window, meter.factor, commands)
         held = [await self._read_large_output(index, batch[index], policy) for index in large]

@@ -100,7 +100,7 @@ class _KnownWords:
         yield from (text for text in quoted if " " in text and not self._has_quotation(text))
         rest = _QUOTATION.sub("", sentence)
         for file in _FILE.findall(rest):
-            if ("." in (name := _base_name(file)) and name not in self._files) or not self._has_name(file):
+            if not (self._has_file(_base_name(file)) and self._has_name(file)):
                 yield file
         rest = _FILE.sub("", rest)
         yield from (name for name in _names_in(rest) if not self._has_name(name))
@@ -114,6 +114,13 @@ class _KnownWords:
     def _has_quotation(self, quoted: str) -> bool:
         parts = (_flat(part).strip(" .,;:!?") for part in re.split(r"…|\.\.\.|\[[^\]]*\]", quoted))
         return all(any(part in _flat(text) for text in self._texts) for part in parts)
+
+    def _has_file(self, name: str) -> bool:
+        """Named as a file, or within an address or a line of code."""
+        if "." not in name or name in self._files:
+            return True
+        inside = re.compile(rf"(?<![\w.-]){re.escape(name)}(?!\w)")
+        return any(name in piece and inside.search(piece) for piece in map(str.casefold, self._pieces()))
 
     def _has_name(self, name: str) -> bool:
         shortened = len(name) >= 7 and any(word.startswith(name) for word in self._words)

@@ -76,7 +76,8 @@ def _weigh_places(places: Sequence[FoundPlace], words: list[str]) -> list[FoundP
     elsewhere in their conversation.
     """
     stems = list(dict.fromkeys(map(stem_of_word, words)))
-    held = [[stem for stem in stems if stem in text.casefold()] for _, text, _ in places]
+    folded = (text.casefold() for _, text, _ in places)
+    held = [[stem for stem in stems if stem in text] for text in folded]
     counts = Counter(stem for each in held for stem in each)
     rarity = {stem: math.log(1 + len(places) / (counts[stem] + 0.5)) for stem in stems}
     whole = sum(rarity.values())

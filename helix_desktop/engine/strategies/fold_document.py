@@ -74,7 +74,9 @@ def _list_entries(making: DocumentPlan, tokens: TokenCounter) -> str:
     if not STRATEGIES[making.plan.kind].sections:
         return ""
     stored = [detail.text.partition(" ") for detail in making.found if detail.kind == "stored"]
-    newest = list({name: f"- {name[:HASH_DIGITS]} {about}" for name, _, about in reversed(stored)}.values())[:MOST_NAMED]
+    newest = list({name: f"- {name[:HASH_DIGITS]} {about}" for name, _, about in reversed(stored)}.values())[
+        :MOST_NAMED
+    ]
     while newest and tokens.count_tokens("\n".join(newest)) > making.limit // 8:
         newest.pop()
     return "\n".join([NAMED, *newest[::-1]]) if newest else ""
