@@ -168,8 +168,8 @@ class Keeping:
         returned = []
         for call, output in zip(calls, outputs, strict=True):
             stored = await self.cache.store_content(output.encode(), EntryOrigin(tool))
-            before = self.conversation.state.last_return_of(stored.digest)
-            returned.append(ToolReturned(call.id, stored, self.tokens.count_tokens(output), ok, repeat_of=before))
+            earlier = self.conversation.state.last_return_of(stored.digest)
+            returned.append(ToolReturned(call.id, stored, self.tokens.count_tokens(output), ok, repeat_of=earlier))
         kept = {call.id: keep for call, keep in zip(calls, keeps, strict=False)}
         before = [(await self.conversation.append_facts(one))[0].seq for one in returned[:ahead]]
         facts = await self.steward.admit_results(returned, kept, before)

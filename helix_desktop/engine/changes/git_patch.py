@@ -29,7 +29,8 @@ def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tu
 
 def format_unified_diff(before: str, after: str, name: str, context: int = CONTEXT) -> str:
     """What changed in a text, for a reader; empty where nothing did."""
-    hunks = find_hunks(*(text.encode("utf-8", "surrogatepass") for text in (before, after)), context)
+    old, new = (text.encode("utf-8", "surrogatepass") for text in (before, after))
+    hunks = find_hunks(old, new, context)
     lines = b"".join(map(_format_hunk, hunks)).decode("utf-8", "surrogatepass")
     return f"--- {name}\n+++ {name}\n{lines}" if hunks else ""
 
