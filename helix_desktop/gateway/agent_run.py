@@ -16,7 +16,8 @@ from helix_desktop.gateway.known_agents import AgentStart, KnownAgent
 from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.gateway.request_routes import STATUS
 from helix_desktop.json_values import parse_object
-from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, open_process, own_program_command
+from helix_desktop.processes.running_command import open_attended_process
+from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, own_program_command
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.providers import http_transport
 
@@ -65,7 +66,7 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
             signal.signal(wanted, _leave_signal_to_agent)
         try:
             environment = _environment_for_agent(os.environ, launch.environment)
-            process = open_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
+            process = open_attended_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
         except FileNotFoundError:
             raise NotFound(f"{agent.program} was not found. Install it, or add it to your PATH.") from None
         for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):

@@ -4,6 +4,8 @@
 
 It stays the ancestor of everything the command starts (orphans are given to it, PR_SET_CHILD_SUBREAPER), and kills all
 of that when the command ends, when the lifeline (a pipe the program holds) is closed, or when it is told to terminate.
+An `attended` command has the terminal: it gets the signals, is asked to end before it is killed, and what it leaves in the background
+when it ends by itself goes on.
 With `scoped` it reaches no abstract socket of others; with `landlock` the command itself is locked in first: it writes nothing outside `write`, reads nothing outside `read`
 (empty: anywhere) and nothing in `closed` that is not in `write`, opens no socket but, with `network`, those of the internet.
 """
@@ -34,6 +36,7 @@ _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
 _LOOK = 0.25  # In seconds. How often a command's memory and processes are measured.
+_ASKED_SECONDS = 3.0  # An attended command that was asked to end has this long to leave the terminal in order.
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # Calls that are refused: x86_64 and aarch64. Mounts and namespaces, modules, keys, clocks, and what sees past the rest.
 _REFUSED = {
@@ -64,12 +67,17 @@ def main() -> int:
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: None)
-    group = _create_control_group()
+    handled = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    inherited = {number: signal.signal(number, lambda *_: None) for number in handled}
+    group = "" if options.get("attended") else _create_control_group()
     child = os.fork()
     if not child:
+        signal.set_wakeup_fd(-1)
+        for number, handler in inherited.items():  # What was ignored, as under nohup, still is.
+            signal.signal(number, handler)
         _become_command(options, group, sys.argv[2:])
+    if options.get("attended"):
+        return _attend_until_end(child, lifeline, wake)
     code = _watch_until_end(child, lifeline, wake, _ResourceUse(group, options.get("limits") or {}))
     _kill_all_remaining(group)
     return code
@@ -80,9 +88,6 @@ def _become_command(options: dict[str, Any], group: str, command: list[str]) -> 
     try:
         if group:
             _write_to_system_file(f"{group}/cgroup.procs", "0")
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
         if limits := options.get("limits"):
             _set_system_limits(limits)
         if options.get("landlock"):
@@ -106,18 +111,39 @@ def _watch_until_end(child: int, lifeline: int, wake: int, use: _ResourceUse) ->
             return 128 + signal.SIGKILL
         if wake in ready and signal.SIGTERM in os.read(wake, 512):
             return 128 + signal.SIGTERM
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == child:
-                code = os.waitstatus_to_exitcode(status)
-                return code if code >= 0 else 128 - code
-            if not pid:
-                break
+        if (code := _reap_until_ended(child)) is not None:
+            return code
         if lifeline in ready:
             return 128 + signal.SIGKILL
+
+
+def _attend_until_end(child: int, lifeline: int, wake: int) -> int:
+    """Until a command has ended that has the terminal. Once it was told to end, nothing of it is left."""
+    watched, seconds, told = [lifeline, wake], None, False
+    while ready := select.select(watched, [], [], seconds)[0]:
+        passed_on = {signal.SIGTERM, signal.SIGHUP}.intersection(os.read(wake, 512) if wake in ready else ())
+        if lifeline in ready:
+            watched, seconds, passed_on = [wake], _ASKED_SECONDS, {signal.SIGTERM}
+        told = told or bool(passed_on)
+        for number in passed_on:
+            os.kill(child, number)
+        if (code := _reap_until_ended(child)) is not None:
+            break
+    else:
+        code = 128 + signal.SIGKILL
+    if told:
+        _kill_all_remaining("")
+    return code
+
+
+def _reap_until_ended(child: int) -> int | None:
+    """Collect what has ended, up to the command. Its exit code; None while it runs."""
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            if found[0] == child:
+                code = os.waitstatus_to_exitcode(found[1])
+                return code if code >= 0 else 128 - code
+    return None
 
 
 class _ResourceUse:

@@ -14,8 +14,16 @@ from typing import cast
 from helix_desktop import tasks
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import jobs_windows, starter
-from helix_desktop.processes.jail import list_descendants
-from helix_desktop.processes.starter import Process, ProcessLaunch, start_unguarded
+from helix_desktop.processes.jail import jail_command_line, list_descendants
+from helix_desktop.processes.starter import (
+    ChildProcess,
+    Process,
+    ProcessLaunch,
+    ProcessPlace,
+    open_process,
+    resolve_program,
+    start_unguarded,
+)
 
 _PIECE = 1 << 16
 _GRACE = 1.0
@@ -105,6 +113,20 @@ class RunningCommand:
                 TimeoutError
             ):  # The watching process is delayed, or was stopped by the command, so its work is done here.
                 _kill_below_keeper(self.process.pid)
+
+
+def open_attended_process(launch: ProcessLaunch) -> ChildProcess:
+    """Start a program that has the terminal. It ends with this process, however that ends, and all that it started with it."""
+    if sys.platform == "win32":
+        process = open_process(launch)
+        jobs_windows.create_job_for_process(process.pid)  # The system closes it when this process ends.
+        return process
+    reading, _held = os.pipe()  # The other end stays open for as long as this process lives.
+    argv = jail_command_line({"lifeline": reading, "attended": True}, resolve_program(launch))
+    try:
+        return open_process(replace(launch, argv=argv, inherited=(reading,), place=ProcessPlace.WATCHED))
+    finally:
+        os.close(reading)
 
 
 def _kill_below_keeper(keeper: int) -> None:

@@ -183,7 +183,7 @@ async def start_unguarded(
 ) -> Process:
     """The same for whoever sees to its end themselves when they are cancelled."""
     process = await asyncio.create_subprocess_exec(
-        *_with_resolved_program(launch),
+        *resolve_program(launch),
         cwd=launch.folder or None,
         env=dict(launch.environment),
         stdin=stdin,
@@ -239,7 +239,7 @@ def open_process(
 ) -> ChildProcess:
     """Start it, for whoever has no event loop. Its output is text; what is not given it shares with this process."""
     started = subprocess.Popen(
-        _with_resolved_program(launch),
+        resolve_program(launch),
         cwd=launch.folder or None,
         env=dict(launch.environment),
         stdin=stdin,
@@ -263,7 +263,7 @@ class FinishedProcess:
 def run_process(launch: ProcessLaunch, *, given: bytes = b"", seconds: float | None = None) -> FinishedProcess:
     """Start it and wait until it has ended, in a thread of one's own. ProcessTimeout when it takes longer."""
     done = subprocess.run(
-        _with_resolved_program(launch),
+        resolve_program(launch),
         cwd=launch.folder or None,
         env=dict(launch.environment),
         input=given,
@@ -282,8 +282,8 @@ def open_page(address: str) -> None:
         webbrowser.open(address)
 
 
-def _with_resolved_program(launch: ProcessLaunch) -> list[str]:
-    """The words to start, the program by its place: never one that lies in the folder it is started in."""
+def resolve_program(launch: ProcessLaunch) -> list[str]:
+    """The words to start, the program by its place: never one that lies in the folder it is started in. FileNotFoundError."""
     name = launch.argv[0]
     if os.path.dirname(name):  # noqa: PTH120 -- a path is taken as it is
         return list(launch.argv)

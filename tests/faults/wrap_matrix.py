@@ -232,9 +232,8 @@ def terminated(stage: Stage) -> None:
 
 
 def wrap_killed(stage: Stage) -> None:
-    """The agent finds nobody at its address then, and ends by itself when it has asked often enough."""
     process = stage.start("--upstream", stage.provider.url)
-    _ends_in_the_middle(stage, process, process.kill, leaves="/.bin/")
+    _ends_in_the_middle(stage, process, process.kill)
 
 
 def terminal_closed(stage: Stage) -> None:
@@ -256,10 +255,8 @@ def _read_until_end(terminal: int) -> None:
             pass
 
 
-def _ends_in_the_middle(
-    stage: Stage, process: subprocess.Popen[str], end: Callable[[], None], leaves: str = ""
-) -> None:
-    """Nothing of it is left then, but for what `leaves` names."""
+def _ends_in_the_middle(stage: Stage, process: subprocess.Popen[str], end: Callable[[], None]) -> None:
+    """Nothing of it is left then."""
     stage.halfway.wait(LONGEST)
     told = status(stage.home / "helix")
     end()
@@ -267,20 +264,19 @@ def _ends_in_the_middle(
     stage.work.done = max(stage.work.done, stage.steps)
     wait_until(lambda: is_gone(told["pid"]) and is_gone(told["gateway"]))
     try:
-        wait_until(lambda: not _processes_of(stage.home, leaves))
+        wait_until(lambda: not _processes_of(stage.home))
     except AssertionError:
-        left = [Path(f"/proc/{one}/cmdline").read_bytes()[:80] for one in _processes_of(stage.home, leaves)]
+        left = [Path(f"/proc/{one}/cmdline").read_bytes()[:80] for one in _processes_of(stage.home)]
         stage.wrong.append(f"processes are left: {left}")
 
 
-def _processes_of(home: Path, leaves: str) -> list[int]:
-    """Whose home it is, however they are named, but for these."""
+def _processes_of(home: Path) -> list[int]:
+    """Whose home it is, however they are named."""
     found = []
     for each in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             if f"HOME={home}".encode() in each.read_bytes().split(b"\0"):
-                named = each.with_name("cmdline").read_bytes()
-                found += [] if leaves and leaves.encode() in named else [int(each.parent.name)]
+                found.append(int(each.parent.name))
     return found
 
 

@@ -21,7 +21,9 @@ from tests.resident.test_resident_process import is_gone, status, wait_until
 URL = "http://127.0.0.1:4356/t/a-token"
 SCRIPT = """#!{python}
 import json, os, sys, time
-print(json.dumps({{"pid": os.getpid(), "argv": sys.argv, "env": dict(os.environ)}}), flush=True)
+import subprocess
+below = subprocess.Popen(["sleep", "600"], start_new_session=True)
+print(json.dumps({{"pid": os.getpid(), "below": below.pid, "argv": sys.argv, "env": dict(os.environ)}}), flush=True)
 time.sleep(600)
 """
 
@@ -77,8 +79,8 @@ async def test_each_registration_goes_through_its_own_proxy() -> None:
     assert http_transport._proxy_mounts({**proxies, "no_proxy": "*"}, limits, trusted) == {}
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_wrap_that_is_told_to_end_ends_the_agent_and_leaves_nothing_behind(
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_wrap_that_ends_ends_the_agent_with_all_that_it_started_and_leaves_nothing_behind(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     program = tmp_path / "bin" / "claude"
@@ -93,9 +95,10 @@ def test_a_wrap_that_is_told_to_end_ends_the_agent_and_leaves_nothing_behind(
         assert "127.0.0.1" in told["env"]["NO_PROXY"].split(",")
         others = status(tmp_path / "home")
         wrap.send_signal(number)
-        assert wrap.wait(30) == 128 + number
-    wait_until(lambda: all(map(is_gone, (told["pid"], others["pid"], others["gateway"]))))
-    assert [file.name for file in (tmp_path / "home" / "run").iterdir() if file.suffix != ".lock"] == []
+        assert wrap.wait(30) == (128 + number if number != signal.SIGKILL else -number)
+    wait_until(lambda: all(map(is_gone, (told["pid"], told["below"], others["pid"], others["gateway"]))))
+    left = [file.name for file in (tmp_path / "home" / "run").iterdir() if file.suffix != ".lock"]
+    assert number == signal.SIGKILL or left == []
 
 
 def test_the_closing_line_says_nothing_it_does_not_know() -> None:
