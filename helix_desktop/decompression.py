@@ -38,7 +38,7 @@ class UnreadableCoding(ValueError):
 class DecodedTooLarge(ValueError):
     """More than the limit came out. `decoded`: what of the last piece is within the limit."""
 
-    def __init__(self, limit_bytes: int, decoded: bytes = b"") -> None:
+    def __init__(self, limit_bytes: int, decoded: bytes | bytearray = b"") -> None:
         super().__init__(f"it is larger than {limit_bytes:,} bytes when it is decompressed")
         self.decoded = decoded
 
@@ -56,30 +56,36 @@ class BodyDecompressor:
             raise UnreadableCoding(f"it is compressed {len(names)} times, and {MOST_CODINGS} times are read")
         self._limit = limit_bytes
         self._decoded = bytearray()
-        self._first: Sink = _LimitedSink(self._decoded.extend, limit_bytes).pass_on_within_limit
+        self._first: Sink = _LimitedSink(self._keep_decoded, limit_bytes).pass_on_within_limit
         for name in names:  # The coding that was applied last is undone first.
             self._first = _LimitedSink(_build_decoder(name, self._first), limit_bytes + _SPARE).pass_on_within_limit
 
-    def decode_piece(self, data: bytes) -> bytes:
+    def decode_piece(self, data: bytes | bytearray) -> bytes:
         """Decompresses the next piece. Raises DecodedTooLarge past the limit, UnreadableCoding for damaged data."""
+        return bytes(self.decode_large_piece(data))
+
+    def decode_large_piece(self, data: bytes | bytearray) -> bytearray:
+        """The same without a copy: one of 64 MB holds up all other threads."""
         try:
             for at in range(0, len(data), _SLICE):
-                self._first(data[at : at + _SLICE])
+                self._first(bytes(data[at : at + _SLICE]))
         except DecodedTooLarge:
             raise DecodedTooLarge(self._limit, self._take_decoded()) from None
         except (zlib.error, zstandard.ZstdError, EOFError) as error:
             raise UnreadableCoding(f"its compression is damaged: {error}") from None
         return self._take_decoded()
 
-    def _take_decoded(self) -> bytes:
-        decoded = bytes(self._decoded)
-        self._decoded.clear()
+    def _keep_decoded(self, data: bytes) -> None:
+        self._decoded += data
+
+    def _take_decoded(self) -> bytearray:
+        decoded, self._decoded = self._decoded, bytearray()
         return decoded
 
 
-def decompress_body(content: bytes, content_encoding: str, limit_bytes: int) -> bytes:
+def decompress_body(content: bytes | bytearray, content_encoding: str, limit_bytes: int) -> bytearray:
     """A whole body. Both errors are ValueErrors."""
-    return BodyDecompressor(content_encoding, limit_bytes).decode_piece(content)
+    return BodyDecompressor(content_encoding, limit_bytes).decode_large_piece(content)
 
 
 def decompress_zstd_frame(content: bytes, limit_bytes: int) -> bytes:

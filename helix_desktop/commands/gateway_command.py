@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import socket
 import sys
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 TURN = 0.0005  # A thread that reads a large body gives way to other clients' streams this often.
 LARGE = 4 << 20  # Larger buffers grow in place, because copying 30 MB would delay other streams.
+NEVER = 1 << 30  # Garbage of the oldest generation is collected while no agent asks, and not in the midst of a request.
 KEPT = 32 << 20  # Free memory kept for bodies of usual size, in bytes.
 
 
@@ -52,6 +54,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
     from helix_desktop.gateway import gateway_server, gateway_socket
 
     sys.setswitchinterval(TURN)
+    gc.set_threshold(*gc.get_threshold()[:2], NEVER)
     glibc_memory.share_one_heap_between_threads(LARGE, KEPT)
     where = program_folders.find_program_folders(arguments.home)
     _check_upstream_address(arguments.upstream)

@@ -2,7 +2,8 @@
 
 The list of messages is cut into its values in the bytes themselves. What was there before, byte for byte, is not parsed
 again, and what no fold touches goes on as the bytes it came as. Values are parsed one by one and long texts in slices,
-so that other threads go on between: the parser holds the interpreter.
+so that other threads go on between: the parser holds the interpreter. Slices and no process of its own: its messages would
+have to be made in this one as well, from bytes no shorter, and that in one go.
 """
 
 import functools
@@ -32,6 +33,7 @@ STEP = 1 << 18
 # How many values of a list are written together, and the most bytes of them that are remembered.
 VALUES_IN_GROUP, MOST_WRITTEN = 64, 1 << 20
 MOST_LEVELS = 1_000  # Bodies with a deeper nesting are forwarded unread.
+MOST_SLICED_LEVELS = 24  # Of values longer than a slice. Bodies with a deeper nesting of those are forwarded unread.
 MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded unread.
 MOST_SLICE_TRIES = 4_096
 _BACKSLASH = ord("\\")
@@ -52,7 +54,9 @@ _NESTED_VALUE = re.compile(_pattern_of_nested_value(_LEVELS_AT_ONCE), re.DOTALL)
 _UNTIL_SIGN = re.compile(
     rb'(?:[^"\[\]{}]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")*+", re.DOTALL
 )
-_WHOLE_STRINGS = re.compile(rb'(?:[^"]*+' + _STRING + rb")*+", re.DOTALL)
+_WHOLE_MEMBERS = re.compile(  # of a list or an object, each with its comma
+    rb'(?:(?:[^"\[\]{},]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")++,)*+", re.DOTALL
+)
 _SYSTEM = ("system", "developer")
 BodyBytes = bytes | bytearray
 BodyPieces = Sequence[bytes | bytearray | memoryview]
@@ -204,7 +208,7 @@ def _parse_from_beginning(wire: str, content: BodyBytes) -> ParsedBody | None:
         value = _parse_around_messages(wire, content, begins, ends, parse_values(content, begins, ends))
     except MessagesNotFound:
         begins, ends = [], []
-        value = parse_value_between(content, 0, len(content))
+        value = parse_whole_body(content)
         if not isinstance(value, dict):
             return None
     protocol: Any = WIRE_MODULES[wire]
@@ -271,11 +275,20 @@ def _parse_around_messages(
     behind = content[ends[-1] :]
     if b'"%s"' % name.encode() in behind:  # perhaps a second list of that name
         raise MessagesNotFound
-    value = orjson.loads(content[: begins[0]] + behind)
+    value = parse_whole_body(content[: begins[0]] + behind)
     if not isinstance(value, dict) or value.get(name) != []:
         raise MessagesNotFound
     value[name] = units
     return value
+
+
+def parse_whole_body(content: BodyBytes) -> Json:
+    """The JSON of all of it. ValueError where it is none."""
+    begin = _skip_over(_SPACE, content, 0)
+    end = _find_value_end(content, begin)
+    if _skip_over(_SPACE, content, end) != len(content):
+        raise ValueError("there is something behind the body")
+    return parse_value_between(content, begin, end)
 
 
 def parse_values(content: BodyBytes, begins: Sequence[int], ends: Sequence[int]) -> list[Json]:
@@ -294,30 +307,45 @@ def parse_values(content: BodyBytes, begins: Sequence[int], ends: Sequence[int])
     return values
 
 
-def parse_value_between(content: BodyBytes, begin: int, end: int) -> Json:
-    """The value that stands there. Its long texts are read in slices, and put where they belong in the rest."""
+def parse_value_between(content: BodyBytes, begin: int, end: int, level: int = 0) -> Json:
+    """The value that stands there: a long text, list or object is read in slices."""
     if end - begin <= SLICE:
         return orjson.loads(content[begin:end])
-    token, texts, rest = secrets.token_hex(16), dict[str, str](), bytearray()
-    for quote, closed in _find_long_strings(content, begin, end):
-        name = f"{token}{len(texts)}"
-        rest += content[begin:quote] + b'"%s"' % name.encode()
-        texts[name] = _parse_long_text(content, quote + 1, closed - 1)
-        begin = closed
-    value = orjson.loads(rest + content[begin:end])
-    return _put_texts_back(value, texts) if texts else value
+    match content[begin : begin + 1] + content[end - 1 : end]:
+        case b'""':
+            return _parse_long_text(content, begin + 1, end - 1)
+        case b"[]" | b"{}" if level < MOST_SLICED_LEVELS:
+            return _parse_members(content, begin, end, level + 1)
+    raise ValueError("there is no value that can be read in slices")
 
 
-def _find_long_strings(content: BodyBytes, at: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where texts longer than a slice begin and end, with their quotes; shorter ones are passed over many at once."""
-    while (quote := content.find(b'"', at, end)) >= 0:
-        passed = _WHOLE_STRINGS.match(content, quote, min(quote + SLICE, end))
-        if passed is not None and passed.end() > quote:
-            at = passed.end()
-            continue
-        at = _find_string_end(content, quote + 1)
-        if at - quote > SLICE:
-            yield quote, at
+def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json:
+    """A long list or object: as many members at once as a slice holds, and long ones by themselves."""
+    opening, closing = content[begin : begin + 1], content[end - 1 : end]
+    found: Any = {} if opening == b"{" else []
+    at = _skip_over(_SPACE, content, begin + 1)
+    while at < end - 1 or found:  # Behind a comma comes another member.
+        last = _find_end(_WHOLE_MEMBERS, content, at, min(at + SLICE, end - 1)) - 1
+        if last >= at:
+            members = orjson.loads(opening + content[at:last] + closing)
+        else:
+            members, last = _parse_long_member(content, at, level, is_named=opening == b"{")
+        (found.update if opening == b"{" else found.extend)(members)
+        if last == end - 1:
+            break
+        if not members or content[last : last + 1] != b",":
+            raise ValueError("members are not parted by commas")
+        at = last + 1
+    return found
+
+
+def _parse_long_member(content: BodyBytes, at: int, level: int, *, is_named: bool) -> tuple[Json, int]:
+    """A list or an object of the one member that begins here, and the place behind it."""
+    begin = _skip_over(_SPACE, content, at)
+    named, at = _find_named_value(content, begin) if is_named else (0, begin)
+    last = _find_value_end(content, at)
+    value = parse_value_between(content, at, last, level)
+    return {orjson.loads(content[begin:named]): value} if is_named else [value], _skip_over(_SPACE, content, last)
 
 
 def _parse_long_text(content: BodyBytes, begin: int, end: int) -> str:
@@ -345,17 +373,6 @@ def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
         if plain or begins:
             return place
     return end
-
-
-def _put_texts_back(value: Json, texts: Mapping[str, str]) -> Json:
-    match value:
-        case str():
-            return texts.get(value, value)
-        case list():
-            return [_put_texts_back(item, texts) for item in value]
-        case dict():
-            return {texts.get(name, name): _put_texts_back(item, texts) for name, item in value.items()}
-    return value
 
 
 class MessagesNotFound(ValueError):
@@ -406,20 +423,24 @@ def find_values_of_list(content: BodyBytes, name: bytes) -> tuple[list[int], lis
         raise MessagesNotFound
     at += 1
     while True:
-        at = _skip_over(_SPACE_AND_COMMAS, content, at)
-        if content[at : at + 1] != b'"':
-            raise MessagesNotFound
-        end = _find_string_end(content, at + 1)
-        key = content[at + 1 : end - 1]
-        at = _skip_over(_SPACE, content, end)
-        if content[at : at + 1] != b":":
-            raise MessagesNotFound
-        at = _skip_over(_SPACE, content, at + 1)
-        if key == name:
+        begin = _skip_over(_SPACE_AND_COMMAS, content, at)
+        end, at = _find_named_value(content, begin)
+        if content[begin + 1 : end - 1] == name:
             if content[at : at + 1] != b"[":
                 raise MessagesNotFound
             return find_values_from(content, at + 1)
         at = _find_value_end(content, at)
+
+
+def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
+    """Behind the name that begins here, and where its value begins."""
+    if content[at : at + 1] != b'"':
+        raise MessagesNotFound
+    end = _find_string_end(content, at + 1)
+    at = _skip_over(_SPACE, content, end)
+    if content[at : at + 1] != b":":
+        raise MessagesNotFound
+    return end, _skip_over(_SPACE, content, at + 1)
 
 
 def find_values_from(content: BodyBytes, at: int) -> tuple[list[int], list[int]]:
@@ -440,9 +461,15 @@ def find_values_from(content: BodyBytes, at: int) -> tuple[list[int], list[int]]
 
 def _skip_over(pattern: re.Pattern[bytes], content: BodyBytes, at: int) -> int:
     """Where what the pattern repeats ends, looked for in steps: a pattern holds the interpreter."""
-    while (found := pattern.match(content, at, at + STEP)) is not None and found.end() > at:
-        at = found.end()
+    while (end := _find_end(pattern, content, at, at + STEP)) > at:
+        at = end
     return at
+
+
+def _find_end(pattern: re.Pattern[bytes], content: BodyBytes, at: int, most: int) -> int:
+    """Where what the pattern matches from here on ends; nothing behind `most` is looked at."""
+    found = pattern.match(content, at, most)
+    return at if found is None else found.end()
 
 
 def _find_value_end(content: BodyBytes, at: int) -> int:

@@ -55,7 +55,7 @@ from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.gemini import gemini_wire
 from helix_desktop.protocols.openai_responses import responses_wire
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
-from helix_desktop.protocols.wire_message import Json
+from helix_desktop.protocols.wire_message import SLICE, Json
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +109,8 @@ class GatewayApp:
         self._tasks = tasks.OwnedTasks("gateway")
         self.open_conversations: Callable[[], Sequence[AgentConversations]] = tuple
         self.agent_activity: dict[str, AgentActivity] = {}
+        self._running_requests = 0
+        self._last_request_end = time.monotonic()
 
     async def __call__(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
         """Handles one ASGI connection."""
@@ -118,7 +120,17 @@ class GatewayApp:
             await receive()
             await send({"type": "websocket.close", "code": 1008})
         else:
-            await self._answer_agent_request(scope, receive, send)
+            self._running_requests += 1
+            try:
+                await self._answer_agent_request(scope, receive, send)
+            finally:
+                self._running_requests -= 1
+                self._last_request_end = time.monotonic()
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long no agent has asked for anything."""
+        return 0.0 if self._running_requests else time.monotonic() - self._last_request_end
 
     async def _run_lifespan(self, receive: Receive, send: SendEvent) -> None:
         while (await receive())["type"] != "lifespan.shutdown":
@@ -168,7 +180,8 @@ class GatewayApp:
             await send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
         async def send_chunk(chunk: bytes) -> None:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            for at in range(0, len(chunk), SLICE):  # A long one would be copied while all others wait.
+                await send({"type": "http.response.body", "body": chunk[at : at + SLICE], "more_body": True})
 
         try:
             await self._forward_request(incoming, start_response, send_chunk)

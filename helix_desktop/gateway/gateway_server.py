@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import signal
 import socket
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator
 from functools import partial
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces, ServeWorkspaceCommands
 
 TOKEN_FILE = "gateway.token"  # noqa: S105 -- a name
+IDLE_SECONDS = 5.0  # A full collection of garbage waits until nobody has asked for so long,
+MOST_POSTPONEMENTS = 120  # but not for ever,
+COLLECTION_PAUSE_FACTOR = 1000  # and may take one thousandth of the time.
 
 _running: weakref.WeakKeyDictionary[asyncio.Task[object] | None, uvicorn.Server] = weakref.WeakKeyDictionary()
 
@@ -105,15 +110,29 @@ async def serve_gateway(
     if threading.current_thread() is threading.main_thread():
         _stop_in_order_on_signals(server)
     here.spawn_task(open_usual_workspace(), name="open the usual workspace")
+    collecting = here.spawn_task(_collect_garbage_when_idle(gateway), name="collect garbage")
     try:
         await server.serve(sockets=[sock])
     finally:
+        collecting.cancel()
         with contextlib.suppress(TimeoutError):
             # Waits for a workspace that is being opened, so that it is not left half open.
             await asyncio.wait_for(here.wait_for_all_tasks(), 2)
         await here.aclose(limit=1)
         for opening in made:
             await opening.aclose()
+
+
+async def _collect_garbage_when_idle(gateway: GatewayApp) -> None:
+    """A look through all objects takes up to half a second, in which no agent would be answered."""
+    postponed = 0
+    while True:
+        await asyncio.sleep(IDLE_SECONDS)
+        postponed += 1
+        if gateway.idle_seconds >= IDLE_SECONDS or postponed > MOST_POSTPONEMENTS:
+            begun, postponed = time.thread_time(), 0
+            gc.collect()
+            await asyncio.sleep(COLLECTION_PAUSE_FACTOR * (time.thread_time() - begun))
 
 
 def _stop_in_order_on_signals(server: uvicorn.Server) -> None:

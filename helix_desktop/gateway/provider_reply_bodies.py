@@ -12,7 +12,7 @@ import orjson
 
 from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding, decompress_body
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway.body_parsing import check_opening_signs
+from helix_desktop.gateway.body_parsing import check_opening_signs, parse_whole_body
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
 from helix_desktop.protocols.wire_message import Json
 
@@ -36,8 +36,8 @@ class ProviderRefusal:
     """A reply that refuses. `content` is its body as it came, `text` what it stands for, as far as that can be read."""
 
     response: httpx.Response
-    content: bytes
-    text: bytes
+    content: bytearray
+    text: bytearray
 
     def value_or_none(self) -> Json:
         """Its JSON."""
@@ -72,12 +72,12 @@ async def read_refusal(response: httpx.Response) -> ProviderRefusal:
     if len(content) > MOST_REPLY_BYTES:
         raise httpx.DecodingError(f"a refusal of more than {MOST_REPLY_BYTES:,} bytes")
     try:
-        text = decompress_body(bytes(content), coding_of_reply(response), MOST_REFUSAL_BYTES)
+        text = decompress_body(content, coding_of_reply(response), MOST_REFUSAL_BYTES)
     except DecodedTooLarge as error:
-        text = error.decoded
+        text = bytearray(error.decoded)
     except ValueError:
-        text = b""
-    return ProviderRefusal(response, bytes(content), text)
+        text = bytearray()
+    return ProviderRefusal(response, content, text)
 
 
 async def parse_whole_reply(content: bytearray, coding: str) -> Json:
@@ -88,9 +88,9 @@ async def parse_whole_reply(content: bytearray, coding: str) -> Json:
 
 
 def _parse_reply_value(content: bytearray, coding: str) -> Json:
-    decoded = decompress_body(bytes(content), coding, MOST_REPLY_BYTES) if coding else content
+    decoded = decompress_body(content, coding, MOST_REPLY_BYTES) if coding else content
     check_opening_signs(decoded, 0, MOST_REPLY_SIGNS)
-    return orjson.loads(decoded)
+    return parse_whole_body(decoded)
 
 
 async def read_asked_reply(wire: Any, response: httpx.Response) -> Json:
@@ -107,7 +107,8 @@ async def read_asked_reply(wire: Any, response: httpx.Response) -> Json:
 
 def _parse_events(wire: Any, content: bytes, coding: str) -> Json:
     reading = wire.Reading()
-    for raw in RawEventSplitter().feed_raw_chunk(decompress_body(content, coding, MOST_REPLY_BYTES) + b"\n\n"):
+    decoded = bytes(decompress_body(content, coding, MOST_REPLY_BYTES))
+    for raw in RawEventSplitter().feed_raw_chunk(decoded + b"\n\n"):
         if (event := parse_event_data(raw)) is not None:
             reading.take(event)
     return reading.value()

@@ -113,4 +113,4 @@ def decompress_within_limit(content: BodyBytes, encoding: str) -> BodyBytes:
     """Decompresses a body. Raises ValueError for an unknown encoding and DecodedTooLarge above the limit."""
     if encoding.strip().lower() in ("", "identity"):
         return content
-    return decompress_body(bytes(content), encoding, MOST_BODY_BYTES)
+    return decompress_body(content, encoding, MOST_BODY_BYTES)

@@ -13,7 +13,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.wire_message import Json
 
 LONGEST_EVENT = 64 << 20
-MOST_EVENT_SIGNS = 200_000  # An event with more lists and objects is not read.
+LONGEST_PARSED_EVENT = 16 << 20
+MOST_EVENT_SIGNS = 200_000  # An event with more values is not read: the parser holds up all other threads.
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which may precede the first event.
 _END = re.compile(rb"(?>\r\n|[\r\n])(?:\r\n|[\r\n])")  # An end of line is taken whole: CR LF alone ends no event.
 
@@ -39,7 +40,9 @@ class RawEventSplitter:
         begin = max(0, len(self.unfinished) - 3)
         self.unfinished += chunk
         while (found := _END.search(self.unfinished, begin)) is not None:
-            yield bytes(self.unfinished[: found.end()])
+            with memoryview(self.unfinished) as whole:
+                event = bytes(whole[: found.end()])
+            yield event
             del self.unfinished[: found.end()]
             begin = 0
 
@@ -80,7 +83,9 @@ def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
 
 def parse_event_data(event: bytes) -> Json | None:
     """The JSON of an event; None for a comment, `[DONE]`, what is no JSON, or what has too many values to be made."""
-    if len(event) > MOST_EVENT_SIGNS and event.count(b"[") + event.count(b"{") > MOST_EVENT_SIGNS:
+    if len(event) > MOST_EVENT_SIGNS and (
+        len(event) > LONGEST_PARSED_EVENT or sum(map(event.count, (b"[", b"{", b","))) > MOST_EVENT_SIGNS
+    ):
         return None
     try:
         return orjson.loads(_read_event_fields(event)[0] or b"")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -18,6 +19,7 @@ from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.folded_body import PreviousBody, build_folded_body, count_leading_instructions
 from helix_desktop.gateway.view_entries import As, Entry, Says
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
+from helix_desktop.protocols.wire_message import SLICE
 from tests.gateway.written import bodies, dumped, units
 
 all_protocols = pytest.mark.parametrize("protocol", tuple(MESSAGE_FIELDS))
@@ -175,6 +177,49 @@ def test_long_texts_are_read_in_slices(one: str, other: str, ascii_only: bool, s
         patch.setattr(body_parsing, "SLICE", size)
         assert body_parsing.parse_value_between(content, 2, len(content) - 1) == value
         assert body_parsing.parse_value_between(bytearray(content), 2, len(content) - 1) == value
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 10**12) | st.text(max_size=30),
+    lambda inner: st.lists(inner, max_size=8) | st.dictionaries(st.text(max_size=9), inner, max_size=8),
+    max_leaves=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    json_values, st.integers(16, 60), st.integers(0, 400), st.sampled_from(["", ",", "]", "{", '"', " ", ":1", "[]"])
+)
+def test_a_value_read_in_slices_is_what_it_is_in_one_piece_or_is_refused(
+    value: Any, size: int, at: int, wrong: str
+) -> None:
+    text = json.dumps({"a": value})
+    content = (text[:at] + wrong + text[at + bool(wrong) :]).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_parsing, "SLICE", size)
+        patch.setattr(body_parsing, "STEP", size)
+        try:
+            whole = orjson.loads(content)
+        except ValueError:
+            with pytest.raises(ValueError):
+                body_parsing.parse_whole_body(content)
+        else:
+            assert body_parsing.parse_whole_body(content) == whole
+
+
+def test_no_slice_of_a_body_that_is_one_value_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parser holds the interpreter, and all other agents wait."""
+    longest = 0
+
+    def loads(content: Any) -> Any:
+        nonlocal longest
+        longest = max(longest, len(content))
+        return orjson.loads(content)
+
+    monkeypatch.setattr(body_parsing, "orjson", SimpleNamespace(loads=loads))
+    found = body_parsing.parse_whole_body(b'{"messages": [' + b'"a", ' * 400_000 + b'"a"]}')
+    assert len(found["messages"]) == 400_001
+    assert longest <= SLICE + 2
 
 
 MANY = 1_000_000

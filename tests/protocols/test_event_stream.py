@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.protocols.event_stream import EventStreamParser, EventTooLong, ServerSentEvent
+from helix_desktop.protocols.event_stream import EventStreamParser, EventTooLong, ServerSentEvent, parse_event_data
 
 
 def read(content: bytes, *cuts: int) -> list[ServerSentEvent]:
@@ -68,3 +68,11 @@ def test_an_event_without_end_is_refused() -> None:
 def test_many_events_of_some_length_are_not_too_long() -> None:
     parser = EventStreamParser(longest=100)
     assert sum(len(parser.feed_bytes(b"data: " + b"x" * 60 + b"\n\n")) for _ in range(50)) == 50
+
+
+def test_an_event_of_too_many_values_is_not_read() -> None:
+    """The parser holds up all other agents until it is done."""
+    assert parse_event_data(b"data: [" + b"0," * 150_000 + b"0]\n\n") is not None
+    assert parse_event_data(b"data: [" + b"0," * 250_000 + b"0]\n\n") is None
+    picture = b'data: {"picture": "' + b"x" * (8 << 20) + b'"}\n\n'
+    assert parse_event_data(picture) is not None
