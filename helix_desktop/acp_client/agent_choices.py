@@ -7,8 +7,10 @@ from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import list_at, objects_at, text_at
 
-MOST = 500  # The most values of one choice.
+MOST = 500  # The most values of one choice, and the most commands.
+LONGEST_NAME = 100
 _OPTION = ("session/set_config_option", "value")
+_SWITCH = {"true": "On", "false": "Off"}  # The values of an option that is on or off.
 _OLDER = (  # Agents without "config options" have these: where the values are, and the request that sets one.
     ("mode", "currentModeId", "availableModes", "id", ("session/set_mode", "modeId")),
     ("model", "currentModelId", "availableModels", "modelId", ("session/set_model", "modelId")),
@@ -32,7 +34,16 @@ class AgentChoice:
                 f"The agent does not offer {value[:80]} as {self.name}.", remedy=f"Available: {', '.join(self.values)}."
             )
         method, parameter = self.setter
-        return method, {parameter: value, **({"configId": self.id} if self.setter == _OPTION else {})}
+        if self.setter != _OPTION:
+            return method, {parameter: value}
+        switched = {parameter: value == "true", "type": "boolean"} if self.values is _SWITCH else {parameter: value}
+        return method, {"configId": self.id, **switched}
+
+
+def parse_commands(update: Mapping[str, Any]) -> dict[str, str]:
+    """The agent's own slash commands by their names, each with what it does."""
+    offered = objects_at(update, "availableCommands")[:MOST]
+    return {text_at(each, "name")[:LONGEST_NAME]: text_at(each, "description") for each in offered}
 
 
 def parse_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
@@ -42,8 +53,10 @@ def parse_choices(answer: Mapping[str, Any]) -> dict[str, AgentChoice]:
         groups = [one for one in objects_at(each, "options") if list_at(one, "options")]
         offered = [value for one in groups or [each] for value in objects_at(one, "options")]
         values = {text_at(value, "value"): text_at(value, "name") for value in offered[:MOST]}
-        name, identity = text_at(each, "name"), text_at(each, "id")
-        found[identity] = AgentChoice(identity, name, text_at(each, "currentValue"), values)
+        name, identity, current = text_at(each, "name"), text_at(each, "id"), text_at(each, "currentValue")
+        if text_at(each, "type") == "boolean":
+            values, current = _SWITCH, str(each.get("currentValue")).lower()
+        found[identity] = AgentChoice(identity, name, current, values)
     for identity, current, offer, key, setter in _OLDER:
         values = {
             text_at(value, key): text_at(value, "name") for value in objects_at(answer, f"{identity}s", offer)[:MOST]

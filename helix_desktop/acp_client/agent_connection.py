@@ -30,7 +30,12 @@ START_SECONDS = 120.0  # An agent may be fetched when it starts.
 _PIECE = 1 << 16
 _COMPLAINT = 300  # How many characters of the end of its error output are quoted.
 _END_SECONDS = 1.0  # How long its last error output may take to arrive.
-_CAN = {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True, "elicitation": {"form": {}}}
+_CAN = {
+    "fs": {"readTextFile": True, "writeTextFile": True},
+    "terminal": True,
+    "elicitation": {"form": {}},
+    "session": {"configOptions": {"boolean": {}}},
+}
 # The SDK does not check these itself.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from helix_desktop.acp_client.acp_agents import AcpAgent
-from helix_desktop.acp_client.agent_choices import AgentChoice, parse_choices
+from helix_desktop.acp_client.agent_choices import AgentChoice, parse_choices, parse_commands
 from helix_desktop.acp_client.agent_connection import START_SECONDS, AgentConnection, AgentRefused
 from helix_desktop.acp_client.agent_requests import AgentRequests
 from helix_desktop.acp_client.turn_recording import TurnRecorder
@@ -62,16 +62,19 @@ FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str]]]]
 
 class ForeignConversation:
     """It outlives the sessions on its conversation, as the agent's process does. `choices`: by their ids, as far as they are known.
-    `policy`: the one that folds nothing, since what the agent's model sees is its own affair.
+    `commands`: its slash commands, with what they do. `policy`: the one that folds nothing, since what the agent's model sees is its own affair.
     """
 
     def __init__(self, name: str, find_agent: FindAgent, spawn: TaskSpawner, policy: PolicySet) -> None:
         self.name = name
         self.choices: dict[str, AgentChoice] = {}
+        self.commands: dict[str, str] = {}
         self._find_agent, self._spawn, self._policy = find_agent, spawn, policy
         self._wishes: dict[str, str] = {}
         self._link: AgentConnection | None = None
         self._session = ""
+        self._opening = asyncio.Lock()
+        self._is_session_new = False  # It has not been told anything yet.
         self._asked: asyncio.Task[dict[str, Any]] | None = None
         self._turn: AgentRequests | None = None  # The requests of the running turn.
         self._is_repeating = False  # True while the agent sends again what is recorded already.
@@ -129,9 +132,16 @@ class ForeignConversation:
     # --- a turn
 
     async def _prompt_agent(self, turn: AgentRequests) -> dict[str, Any]:
-        link = await self._ensure_started(turn.kit)
-        said = await self._ensure_session(link, turn.conversation, turn.kit)
+        link = await self.open_agent_session(turn.conversation, turn.kit)
+        branch = turn.conversation.state.branch
+        said = _unanswered_parts(branch)
+        if self._is_session_new:
+            self._cost = self._cost_before = 0.0
+            await turn.conversation.append_facts(Received((), (), session=self._session))
+            if history := _format_history(branch):
+                said.insert(0, Text(history))
         prompt = [await self._build_block(link, part, turn.kit) for part in said]
+        self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
         asked = self._asked = self._spawn(link.request("session/prompt", values), name=f"prompt of {self.name}")
         # An agent may think for minutes; one without a sign of life for longer is taken to hang.
@@ -161,6 +171,13 @@ class ForeignConversation:
 
     # --- process and session
 
+    async def open_agent_session(self, conversation: Conversation, kit: WorkspaceTools) -> AgentConnection:
+        """Starts the agent where it does not run, and opens the session in which the conversation goes on."""
+        async with self._opening:
+            link = await self._ensure_started(kit)
+            await self._ensure_session(link, conversation, kit)
+            return link
+
     async def _ensure_started(self, kit: WorkspaceTools) -> AgentConnection:
         if self._link is None or not self._link.has_live_process:
             await self.end_agent()
@@ -169,23 +186,18 @@ class ForeignConversation:
             self._link = await AgentConnection.start_agent(agent, environment, kit, self._spawn, handlers)
         return self._link
 
-    async def _ensure_session(
-        self, link: AgentConnection, conversation: Conversation, kit: WorkspaceTools
-    ) -> list[UserPart]:
-        """Opens the session in which the conversation goes on. Returns what is sent to it: the messages it has not answered."""
-        branch, known = conversation.state.branch, _known_session(conversation)
+    async def _ensure_session(self, link: AgentConnection, conversation: Conversation, kit: WorkspaceTools) -> None:
+        known = _known_session(conversation)
+        if self._session and (self._is_session_new or known == self._session):
+            return
         kit.resources.roots.resolve_path(".")  # ActionRefused where there is no folder.
         folder, *more = map(str, kit.resources.roots.folders)
         values: dict[str, Any] = {"cwd": folder, "mcpServers": [], **({"additionalDirectories": more} if more else {})}
-        waiting = _unanswered_parts(branch)
-        if known and (known == self._session or await self._take_session_up(link, {"sessionId": known, **values})):
-            return waiting
+        if known and await self._take_session_up(link, {"sessionId": known, **values}):
+            return
         answer = await link.request("session/new", values, START_SECONDS)
+        self._is_session_new = True
         await self._adopt_session(link, text_at(answer, "sessionId"), answer)
-        self._cost = self._cost_before = 0.0
-        await conversation.append_facts(Received((), (), session=self._session))
-        history = _format_history(branch)
-        return [Text(history), *waiting] if history else waiting
 
     async def _take_session_up(self, link: AgentConnection, values: dict[str, Any]) -> bool:
         """Whether the agent has opened a session of its own past again. What it repeats of it is known here."""
@@ -243,7 +255,7 @@ class ForeignConversation:
 
     async def end_agent(self) -> None:
         """Ends the agent's process. The conversation stays, and its next message starts it again."""
-        link, self._link, self._session = self._link, None, ""
+        link, self._link, self._session, self._is_session_new = self._link, None, "", False
         if link is not None:
             await link.end_agent_process()
 
@@ -259,6 +271,8 @@ class ForeignConversation:
         if mode and "mode" in self.choices:
             self.choices["mode"] = replace(self.choices["mode"], current=mode)
         self.choices |= parse_choices(update)  # One choice may change what there is to choose in another.
+        if text_at(update, "sessionUpdate") == "available_commands_update":
+            self.commands = parse_commands(update)
         self._window = number_at(update, "size") or self._window
         cost = value_at(update, "cost", "amount")
         if isinstance(cost, int | float) and 0 <= cost < 1e6:

@@ -401,11 +401,13 @@ class MainWindow(WindowFrame):
         bench = self.current_workbench
         return "" if bench is None else bench.model_of_conversation(self.showing.conversation_id)
 
+    @property
+    def foreign_agent_name(self) -> str:
+        """The agent of another maker that works in the conversation which is shown."""
+        return self.current_session.conversation.state.acp_agent if self.current_session is not None else ""
+
     def _show_model(self) -> None:
-        session = self.current_session
-        agent = session.conversation.state.acp_agent if session is not None else ""
-        self.top.model.show_choice(agent or self.current_model)
-        self.top.model.setEnabled(not agent)  # an agent of another maker has models of its own
+        self.top.model.show_choice(self.foreign_agent_name or self.current_model)
         self.chat.empty.show_demo_suggestions(scripted=self.current_model == DEMO_MODEL)
         self.chat.empty.show_folder_use(
             has_folder=self.current_workbench is None or bool(self.current_workbench.allowed_folders)

@@ -30,10 +30,10 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
         window.hold_message(UnsentMessage(parts, steer))
     elif bench is None:
         window.chat.composer.put_message_back(parts)
-    elif not bench.main_model_name:
+    elif not (bench.main_model_name or window.foreign_agent_name):
         window.chat.composer.put_message_back(parts)
         window.model_setup_wanted.emit()
-    elif window.current_session is not None and _is_slash_command(bench, parts):
+    elif window.current_session is not None and _is_slash_command(bench, window.current_session, parts):
         not_sent = message_returner(window.chat.composer, window.notices, parts)
         _expand_and_send(window, bench, window.current_session, parts, not_sent)
     elif window.current_session is not None:
@@ -88,7 +88,7 @@ def _send_first_message(
     if window.awaited_conversation == waits:
         window.chat.composer.set_new_conversation_id(session.id)
         window.show_session_if_current(bench, session)
-    if _is_slash_command(bench, parts):
+    if _is_slash_command(bench, session, parts):
         _expand_and_send(
             window, bench, session, parts, partial(_discard_empty_conversation, window, bench, session, parts)
         )
@@ -110,7 +110,7 @@ def send_held_messages(
             window.model_setup_wanted.emit()
         elif message.edited:
             edit_and_resend_message(window, session, message.edited, message.parts, not_sent)
-        elif _is_slash_command(bench, message.parts):
+        elif _is_slash_command(bench, session, message.parts):
             _expand_and_send(window, bench, session, message.parts, not_sent)
         else:
             _send_after_price_question(window, session, message.parts, not_sent, steer=message.is_steering)
@@ -156,11 +156,11 @@ def _discard_empty_conversation(
         )
 
 
-def _is_slash_command(bench: Workbench, parts: tuple[UserPart, ...]) -> bool:
+def _is_slash_command(bench: Workbench, session: Session, parts: tuple[UserPart, ...]) -> bool:
     """Whether it begins with a slash and the name of a command or a skill of the folders."""
     first = parts[0] if parts else None
     name = first.text[1:].split(maxsplit=1)[:1] if isinstance(first, Text) and first.text.startswith("/") else []
-    return bool(name) and any(item.name == name[0] for item in bench.list_slash_commands())
+    return bool(name) and any(item.name == name[0] for item in bench.list_slash_commands(session.id))
 
 
 def _expand_and_send(
@@ -321,12 +321,18 @@ def _search_next_closed_workspace(
 
 
 def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
-    composer = window.chat.composer
+    composer, session = window.chat.composer, window.current_session
     if typed.trigger == "/":
-        named = window.current_workbench.list_slash_commands() if window.current_workbench is not None else ()
-        composer.completion.show_completion_offers(
-            typed, search_suggestions.offer_slash_commands(window.window_actions, typed, named)
+        bench, talk = window.current_workbench, window.showing.conversation_id
+        own = search_suggestions.offer_slash_commands(
+            window.window_actions, typed, bench.list_slash_commands(talk) if bench is not None else ()
         )
+        composer.completion.show_completion_offers(typed, own)
+        if bench is not None and session is not None and window.foreign_agent_name:
+            work = search_suggestions.offer_agent_commands(bench, session, typed)
+            window.background_runner.run_in_background(
+                work, then=lambda found: composer.completion.show_completion_offers(typed, [*found, *own]), owner=window
+            )
     elif window.current_workbench is not None:
         work = search_suggestions.offer_mentions(window.current_workbench, typed)
         window.background_runner.run_in_background(

@@ -1,10 +1,12 @@
 """Choosing, correcting and connecting models: what the model button at the top right opens."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from PySide6.QtCore import QObject
 
 from helix_desktop.errors import HelixError
+from helix_desktop.gui.agent_choices_menu import show_agent_choices
 from helix_desktop.gui.frame.connect_panel import DEMO_MODEL
 from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
@@ -32,9 +34,12 @@ class ModelActions(QObject):
         window.top.model.choice_wanted.connect(self.open_model_chooser)
 
     def open_model_chooser(self) -> None:
-        bench = self._window.current_workbench
-        if bench is not None:
-            self.chooser.open_below(self._window.top.model, self._window.current_model)
+        window, bench, session = self._window, self._window.current_workbench, self._window.current_session
+        if bench is not None and session is not None and window.foreign_agent_name:
+            work, show = bench.acp.start_agent(session.conversation), partial(show_agent_choices, window, session)
+            window.background_runner.run_in_background(work, then=show, owner=window)
+        elif bench is not None:
+            self.chooser.open_below(window.top.model, window.current_model)
 
     def choose_first_model(self, then: Callable[[], object]) -> None:
         """A model is needed: choose one of those that are there, or connect one; then call `then`."""

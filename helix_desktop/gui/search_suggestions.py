@@ -11,9 +11,10 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.command_palette import PaletteItem
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import ActionRegistry
-from helix_desktop.gui.workbench_types import ProjectItem, Workbench, WorkspaceListRow
+from helix_desktop.gui.workbench_types import ProjectItem, Session, Workbench, WorkspaceListRow
 
 GoToPlace = Callable[[WindowPlace], object]
 
@@ -124,6 +125,17 @@ def offer_slash_commands(
         if letters in item.name.casefold()
     ]
     return [*own, *(offer for _, offer in sorted(offers, key=lambda pair: pair[0]))]
+
+
+async def offer_agent_commands(bench: Workbench, session: Session, asked: CompletionRequest) -> list[CompletionOffer]:
+    """What `/` offers of the other agent that works in the conversation. It is started for that."""
+    letters = asked.typed_letters.casefold()
+    await bench.acp.start_agent(session.conversation)
+    return [
+        CompletionOffer(f"/{make_safe_text(name)}", f"/{name} ", icon="entry", remark=make_safe_text(about)[:80])
+        for name, about in bench.acp.commands_of(session.id).items()
+        if letters in name.casefold()
+    ]
 
 
 async def offer_mentions(bench: Workbench, asked: CompletionRequest) -> list[CompletionOffer]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from helix_desktop.acp_client.foreign_conversation import ForeignConversation
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.engine.session import Session
     from helix_desktop.installation_checks import DoctorFinding
@@ -25,9 +26,9 @@ else:
     ConnectedAgents = DoctorFinding = Conversation = Session = ProjectItems = ProjectItem = StoredWorkspace = (
         CheckpointProgress
     ) = object
-    ImportedWorkspace = Workbenches = WorkspaceListRow = SharingStatus = FileChanges = FileUndoResult = Workbench = (
-        object
-    )
+    ForeignConversation = ImportedWorkspace = Workbenches = WorkspaceListRow = SharingStatus = FileChanges = (
+        FileUndoResult
+    ) = Workbench = object
 
 __all__ = [
     "CheckpointProgress",
@@ -36,6 +37,7 @@ __all__ = [
     "DoctorFinding",
     "FileChanges",
     "FileUndoResult",
+    "ForeignConversation",
     "ImportedWorkspace",
     "ProjectItem",
     "ProjectItems",

@@ -24,10 +24,13 @@ MOST_IDLE = 4  # How many idle agents keep their process.
 
 
 class AcpConversations:
-    """`own_lines`: the agents that the user has added, as their setting has them."""
+    """`own_lines`: the agents that the user has added, as their setting has them. `kit_of_copy`: by a conversation's copy."""
 
-    def __init__(self, own_lines: Callable[[], str], spawn: TaskSpawner) -> None:
+    def __init__(
+        self, own_lines: Callable[[], str], spawn: TaskSpawner, kit_of_copy: Callable[[str], WorkspaceTools]
+    ) -> None:
         self._own_lines = own_lines
+        self._kit_of_copy = kit_of_copy
         self._spawn = spawn
         self._open: dict[str, ForeignConversation] = {}  # in the order of their last turn
         self._path = ""
@@ -54,6 +57,16 @@ class AcpConversations:
             made = module.ForeignConversation(conversation.state.acp_agent, self.find_agent, self._spawn, policy)
             self._open.setdefault(conversation.id, made)
         return self._open[conversation.id]
+
+    async def start_agent(self, conversation: Conversation) -> ForeignConversation:
+        """The agent that works in it, running, so that it has said what it offers."""
+        foreign = await self.open_conversation(conversation)
+        await foreign.open_agent_session(conversation, self._kit_of_copy(conversation.state.own_copy))
+        return foreign
+
+    def commands_of(self, conversation: str) -> Mapping[str, str]:
+        """The slash commands of the agent that works in it, as far as it has told of them, with what they do."""
+        return self._open[conversation].commands if conversation in self._open else {}
 
     async def run_conversation_turn(
         self, conversation: Conversation, kit: WorkspaceTools, tools: ToolSet, talk: TurnCallbacks

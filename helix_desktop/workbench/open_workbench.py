@@ -166,7 +166,7 @@ class Workbench:
         self._writers: dict[str, Writer] = {}
         self.size_limit = CacheSizeLimit(workspace, self._tasks.spawn_task)
         self.file_changes = FileChanges(self)
-        self.acp = AcpConversations(shared.acp_agents, self._tasks.spawn_task)
+        self.acp = AcpConversations(shared.acp_agents, self._tasks.spawn_task, self.copies.opened_tools)
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
@@ -731,13 +731,15 @@ class Workbench:
         self._permissions.mode = PermissionMode(name)
         await self.change_settings({"permissions.mode": name})
 
-    def list_slash_commands(self) -> Sequence[ProjectItem]:
-        """The slash commands there are now: those of the folders, skills, and prompts of servers."""
+    def list_slash_commands(self, conversation: str = "") -> Sequence[ProjectItem]:
+        """Those of the folders, skills, and prompts of servers; not those that the other agent working in `conversation` knows itself."""
         prompts = [
             ProjectItem("command", f"{each.server}:{each.name}", Path(each.server), "", "", each.about, trusted=True)
             for each in self.mcp_servers.list_server_prompts()
         ]
-        return (*self.project.now.items_in_force("command"), *self.project.now.items_in_force("skill"), *prompts)
+        own = (*self.project.now.items_in_force("command"), *self.project.now.items_in_force("skill"), *prompts)
+        known = self.acp.commands_of(conversation)
+        return [item for item in own if item.name not in known]
 
     async def attach_server_resource(self, server: str, uri: str) -> Attachment:
         found = await self.mcp_servers.fetch_server_resource(server, uri)

@@ -187,7 +187,7 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
 
 
 def main() -> None:  # noqa: C901 -- a script
-    mode = "ask"
+    mode, web = "ask", False
     for line in sys.stdin:
         message = json.loads(line)
         method, params = message.get("method"), message.get("params") or {}
@@ -208,13 +208,20 @@ def main() -> None:  # noqa: C901 -- a script
                     "authMethods": [{"id": "x", "name": "Log in"}],
                 }
             case "session/new":
-                result = {"sessionId": f"s{os.getpid()}-{next(numbers)}", "modes": modes}
+                session = f"s{os.getpid()}-{next(numbers)}"
+                offered = [{"name": "review", "description": "Looks at the changes"}]
+                update(session, "available_commands_update", availableCommands=offered)
+                option = {"type": "boolean", "id": "web", "name": "Web", "currentValue": web}
+                result = {"sessionId": session, "modes": modes, "configOptions": [option]}
             case "session/load":
                 say(session, "said long ago")
                 remember(session, "[loaded]")
                 result = {"modes": modes}
             case "session/set_mode":
                 mode = params["modeId"]
+            case "session/set_config_option":
+                web = params["value"]
+                remember(session, f"{params['configId']} is {'on' if web is True else web}")
             case "session/prompt":
                 text = "\n".join(part.get("text", "") for part in params["prompt"])
                 remember(session, text)

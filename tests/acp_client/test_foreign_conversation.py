@@ -251,3 +251,38 @@ async def test_a_workspace_without_a_folder_says_what_is_missing(desks: Desks, t
     ended = await run_turn(session, "say one")
     assert ended.reason is TurnEnd.FAILED
     assert "This workspace has no folder" in ended.why
+
+
+async def test_what_an_agent_offers_is_known_before_the_first_message_and_what_was_said_is_still_told(
+    bench: Workbench, state_file: Path
+) -> None:
+    session = await bench.start_conversation(acp_agent="ScriptNoLoad")
+    foreign = await bench.acp.start_agent(session.conversation)
+    assert foreign.choices["mode"].values == {"ask": "Ask", "auto": "Auto"}
+    assert foreign.choices["web"].values == {"true": "On", "false": "Off"}
+    await run_turn(session, "say one")
+    await foreign.choose("web", "true")
+    assert foreign.choices["web"].current == "true"
+    await foreign.end_agent()
+    await bench.acp.start_agent(session.conversation)
+    await run_turn(session, "say two")
+    told = [json.loads(line)[1] for line in state_file.read_text().splitlines()]
+    assert told[1] == "web is on"
+    assert told[2] == "web is on"  # in the new session, too
+    assert "assistant: one" in told[3]
+
+
+async def test_a_command_that_both_know_goes_to_the_agent(bench: Workbench, folder: Path) -> None:
+    for name in ("review", "ship"):
+        command = folder / ".claude" / "commands" / f"{name}.md"
+        command.parent.mkdir(parents=True, exist_ok=True)
+        command.write_text("ours")
+    await bench.project.reread_project_folders()
+    await bench.project.trust_items(*bench.project.now.items)
+    session = await bench.start_conversation(acp_agent="Script")
+    assert [item.name for item in bench.list_slash_commands(session.id)] == ["review", "ship"]
+    await bench.acp.start_agent(session.conversation)
+    await run_turn(session, "say one")
+    assert bench.acp.commands_of(session.id) == {"review": "Looks at the changes"}
+    assert [item.name for item in bench.list_slash_commands(session.id)] == ["ship"]
+    assert [item.name for item in bench.list_slash_commands()] == ["review", "ship"]

@@ -15,6 +15,7 @@ from inspect import getcoroutinelocals, iscoroutine
 from pathlib import Path
 from typing import Any
 
+from helix_desktop.acp_client.agent_choices import AgentChoice
 from helix_desktop.engine import context_policy, legal_messages, token_budget
 from helix_desktop.engine.blocks import ContextKind, Request, TextDelta, View
 from helix_desktop.engine.digest import Digest
@@ -475,8 +476,22 @@ class FakeCopies(StandIn):
 class FakeAcpAgents:
     """The foreign agents on this computer."""
 
+    def __init__(self) -> None:
+        self.name = "Gemini CLI"
+        self.chosen: list[tuple[str, str]] = []
+        self.choices = {"mode": AgentChoice("mode", "Mode", "plan", {"plan": "Plan & think", "yolo": ""})}
+
     async def list_agent_names(self) -> list[str]:
         return ["Codex", "Gemini CLI"]
+
+    async def start_agent(self, _conversation: object) -> FakeAcpAgents:
+        return self
+
+    def commands_of(self, _conversation: str) -> dict[str, str]:
+        return {"memory": "Shows what is kept"}
+
+    async def choose(self, identity: str, value: str) -> None:
+        self.chosen.append((identity, value))
 
 
 class FakeWorkbench(StandIn):
@@ -598,7 +613,7 @@ class FakeWorkbench(StandIn):
         self.decided.append(accept)
         self.proposed = ""
 
-    def list_slash_commands(self) -> Sequence[ProjectItem]:
+    def list_slash_commands(self, _conversation: str = "") -> Sequence[ProjectItem]:
         return self.named
 
     async def expand_command_message(self, session: Any, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import (
     QDialog,
     QInputDialog,
     QLabel,
+    QMenu,
     QMessageBox,
     QPlainTextEdit,
     QPushButton,
@@ -55,6 +56,7 @@ from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.conversation_list import has_second_line
 from helix_desktop.gui.frame.window_frame import NARROW_WINDOW_WIDTH
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.model_actions import ModelActions
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import chat_intents
 from helix_desktop.gui.window_memory import WindowMemory
@@ -63,6 +65,7 @@ from helix_desktop.program_settings import ASK_ABOVE, ProgramSettings
 from helix_desktop.project.project_item import ProjectItem
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
+from tests.gui.fake_setup import FakeSetup
 from tests.turns import qt_works
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
@@ -367,7 +370,36 @@ def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_t
     assert window.current_session is not None
     assert bench.sessions[window.current_session.id].conversation.state.acp_agent == "Gemini CLI"
     assert window.top.model.text() == "Gemini CLI ▾"
-    assert not window.top.model.isEnabled()
+    models = ModelActions(window, FakeSetup())
+    models.open_model_chooser()
+    menu = window.top.model.findChild(QMenu)
+    below = menu.actions()[0].menu()
+    assert menu.actions()[0].text() == "Mode: Plan && think"
+    assert [(action.text(), action.isChecked()) for action in below.actions()] == [
+        ("Plan && think", True),
+        ("yolo", False),
+    ]
+    below.actions()[1].trigger()
+    assert bench.acp.chosen == [("mode", "yolo")]
+    menu.close()
+
+
+def test_commands_of_another_agent_are_offered_and_need_no_model_of_ours(
+    window: MainWindow, bench: FakeWorkbench
+) -> None:
+    window.window_actions["new-acp"].trigger()
+    press(window, "Gemini CLI")
+    bench.main_model_name = ""
+    text = window.chat.composer.text
+    text.setFocus()
+    QTest.keyClicks(text, "/mem")
+    QTest.keyClick(text, Qt.Key.Key_Return)
+    assert text.toPlainText() == "/memory "
+    QTest.keyClicks(text, "now")
+    QTest.keyClick(text, Qt.Key.Key_Return)
+    assert window.current_session is not None
+    facts = window.current_session.conversation.state.facts
+    assert [each.fact.parts for each in facts if isinstance(each.fact, UserSaid)] == [(Text("/memory now"),)]
 
 
 def test_the_head_names_the_copy_of_a_conversation_and_of_its_fork(window: MainWindow, bench: FakeWorkbench) -> None:

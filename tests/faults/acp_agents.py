@@ -1,0 +1,260 @@
+"""The agents that people have, over the Agent Client Protocol, with a scripted provider: long turns, refusals, kills at random moments.
+
+python -m tests.faults.acp_agents AGENT [--steps 60] [--kills 100] [--seed 1]      ACP_CLIENTS: a folder with their npm packages
+
+A conversation of ours with each agent does its steps; its processes are killed with SIGKILL at random moments, and after each kill the
+next message must be answered. In the end the workspace is opened again: all that was seen in the window must be there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import program_folders
+from helix_desktop.engine.blocks import TextDelta
+from helix_desktop.engine.facts import Decided, ModelReplied, Text, ToolCall, ToolReturned, TurnEnd
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
+from helix_desktop.program_settings import ACP_AGENTS, ProgramSettings
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbench, Workbenches
+from tests.benchmarks.gateway_clients import KEY, _arguments, _names
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
+
+SHELLS = ("Bash", "exec_command", "shell", "shell_command", "run_shell_command", "bash")
+PROGRAMS = {
+    "claude": ("claude-agent-acp", ()),
+    "codex": ("codex-acp", ()),
+    "gemini": ("gemini", ("--experimental-acp",)),
+    "qwen": ("qwen", ("--acp",)),
+    "opencode": ("opencode", ("acp",)),
+}
+
+
+class Model:
+    """Runs a numbered command in each step until the turn's steps are done. `per_turn`: steps of one turn."""
+
+    def __init__(self, per_turn: int) -> None:
+        self.per_turn = per_turn
+        self.done = 0
+        self.left = per_turn
+
+    def script(self, asked: Asked) -> list[Block]:
+        shell = next((name for name in _names(asked.body) if name in SHELLS), "")
+        if not shell:
+            return [Says("{}")]
+        if self.left <= 0:
+            self.left = self.per_turn
+            return [Says(f"The turn is over after step {self.done}.")]
+        self.left -= 1
+        self.done += 1
+        command = f"echo output-{self.done} >> made.txt; seq {self.done} {self.done + 400}"
+        return [Says(f"said-{self.done} "), Calls(shell, _arguments(shell, command))]
+
+
+def set_up(agent: str, home: Path, provider: Provider) -> None:
+    """The agent's own home, as its user has it, with the provider's address."""
+    clients = Path(os.environ.get("ACP_CLIENTS", "/tmp/acp-clients"))
+    program, options = PROGRAMS[agent]
+    os.environ.update(
+        HOME=str(home),
+        ANTHROPIC_BASE_URL=provider.url, ANTHROPIC_API_KEY=KEY, OPENAI_API_KEY=KEY, GEMINI_API_KEY=KEY,
+        GOOGLE_GEMINI_BASE_URL=provider.url, OPENAI_BASE_URL=f"{provider.url}/v1", OPENAI_MODEL="scripted",
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", DISABLE_AUTOUPDATER="1", IS_SANDBOX="1",
+    )  # fmt: skip
+    table = f'[model_providers.corp]\nname = "Corp"\nbase_url = "{provider.url}/v1"\nwire_api = "responses"\nenv_key = "OPENAI_API_KEY"\n'
+    opencode = {"provider": {"anthropic": {"options": {"baseURL": f"{provider.url}/v1", "apiKey": KEY}}}, "model": "anthropic/claude-sonnet-4-5", "permission": {"bash": "ask"}, "autoupdate": False}  # fmt: skip
+    auth = {"security": {"auth": {"selectedType": "gemini-api-key" if agent == "gemini" else "openai"}}}
+    for name, text in (
+        (".codex/config.toml", f'model_provider = "corp"\nmodel = "gpt-5"\napproval_policy = "untrusted"\n{table}'),
+        (".config/opencode/opencode.json", json.dumps(opencode)),
+        (".gemini/settings.json", json.dumps(auth)),
+        (".qwen/settings.json", json.dumps(auth)),
+    ):
+        file = home / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+    settings = program_folders.find_program_folders(home / "helix").settings_file
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    line = f"Agent = {clients}/node_modules/.bin/{program} {' '.join(options)}"
+    ProgramSettings(settings).change_setting(ACP_AGENTS, line)
+
+
+def open_desks(home: Path) -> Workbenches:
+    where = program_folders.find_program_folders(home / "helix")
+    return Workbenches(where, SecretStorage(where.key_file, environ={}))
+
+
+class Watcher:
+    """What a window would show, and the answers of its user: every fifth question is refused."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.streamed: list[str] = []
+        self.asked = self.refused = 0
+        session.subscribe_to_events(self.hear)
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta):
+            self.streamed.append(event.delta.text)
+        if isinstance(event, QuestionAsked):
+            self.asked += 1
+            allowed = self.asked % 5 != 0
+            self.refused += not allowed
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self.session.answer_question, event.number, PermissionAnswer(allowed=allowed))
+
+
+def processes_of(session: Session, bench: Workbench) -> list[int]:
+    """The agent's process and all below it."""
+    foreign = bench.acp._open.get(session.id)
+    if foreign is None or foreign._link is None:
+        return []
+    return below(foreign._link._command.process.pid)
+
+
+def below(pid: int) -> list[int]:
+    found = [pid]
+    for one in found:
+        children = Path(f"/proc/{one}/task/{one}/children")
+        found += [int(word) for word in children.read_text().split()] if children.exists() else []
+    return found
+
+
+async def kill_at_random(bench: Workbench, session: Session, pick: random.Random, longest: float) -> str:
+    """After a random time one of the agent's processes is killed, or all of them. What was killed."""
+    await asyncio.sleep(pick.uniform(0, longest))
+    there = processes_of(session, bench)[1:] or processes_of(session, bench)
+    if not there or session.is_idle:
+        return ""
+    victims = there if pick.random() < 0.5 else [pick.choice(there)]
+    names = []
+    for victim in victims:
+        try:
+            names.append(Path(f"/proc/{victim}/comm").read_text().strip())
+            os.kill(victim, signal.SIGKILL)
+        except (OSError, ProcessLookupError):
+            continue
+    return "+".join(names)
+
+
+async def run(agent: str, steps: int, kills: int, seed: int) -> dict[str, Any]:
+    pick = random.Random(seed)
+    model = Model(steps)
+    found: dict[str, Any] = {"agent": agent, "kills": 0, "ends": {}, "wrong": []}
+    with tempfile.TemporaryDirectory(prefix="helix-acp-") as place, Provider(model.script) as provider:
+        home, folder = Path(place), Path(place) / "work"
+        folder.mkdir()
+        set_up(agent, home, provider)
+        desks = open_desks(home)
+        bench = await desks.create_workspace("w", folder)
+        session = await bench.start_conversation(acp_agent="Agent")
+        watch, begun = Watcher(session), time.monotonic()
+        await one_turn(session, "do the work", found)
+        found |= {
+            "steps": model.done,
+            "seconds": round(time.monotonic() - begun, 1),
+            "asked": watch.asked,
+            "refused": watch.refused,
+        }
+        foreign = bench.acp._open[session.id]
+        found |= {
+            "choices": {name: len(one.values) for name, one in foreign.choices.items()},
+            "commands": len(foreign.commands),
+        }
+        found["can"] = sorted(foreign._link.abilities) if foreign._link else []
+        model.per_turn = model.left = 6
+        longest = 6.0
+        while found["kills"] < kills:
+            before, since = len(facts(session, ModelReplied)), time.monotonic()
+            killing = asyncio.ensure_future(kill_at_random(bench, session, pick, longest))
+            await one_turn(session, f"go on {found['kills']}", found)
+            killed = await killing
+            found["kills"] += bool(killed)
+            found["last"] = (killed, round(time.monotonic() - since, 1))
+            model.left = 6
+            if not killed:
+                longest = max(0.5, longest * 0.9)
+            if found["kills"] % 10 == 0 and killed:
+                print(json.dumps(found), flush=True)
+            if len(facts(session, ModelReplied)) == before and not killed:
+                found["wrong"].append(f"nothing was said after kill {found['kills']}")
+        said = await one_turn(session, "the last message", found)
+        if kills and session.last_end and session.last_end.reason is not TurnEnd.DONE:
+            found["wrong"].append(f"the last turn: {said}")
+        shown = "".join(watch.streamed)
+        name = session.id
+        await desks.aclose()
+        desks = open_desks(home)
+        again = await desks.open_workspace(bench.id)
+        kept = await again.open_session(name)
+        text = "".join(
+            part.text for reply in facts(kept, ModelReplied) for part in reply.parts if isinstance(part, Text)
+        )
+        if text != shown:
+            at = next(
+                (at for at, (a, b) in enumerate(zip(text, shown, strict=False)) if a != b), min(len(text), len(shown))
+            )
+            found["wrong"].append(
+                f"text differs at {at} of {len(text)}/{len(shown)}: {text[at : at + 80]!r} / {shown[at : at + 80]!r}"
+            )
+        found |= {
+            "characters": len(text),
+            "calls": sum(isinstance(part, ToolCall) for reply in facts(kept, ModelReplied) for part in reply.parts),
+            "results": len(facts(kept, ToolReturned)),
+            "decided": len(facts(kept, Decided)),
+            "refused_by_provider": provider.refused[:3],
+        }
+        end = await one_turn(kept, "after the restart", found)
+        if end != "done":
+            found["wrong"].append(f"after the restart: {end}")
+        await desks.aclose()
+    return found
+
+
+def facts(session: Session, kind: type[Any]) -> list[Any]:
+    return [each.fact for each in session.all_facts if isinstance(each.fact, kind)]
+
+
+async def one_turn(session: Session, text: str, found: dict[str, Any]) -> str:
+    session.send_message((Text(text),))
+    try:
+        await asyncio.wait_for(session.wait_until_idle(), 300)
+    except TimeoutError:
+        found["wrong"].append(f"hung: {text}")
+        session.stop_turn()
+        await session.wait_until_idle()
+    end = session.last_end
+    kind = end.reason.value if end else "none"
+    found["ends"][kind] = found["ends"].get(kind, 0) + 1
+    if end and end.why:
+        found.setdefault("why", {})
+        found["why"][end.why[:160]] = found["why"].get(end.why[:160], 0) + 1
+    return kind
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("agent", choices=PROGRAMS)
+    arguments.add_argument("--steps", type=int, default=60)
+    arguments.add_argument("--kills", type=int, default=100)
+    arguments.add_argument("--seed", type=int, default=1)
+    given = arguments.parse_args()
+    found = asyncio.run(run(given.agent, given.steps, given.kills, given.seed))
+    print(json.dumps(found, indent=1))
+    sys.exit(bool(found["wrong"]))
+
+
+if __name__ == "__main__":
+    main()
