@@ -100,7 +100,7 @@ class ForeignConversation:
             await self._record_setup(conversation)
             if kit.resources.checkpoints is not None:
                 await kit.resources.checkpoints.begin_step("", conversation.id, "command")
-            answer = await self._prompt_agent(turn)
+            answer = await self._prompt_or_restart(turn)
             end, usage = _ENDS.get(text_at(answer, "stopReason"), TurnEnded(TurnEnd.DONE)), self._usage_of_turn(answer)
         except HelixError as error:
             await self.end_agent()
@@ -130,6 +130,17 @@ class ForeignConversation:
         await conversation.append_facts(*(fact for fact in wanted if not conversation.state.already_holds(fact)))
 
     # --- a turn
+
+    async def _prompt_or_restart(self, turn: AgentRequests) -> dict[str, Any]:
+        """An agent that died since its last turn says so at the next message, or what it is made of does. It is started again then."""
+        was_running = self.has_running_process
+        try:
+            return await self._prompt_agent(turn)
+        except ModelFailed:
+            if not was_running or turn.recorder.has_heard_agent:
+                raise
+        await self.end_agent()
+        return await self._prompt_agent(turn)
 
     async def _prompt_agent(self, turn: AgentRequests) -> dict[str, Any]:
         link = await self.open_agent_session(turn.conversation, turn.kit)

@@ -97,12 +97,13 @@ class _SpokenPart:
 
 
 class TurnRecorder:
-    """Of one turn."""
+    """Of one turn. `has_heard_agent`: it has said or done something in it."""
 
     def __init__(self, conversation: Conversation, resources: WorkspaceResources, model: str) -> None:
         self._conversation = conversation
         self._cache, self._tokens = resources.cache, resources.tokens
         self.model = model
+        self.has_heard_agent = False
         self._draft: list[_SpokenPart | AcpCall] = []
         self._calls: dict[str, AcpCall] = {}
         self._running: list[AcpCall] = []  # the calls of the reply that was recorded last
@@ -117,6 +118,7 @@ class TurnRecorder:
             raise ModelFailed("it sent more data than a single turn can hold")
         match text_at(update, "sessionUpdate"):
             case "agent_message_chunk" | "agent_thought_chunk" as kind:
+                self.has_heard_agent = True
                 await self._add_text(update, is_thought=kind == "agent_thought_chunk")
             case "tool_call" | "tool_call_update":
                 await self.note_call(update)
@@ -148,6 +150,7 @@ class TurnRecorder:
 
     async def note_call(self, told: dict[str, Any], *, is_live: bool = False) -> AcpCall:
         """What the agent tells of a call, new or known. `is_live`: it is asked about, so its reply is recorded now."""
+        self.has_heard_agent = True
         identity = text_at(told, "toolCallId")[:LONGEST_NAME] or f"call {len(self._calls)}"
         if identity not in self._calls:
             self._calls[identity] = AcpCall(identity, {})

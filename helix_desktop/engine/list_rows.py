@@ -27,6 +27,8 @@ class ConversationListRow:
     agent: str = ""  # the connected agent that writes there; empty: this program's own
     machine: str = ""  # the machine that wrote there last, in a shared workspace; empty: this one
     copy: str = ""  # The branch or commit that its own copy was made from.
+    overlaps: tuple[str, ...] = ()  # Files that were changed in its copy and in other copies.
+    acp_agent: str = ""  # The agent of another maker that this program runs in it.
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,7 +92,7 @@ class ConversationListRows:
         behind = row.forked_at + 1 if row.forked_from else 0
         begun = await self._journal.read_facts(row.id, after=behind, limit=1)
         fact = begun[0].fact if begun else None
-        return replace(shown, agent=fact.agent) if isinstance(fact, ConversationStarted) else shown
+        return _with_agents(shown, fact) if isinstance(fact, ConversationStarted) else shown
 
     def remove_conversation_rows(self, conversations: Collection[str]) -> None:
         self._rows = {name: row for name, row in self._rows.items() if name not in conversations}
@@ -105,6 +105,7 @@ class ConversationListRows:
             parent=started.parent,
             parent_call=started.parent_call,
             agent=started.agent,
+            acp_agent=started.acp_agent,
         )
 
     def update_row_with_fact(self, recorded: Recorded, meter: WindowMeter | None) -> None:
@@ -125,7 +126,7 @@ class ConversationListRows:
 
 def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
     """From the journal's row; the meter is what was kept at the end of its last turn."""
-    parts, window, agent = _decode_meter(row.meter, row.last_seq)
+    parts, window, agent, acp_agent = _decode_meter(row.meter, row.last_seq)
     return ConversationListRow(
         row.id,
         row.title or row.begins,
@@ -139,6 +140,7 @@ def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
         row.parent_call,
         row.cost,
         agent,
+        acp_agent=acp_agent,
     )
 
 
@@ -150,23 +152,28 @@ def _list_row_after_fact(row: ConversationListRow, recorded: Recorded) -> Conver
         given |= {"trashed": changed.trashed}
         row = replace(row, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     if isinstance(recorded.fact, ConversationStarted):
-        row = replace(row, agent=recorded.fact.agent)
+        row = _with_agents(row, recorded.fact)
     usage = getattr(recorded.fact, "usage", None)
     return replace(row, cost=row.cost + usage.cost) if usage is not None else row
 
 
-def encode_meter(meter: WindowMeter, seq: int, agent: str = "") -> str:
+def _with_agents(row: ConversationListRow, started: ConversationStarted) -> ConversationListRow:
+    return replace(row, agent=started.agent, acp_agent=started.acp_agent or row.acp_agent)
+
+
+def encode_meter(meter: WindowMeter, seq: int, agent: str = "", acp_agent: str = "") -> str:
     """The meter after the fact `seq`, as the journal keeps it beside the conversation; derived, so its form needs no version."""
     parts = {kind.name: tokens for kind, tokens in meter.parts.items()}
-    return json.dumps({"window": meter.window, "parts": parts, "seq": seq, **({"agent": agent} if agent else {})})
+    agents = {name: value for name, value in (("agent", agent), ("acp_agent", acp_agent)) if value}
+    return json.dumps({"window": meter.window, "parts": parts, "seq": seq, **agents})
 
 
-def _decode_meter(text: str, seq: int) -> tuple[Mapping[ContextKind, int], int, str]:
+def _decode_meter(text: str, seq: int) -> tuple[Mapping[ContextKind, int], int, str, str]:
     """What was measured before the fact `seq` came, from another machine or just before the program was killed, holds no longer."""
     try:
         kept = json.loads(text)
         known = int(kept.get("seq", seq)) >= seq
         parts = {ContextKind[name]: int(tokens) for name, tokens in kept["parts"].items()} if known else {}
-        return parts, int(kept["window"]), str(kept.get("agent", ""))
+        return parts, int(kept["window"]), str(kept.get("agent", "")), str(kept.get("acp_agent", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return {}, USUAL_WINDOW, ""
+        return {}, USUAL_WINDOW, "", ""

@@ -24,6 +24,7 @@ from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
     ConversationStarted,
+    FilesChanged,
     ModelRole,
     Recorded,
     Spent,
@@ -261,8 +262,10 @@ class Workbench:
         """With the machine that wrote there last; at rest measured by the `window` of its next request."""
         machine = self.sharing.machine_that_wrote_last(row.id)
         session = self.sessions.find_open_session(row.id)
-        copy = self.copies.labels.get(session.conversation.state.own_copy if session is not None else row.id, "")
-        row = replace(row, machine=machine, copy=copy) if machine or copy else row
+        place = session.conversation.state.own_copy if session is not None else row.id
+        copy = self.copies.labels.get(place, "")
+        if machine or copy:
+            row = replace(row, machine=machine, copy=copy, overlaps=tuple(self.copies.overlaps.get(place, ())))
         resting = session is None or session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
         own = row.agent or row.id in self._instead
         return replace(row, window=window) if window and row.parts and resting and not own else row
@@ -450,6 +453,7 @@ class Workbench:
                 *self.project.skill_tools(),
                 *self.planning.plan_tools(depth),
                 *self.workforce.agent_tools(),
+                self.copies.build_apply_tool(),
                 *fleet_tools.build_fleet_tools(self.workspace, self.fences),
             ),
             guard=self.fences,
@@ -828,6 +832,10 @@ class Workbench:
         self._partial.keep_streamed_event(event)
         if isinstance(event, FactAppended):
             self._update_row(event.recorded)
+            session = self.sessions.find_open_session(event.recorded.conversation)
+            own_copy = session.conversation.state.own_copy if session is not None else ""
+            if own_copy and isinstance(event.recorded.fact, FilesChanged):
+                self._tasks.spawn_task(self._note_copy_changed(own_copy), name="find overlaps")
         elif isinstance(event, ActivityChanged | MessagesQueued | FoldProgress):
             self._keep_session(event.conversation)
         elif isinstance(event, MeterChanged):
@@ -837,6 +845,12 @@ class Workbench:
         self.workforce.add_up_agent_cost(event)
         for listener in tuple(self._listeners):
             listener(event)
+
+    async def _note_copy_changed(self, own_copy: str) -> None:
+        """The rows of all that have changed the same files say so."""
+        await self.copies.note_files_changed(own_copy)
+        for row in tuple(self._rows):
+            self._on_event(MeterChanged(row.id)) if row.id in self.copies.labels else None
 
     def _keep_session(self, conversation: str) -> None:
         session = self.sessions.find_open_session(conversation)
@@ -865,7 +879,7 @@ class Workbench:
         if session.id not in self._meters:
             self._tasks.spawn_task(self._save_meter(session.id), name="keep the meter")
         self._meters[session.id] = conversation_list_rows.encode_meter(
-            meter, session.conversation.state.last_seq, session.agent
+            meter, session.conversation.state.last_seq, session.agent, session.conversation.state.acp_agent
         )
 
     async def _reread_rows(self, conversations: Collection[str]) -> None:

@@ -21,7 +21,8 @@ from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import Fact, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import ActionRefused, HelixError
@@ -29,15 +30,25 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_program, run_process
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools import repository_copying as copying
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    object_schema,
+    text_schema,
+)
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.change_restoring import RestoreStep
 from helix_desktop.tools.changes.checkpoints import Checkpoints
+from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.tools.repository_copying import CopiedRepository, GitCheckout
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 from helix_desktop.workbench.file_changes import COPIES
 from helix_desktop.workbench.open_sessions import OpenSessions
 
 NAME, _DISCARDED = "copy.json", ".discarded"
+APPLY = "apply_agent_changes"
 _NOT_TOUCHED = "Your own folder was not changed."
 
 
@@ -92,6 +103,7 @@ class CopiesWorkbench(Protocol):
     sessions: OpenSessions
 
     async def start_conversation(self, title: str = "") -> Session: ...
+    def conversation_row(self, conversation: str) -> ConversationListRow | None: ...
 
 
 class RepositoryCopies:
@@ -104,6 +116,9 @@ class RepositoryCopies:
         self.labels: dict[str, str] = {}  # What each copy was made from, as last listed.
         self._kits: dict[str, WorkspaceTools] = {}
         self._new: set[str] = set()  # Copies that are not set up yet.
+        self._changed: dict[str, Sequence[str]] = {}  # The user's files that are different in each, as last listed.
+        # Of these, the files that other copies have changed too, and which copies.
+        self.overlaps: dict[str, Mapping[str, Sequence[str]]] = {}
         self._opening = asyncio.Lock()
 
     async def aclose(self) -> None:
@@ -187,17 +202,58 @@ class RepositoryCopies:
             return "[It worked in a copy of the folders and changed no file.]"
         most = copying.MOST_NAMED
         shown = ", ".join(map(printable_path, names[:most])) + (", …" if len(names) > most else "")
-        command = f"helix-desktop copy bring-back -w {self._bench.workspace.id} {copy.id} --by apply"
-        return f"[It worked in a copy of the folders. These files are different there, and not in yours: {shown}. You can't bring them back. The user can: with `{command}`, or in the window with “Bring back…” in the menu of that conversation.]"
+        return f"[It worked in a copy of the folders. These files are different there, and not in yours: {shown}. To have them in yours, call {APPLY} with the agent {copy.id}. The user can do it with “Bring back…” in that conversation.]"
+
+    def build_apply_tool(self) -> BuiltInTool:
+        about, schema = (
+            "Bring what a sub-agent changed in its copy into your folders.",
+            object_schema("agent", agent=text_schema()),
+        )
+        return BuiltInTool(APPLY, about, schema, self._apply_agent_copy, runs_alone=True, is_rare=True)
+
+    async def _apply_agent_copy(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
+        """The question shows the files, in every mode: rules for a single path could not be asked for all of them."""
+        copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
+        row = self._bench.conversation_row(copy.id) if copy is not None else None
+        session = self._bench.sessions.find_open_session(use.context.conversation)
+        if copy is None or row is None or session is None or row.parent != session.id:
+            raise ActionRefused("You have no sub-agent of this name with a copy of its own.")
+        names = "\n".join(map(printable_path, (await self.read_contents(copy)).changed))
+        title = "Apply the changes of a sub-agent"
+        why = "it changes all these files at once"
+        await use.permit(ToolAction(APPLY, ActionEffect.EDIT, title, names, reason_to_ask=why, asks_in_every_mode=True))
+        self._check_at_rest(copy)
+        return ToolOutput(" ".join(await self._apply_changes(copy, session)), source=row.title)
 
     async def read_all_contents(self) -> dict[str, CopyContents]:
         """Of each copy by its name, with what others have changed as well."""
-        copies, where = await asyncio.to_thread(self.list_copies), defaultdict[str, list[str]](list)
+        copies = await asyncio.to_thread(self.list_copies)
         found = {copy.id: await self.read_contents(copy) for copy in copies}
-        for name, contents in found.items():
-            for path in contents.changed:
+        self._changed = {name: each.changed for name, each in found.items()}
+        self._compare_copies()
+        return {name: replace(each, overlaps=self.overlaps[name]) for name, each in found.items()}
+
+    async def note_files_changed(self, name: str) -> None:
+        """Files have changed in a copy, so what is different in it is listed again."""
+        for copy in await asyncio.to_thread(self.list_copies):
+            if copy.id == name or copy.id not in self._changed:
+                with suppress(ActionRefused):  # It is not sound; what it contains says so.
+                    self._changed[copy.id] = await asyncio.to_thread(_list_changed_files, copy)
+        self._compare_copies()
+
+    def _compare_copies(self) -> None:
+        where = defaultdict[str, list[str]](list)
+        for name, paths in self._changed.items():
+            for path in paths:
                 where[path].append(name)
-        return {name: replace(each, overlaps=_list_overlaps(name, each, where)) for name, each in found.items()}
+        shared = {path: names for path, names in where.items() if len(names) > 1}
+        for name, paths in self._changed.items():
+            found = {path: shared[path] for path in paths if path in shared}
+            self.overlaps[name] = {path: [other for other in names if other != name] for path, names in found.items()}
+
+    def changed_files(self, name: str) -> Sequence[str]:
+        """The user's files that are different in a copy, as far as they have been listed."""
+        return self._changed.get(name, ())
 
     async def _find_changes(self, copy: FolderCopy) -> list[PathChange]:
         """What is different from how it was at first, but not what git ignores."""
@@ -227,7 +283,7 @@ class RepositoryCopies:
         if not copy.is_whole and way != "discard":
             raise ActionRefused(copy.problem or "This copy was not completed.", remedy="It can only be discarded.")
         if way == "apply":
-            return await self._apply_changes(copy)
+            return await self._apply_changes(copy, None)
         if way == "discard":
             return await self._discard_copy(copy)
         return await asyncio.to_thread(_join_branches, copy, message, rebase=way == "rebase")
@@ -243,7 +299,8 @@ class RepositoryCopies:
                 "A command is still running in this copy.", remedy="Stop the command first, or wait until it has ended."
             )
 
-    async def _apply_changes(self, copy: FolderCopy) -> tuple[str, ...]:
+    async def _apply_changes(self, copy: FolderCopy, session: Session | None) -> tuple[str, ...]:
+        """`session`: whose conversation can undo it; a new one where there is none."""
         changes = await self._find_changes(copy)
         kit = await self.open_tools(copy.parent)
         checkpoints, places = kit.resources.checkpoints, list(map(str, kit.resources.roots.folders))
@@ -261,9 +318,11 @@ class RepositoryCopies:
             return ("There is nothing to bring back.",)
         done = await change_restoring.restore_paths(checkpoints, steps)
         said = "Changes from a copy"
-        session = await self._bench.start_conversation(said)
-        facts = [replace(done.fact, by="command")] if done.fact is not None else []
-        await session.conversation.append_facts(UserSaid((Text(said),)), *facts, TurnEnded(TurnEnd.DONE))
+        facts: list[Fact] = [replace(done.fact, by="command")] if done.fact is not None else []
+        if session is None:
+            session = await self._bench.start_conversation(said)
+            facts = [UserSaid((Text(said),)), *facts, TurnEnded(TurnEnd.DONE)]
+        await session.conversation.append_facts(*facts)
         folders = {step.path for step in steps if step.now is not None and step.now.kind is PathKind.FOLDER}
         left = [
             f"{printable_path(checkpoints.readable_path(path))} was not changed: {why}."
@@ -283,6 +342,7 @@ class RepositoryCopies:
         await asyncio.to_thread(copy.folder.rename, gone)
         await asyncio.to_thread(_delete_tree, gone)
         self.labels.pop(copy.id, None)
+        self._changed.pop(copy.id, None)
         return (*kept, "The copy was deleted.")
 
     async def _store_what_is_nowhere_else(self, copy: FolderCopy) -> list[str]:
@@ -387,19 +447,27 @@ def _checkouts_of(copy: FolderCopy) -> Iterator[tuple[GitCheckout | None, GitChe
 def _read_contents(copy: FolderCopy) -> CopyContents:
     size = sum(Path(above, name).lstat().st_blocks * 512 for above, _, files in os.walk(copy.folder) for name in files)
     uncommitted: list[str] = []
-    changed: list[str] = []
+    changed: tuple[str, ...] = ()
     commits = 0
     try:
         for source, checkout, made in _checkouts_of(copy) if copy.is_whole else ():
             checkout.check_sound()
             uncommitted += [printable_path(os.fsdecode(name)) for name in checkout.uncommitted_paths()]
             commits += len(copying.list_own_commits(source, checkout, made))
-            changed += [
-                f"{_find_users_folder(made.source)}/{name}" for name in copying.list_changed_paths(checkout, made)
-            ]
+        changed = _list_changed_files(copy)
     except ActionRefused as error:
-        return CopyContents(size, tuple(uncommitted), commits, str(error), tuple(changed))
-    return CopyContents(size, tuple(uncommitted), commits, copy.problem, tuple(changed))
+        return CopyContents(size, tuple(uncommitted), commits, str(error), changed)
+    return CopyContents(size, tuple(uncommitted), commits, copy.problem, changed)
+
+
+def _list_changed_files(copy: FolderCopy) -> tuple[str, ...]:
+    """The user's files that are different in it."""
+    found = []
+    for _, checkout, made in _checkouts_of(copy) if copy.is_whole else ():
+        checkout.check_sound()
+        folder = _find_users_folder(made.source)
+        found += [f"{folder}/{name}" for name in copying.list_changed_paths(checkout, made)]
+    return tuple(found)
 
 
 def _find_users_folder(source: str) -> str:
@@ -410,10 +478,6 @@ def _find_users_folder(source: str) -> str:
     made = _read_copy(above).repositories
     number = int(Path(source).name)
     return _find_users_folder(made[number].source) if number < len(made) else source
-
-
-def _list_overlaps(name: str, found: CopyContents, where: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    return {path: [each for each in where[path] if each != name] for path in found.changed if len(where[path]) > 1}
 
 
 def _list_names_by_root(copy: FolderCopy) -> dict[int, frozenset[str] | None]:

@@ -12,6 +12,7 @@ from typing import Any
 
 STATE = os.environ.get("SCRIPTED_STATE", "")
 CAN_LOAD = "no-load" not in sys.argv
+is_broken = False
 numbers = iter(range(1, 10**9))
 
 
@@ -151,6 +152,9 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
                     ask("elicitation/create", sessionId=session, mode="form", message="Who?", requestedSchema=schema)
                 ),
             )
+        case ["last-words"]:  # what it is made of is gone, and the next prompt fails
+            global is_broken  # noqa: PLW0603
+            is_broken = True
         case ["die"]:
             sys.stderr.write("out of memory\n")
             sys.stderr.flush()
@@ -186,7 +190,7 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             say(session, "x" * 3_000_000)
 
 
-def main() -> None:  # noqa: C901 -- a script
+def main() -> None:  # noqa: C901, PLR0912 -- a script
     mode, web = "ask", False
     for line in sys.stdin:
         message = json.loads(line)
@@ -223,6 +227,10 @@ def main() -> None:  # noqa: C901 -- a script
                 web = params["value"]
                 remember(session, f"{params['configId']} is {'on' if web is True else web}")
             case "session/prompt":
+                if is_broken:
+                    remember(session, "[failed]")
+                    send({"id": message["id"], "error": {"code": -32603, "message": "The process exited"}})
+                    continue
                 text = "\n".join(part.get("text", "") for part in params["prompt"])
                 remember(session, text)
                 if "needs-login" in sys.argv:

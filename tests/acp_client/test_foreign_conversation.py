@@ -286,3 +286,12 @@ async def test_a_command_that_both_know_goes_to_the_agent(bench: Workbench, fold
     assert bench.acp.commands_of(session.id) == {"review": "Looks at the changes"}
     assert [item.name for item in bench.list_slash_commands(session.id)] == ["ship"]
     assert [item.name for item in bench.list_slash_commands()] == ["review", "ship"]
+
+
+async def test_an_agent_that_died_between_two_messages_answers_the_second(bench: Workbench, state_file: Path) -> None:
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "say one\nlast-words")
+    assert (await run_turn(session, "say two")).reason is TurnEnd.DONE
+    assert said(session) == "onetwo"
+    told = [json.loads(line)[1] for line in state_file.read_text().splitlines()]
+    assert told == ["say one\nlast-words", "[failed]", "[loaded]", "say two"]

@@ -174,20 +174,18 @@ async def run(agent: str, steps: int, kills: int, seed: int) -> dict[str, Any]:
             "commands": len(foreign.commands),
         }
         found["can"] = sorted(foreign._link.abilities) if foreign._link else []
-        model.per_turn = model.left = 6
-        longest = 6.0
+        model.per_turn = model.left = 4
+        longest = 8.0
         while found["kills"] < kills:
             before, since = len(facts(session, ModelReplied)), time.monotonic()
-            killing = asyncio.ensure_future(kill_at_random(bench, session, pick, longest))
-            await one_turn(session, f"go on {found['kills']}", found)
-            killed = await killing
+            message = one_turn(session, f"go on {found['kills']}", found)
+            _, killed = await asyncio.gather(message, kill_at_random(bench, session, pick, longest))
             found["kills"] += bool(killed)
             found["last"] = (killed, round(time.monotonic() - since, 1))
-            model.left = 6
+            model.left = 4
             if not killed:
                 longest = max(0.5, longest * 0.9)
-            if found["kills"] % 10 == 0 and killed:
-                print(json.dumps(found), flush=True)
+            print(json.dumps({**found, "done": model.done}), flush=True)
             if len(facts(session, ModelReplied)) == before and not killed:
                 found["wrong"].append(f"nothing was said after kill {found['kills']}")
         said = await one_turn(session, "the last message", found)
@@ -199,6 +197,7 @@ async def run(agent: str, steps: int, kills: int, seed: int) -> dict[str, Any]:
         desks = open_desks(home)
         again = await desks.open_workspace(bench.id)
         kept = await again.open_session(name)
+        Watcher(kept)
         text = "".join(
             part.text for reply in facts(kept, ModelReplied) for part in reply.parts if isinstance(part, Text)
         )

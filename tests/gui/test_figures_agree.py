@@ -103,7 +103,7 @@ def paid_last(session: FakeSession) -> int:
 def shown_by_list(session: FakeSession) -> Seen:
     """The row of the list, kept in the journal as text and read again, and what the journal adds up."""
     meter = session.next_request_meter()
-    parts, window, _ = _decode_meter(encode_meter(meter, session.state.seq), session.state.seq)
+    parts, window, *_ = _decode_meter(encode_meter(meter, session.state.seq), session.state.seq)
     yield (
         "used of window",
         describe_meter(list(parts.items()), window, is_estimate=meter.is_estimate).partition(" tokens")[0],

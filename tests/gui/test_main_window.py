@@ -373,7 +373,9 @@ def test_a_conversation_with_another_agent_is_begun_with_one_of_those_that_are_t
     models = ModelActions(window, FakeSetup())
     models.open_model_chooser()
     menu = window.top.model.findChild(QMenu)
+    assert menu is not None
     below = menu.actions()[0].menu()
+    assert isinstance(below, QMenu)
     assert menu.actions()[0].text() == "Mode: Plan && think"
     assert [(action.text(), action.isChecked()) for action in below.actions()] == [
         ("Plan && think", True),

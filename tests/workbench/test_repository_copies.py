@@ -11,9 +11,9 @@ import pytest
 
 from helix_desktop.acp_agent.conversation_updates import ClientAbilities, ConversationUpdates
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import ConversationStarted, Text, ToolCall, UserSaid
+from helix_desktop.engine.facts import ConversationStarted, FilesChanged, Text, ToolCall, UserSaid
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
-from helix_desktop.engine.session_events import Event, QuestionAsked
+from helix_desktop.engine.session_events import Event, MeterChanged, QuestionAsked
 from helix_desktop.errors import ActionRefused
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.workbench import Workbench
@@ -493,7 +493,56 @@ async def test_where_the_settings_say_so_new_conversations_and_sub_agents_work_i
     (bench.copies.opened_tools(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
     words = await bench.copies.describe_copy_of_agent(child)
     assert f"{project}/a" in words
-    assert f"copy bring-back -w {bench.id} {child.id} --by apply" in words
+    assert f"call apply_agent_changes with the agent {child.id}" in words
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+async def test_a_parent_brings_the_changes_of_its_sub_agent_back_after_the_user_saw_them(
+    desks: Desks, project: Path, *, allowed: bool
+) -> None:
+    bench = await bench_on(desks, project)
+    await bench.choose_permission_mode("allow all")
+    parent, stranger = await bench.start_conversation(), await bench.start_conversation()
+    wish = Delegation(parent.id, "1", "task", "", (), 1, isolated=True)
+    child = await bench._open_agent_session(ConversationStarted(parent=parent.id), wish)
+    (bench.copies.opened_tools(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
+    call, asked = ToolCall("1", "apply_agent_changes", json.dumps({"agent": child.id})), list[str]()
+
+    async def ask(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question.preview)
+        return PermissionAnswer(allowed=allowed)
+
+    refused = await stranger._crew.tools.run_tool_call(call, CallContext(stranger.id, ask, lambda _: None))
+    assert (refused.ok, asked) == (False, [])
+    done = await parent._crew.tools.run_tool_call(call, CallContext(parent.id, ask, lambda _: None))
+    assert (done.ok, asked) == (allowed, [f"{project}/a"])
+    assert (project / "a").read_text() == ("by the sub-agent\n" if allowed else "one\n")
+    changed = [each for each in parent.all_facts if isinstance(each.fact, FilesChanged)]
+    assert len(changed) == allowed
+    if allowed:
+        await parent.rewind_to(changed[0].seq - 1, restore_files=True)
+        assert (project / "a").read_text() == "one\n"
+
+
+async def test_a_file_that_two_copies_change_is_said_while_it_happens(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    one, two = [await bench.start_conversation_in_copy(name) for name in ("One", "Two")]
+    heard = asyncio.Event()
+    bench.subscribe_to_events(lambda event: heard.set() if isinstance(event, MeterChanged) else None)
+    for session, name in ((one, "b"), (two, "a"), (one, "a")):
+        kit = bench.copies.opened_tools(session.id)
+        assert kit.resources.checkpoints is not None
+        await kit.resources.checkpoints.ensure_first_look()
+        assert bench.conversation_row(session.id).overlaps == ()  # type: ignore[union-attr]
+        step = await kit.resources.checkpoints.begin_step("1", session.id, "command")
+        assert step is not None
+        (kit.resources.roots.folders[0] / name).write_text(f"by {session.id}\n")
+        heard.clear()
+        await session.conversation.append_facts(*await kit.record_unfinished_changes(session.id))
+        await asyncio.wait_for(heard.wait(), 30)
+    rows = [bench.conversation_row(session.id) for session in (one, two)]
+    assert [row.overlaps for row in rows if row is not None] == [(f"{project}/a",)] * 2
+    assert bench.copies.changed_files(one.id) == (f"{project}/a", f"{project}/b")
 
 
 @pytest.mark.parametrize("allowed", [True, False])

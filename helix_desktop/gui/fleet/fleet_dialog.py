@@ -40,7 +40,7 @@ class FleetDialog(TransientDialog):
         parent: QWidget,
     ) -> None:
         super().__init__(tr("Fleet"), parent)
-        self._fleet, self._places, self._names = desk.fleet, desk.places, names
+        self._desk, self._fleet, self._places, self._names = desk, desk.fleet, desk.places, names
         self._open_conversation, self._theme, self._doing = open_conversation, theme, doing
         self._found: Sequence[Figures] = ()
         self._tasks: dict[str, tuple[str, Figures, Figures]] = {}
@@ -51,6 +51,7 @@ class FleetDialog(TransientDialog):
         new = build_push_button(tr("New task…"), self, self._ask_for_task, "primary")
         tabs = [
             self._add_tab(tr("Tasks"), self._build_tasks_page()),
+            self._add_tab(tr("Conversations"), self._build_conversations_page()),
             self._add_tab(tr("Schedules"), self._build_schedules_page()),
             self._add_tab(tr("Workers"), self._build_workers_page()),
         ]
@@ -110,6 +111,7 @@ class FleetDialog(TransientDialog):
         self._task_list.show_rows(cells, {key: build_icon("dot", colours[row[0]]) for key, row in self._tasks.items()})
         self._task_list.filter_fleet_rows(self._filter.text())
         self._worker_list.show_rows(fleet_rows.list_worker_rows(found))
+        self._conversation_list.show_rows(fleet_rows.list_conversation_cells(self._desk.opened_workbenches()))
         self._all.setText(tr("Start again") if self._is_stopped() else tr("Stop all"))
         trouble = [f"{one['name']}: {translate_sentences(one['trouble'])}" for one in found if "trouble" in one]
         self._show_trouble("\n".join(trouble))
@@ -190,6 +192,25 @@ class FleetDialog(TransientDialog):
         hint = build_plain_label(tr("To add one, run helix-desktop schedule add."), "faint", self)
         remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
         return self._build_list_page(self._schedule_list, build_row((hint, 1), remove))
+
+    def _build_conversations_page(self) -> QWidget:
+        columns = ((tr("State"), 110), (tr("Conversation"), 0), (tr("Workspace"), 130), (tr("Agent"), 110), (tr("Copy of"), 110),
+                   (tr("Changed files"), 200), (tr("Also changed in other copies"), 260), (tr("Cost"), 80))  # fmt: skip
+        self._conversation_list = FleetList(tr("Conversations"), columns, self)
+        self._conversation_list.itemActivated.connect(lambda _item, _column: self._open_listed_conversation())
+        for bench in self._desk.opened_workbenches():
+            self._run_fleet_work(bench.copies.note_files_changed(""))
+        hint = build_plain_label(
+            tr("Conversations that run now, and those that work in a copy of the folders."), "faint", self
+        )
+        show = build_push_button(tr("Open conversation"), self, self._open_listed_conversation)
+        return self._build_list_page(self._conversation_list, build_row((hint, 1), show))
+
+    def _open_listed_conversation(self) -> None:
+        workspace, _, conversation = self._conversation_list.chosen_row().partition(" ")
+        if conversation:
+            self._open_conversation(workspace, conversation)
+            self.accept()
 
     def _build_workers_page(self) -> QWidget:
         columns = ((tr("Worker"), 260), (tr("Workspace"), 180), (tr("Tasks"), 100), (tr("State"), 0))

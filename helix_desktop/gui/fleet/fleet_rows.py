@@ -1,17 +1,20 @@
 """The lists of the fleet: what they say of a task, a worker and a schedule."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from PySide6.QtCore import QLocale, QSize, Qt
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
 
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_time_ago
+from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
 LONGEST_CELL = 200  # characters
@@ -74,6 +77,36 @@ class FleetList(QTreeWidget):
 
     def chosen_row(self) -> str:
         return next((key for key, item in self._items.items() if item is self.currentItem()), "")
+
+
+def list_conversation_cells(benches: Sequence[Workbench]) -> dict[str, list[str]]:
+    """Of each conversation that runs, or works in a copy of its own: who does what where, and which files others change as well."""
+    rows: dict[str, list[str]] = {}
+    for bench in benches:
+        titles = {row.id: make_safe_text(row.title[:LONGEST_CELL]) for row in bench.list_conversations()}
+        for row in bench.list_conversations():
+            session = bench.sessions.find_open_session(row.id)
+            running = session.running if session is not None else ConversationActivity.IDLE
+            if running is ConversationActivity.IDLE and not row.copy:
+                continue
+            files, overlaps = bench.copies.changed_files(row.id), bench.copies.overlaps.get(row.id, {})
+            others = sorted({titles.get(name, name) for names in overlaps.values() for name in names})
+            shared = f"{_join_file_names(overlaps)} ({', '.join(others)})" if overlaps else ""
+            agent = make_safe_text(row.acp_agent or row.agent)
+            where = [make_safe_text(bench.name), agent, make_safe_text(row.copy)]
+            rows[f"{bench.id} {row.id}"] = [
+                describe_running_state(running),
+                titles[row.id],
+                *where,
+                _join_file_names(files),
+                shared,
+                format_dollars(row.cost),
+            ]
+    return rows
+
+
+def _join_file_names(paths: Iterable[str]) -> str:
+    return make_safe_text(", ".join(path.rpartition("/")[2] for path in paths)[:LONGEST_CELL])
 
 
 def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Figures]]:

@@ -21,9 +21,9 @@ from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyledItemD
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.frame.workspace_rail import describe_running_state
-from helix_desktop.gui.shared.figure_formats import format_short_day
+from helix_desktop.gui.shared.figure_formats import format_dollars, format_short_day
 from helix_desktop.gui.shared.list_row_model import Index
+from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.drawing_style import is_right_to_left
@@ -31,6 +31,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import tr
 
 ROWS_PER_FETCH = 200
+MOST_OVERLAPS = 3  # files named in a row
 ROW, TWO_LINES, HEADING = 34, 52, 30
 
 
@@ -170,11 +171,28 @@ def _row_text_for_role(row: ConversationListRow, running: ConversationActivity, 
 
 
 def _other_writer_of(line: ConversationGroupHeading | ConversationListRow) -> str:
-    return "" if isinstance(line, ConversationGroupHeading) else line.agent or line.machine or describe_copy_of(line)
+    """Who works there and where, if not this program's own agent in the workspace's folders, and where others do the same."""
+    if isinstance(line, ConversationGroupHeading):
+        return ""
+    return " · ".join(
+        filter(
+            None,
+            (
+                describe_overlaps(line),
+                line.agent or line.machine or make_safe_text(line.acp_agent),
+                describe_copy_of(line),
+            ),
+        )
+    )
 
 
 def describe_copy_of(row: ConversationListRow) -> str:
     return tr("copy of {branch}", branch=make_safe_text(row.copy)) if row.copy else ""
+
+
+def describe_overlaps(row: ConversationListRow) -> str:
+    files = [make_safe_text(path.rpartition("/")[2]) for path in row.overlaps[:MOST_OVERLAPS]]
+    return tr("also changed elsewhere: {files}", files=", ".join(files)) if files else ""
 
 
 def has_second_line(row: ConversationListRow, running: ConversationActivity) -> bool:
@@ -295,7 +313,12 @@ class ConversationRowPainter(QStyledItemDelegate):
         )
         state = "" if running is ConversationActivity.IDLE else describe_running_state(running)
         writer = _other_writer_of(row)
-        told = [(state, colour), (f" · {writer}" if state and writer else writer, "muted")]
+        told = [
+            (state, colour),
+            (f" · {writer}" if state and writer else writer, "danger" if row.overlaps else "muted"),
+        ]
+        if row.cost:
+            told.append((f" · {format_dollars(row.cost)}", "faint"))
         for words, name in told:
             painter.setPen(theme.colour_of_token(name))
             shown = metrics.elidedText(words, Qt.TextElideMode.ElideRight, line.right() - left)

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.colour_tokens import readable_text_colour
+from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
@@ -28,17 +29,6 @@ from helix_desktop.gui.workbench_types import WorkspaceListRow
 WIDTH = 56
 SQUARE, GAP = 36, 10
 _STATE_SIGNS = {ConversationActivity.ASKING: "?", ConversationActivity.FAILED: "!"}
-
-
-def describe_running_state(running: ConversationActivity) -> str:
-    """What a workspace or conversation is doing, in the user's language."""
-    return {
-        ConversationActivity.IDLE: tr("idle"),
-        ConversationActivity.THINKING: tr("running"),
-        ConversationActivity.TOOLS: tr("running"),
-        ConversationActivity.ASKING: tr("waiting for you"),
-        ConversationActivity.FAILED: tr("failed"),
-    }[running]
 
 
 class WorkspaceButton(QAbstractButton):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QLabel, QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop import program_folders
+from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
 from helix_desktop.gui.main_window import MainWindow
@@ -84,9 +87,43 @@ class Changes:
 
 
 @dataclass
+class Bench(StandIn):
+    """Two conversations that work in copies, one of them running, and one at rest in the folders themselves."""
+
+    id: str = "w1"
+    name: str = "Thesis"
+
+    def __post_init__(self) -> None:
+        self.copies = self.sessions = self
+        self.overlaps = {"c1": {"/p/a.py": ["c2"]}}
+        self.read: list[str] = []
+
+    def list_conversations(self) -> list[Row]:
+        return [
+            Row("c1", "One", 0, copy="main", acp_agent="Codex", cost=0.5),
+            Row("c2", "Two", 0, copy="main"),
+            Row("c3", "Three", 0),
+        ]
+
+    def find_open_session(self, conversation: str) -> Any:
+        running = ConversationActivity.ASKING if conversation == "c1" else ConversationActivity.IDLE
+        return SimpleNamespace(running=running)
+
+    def changed_files(self, conversation: str) -> tuple[str, ...]:
+        return ("/p/a.py", "/p/b.py") if conversation == "c1" else ()
+
+    async def note_files_changed(self, name: str) -> None:
+        self.read.append(name)
+
+
+@dataclass
 class Desk(StandIn):
     places: ProgramFolders
     fleet: Fleet = field(default_factory=Fleet)
+    bench: Bench = field(default_factory=Bench)
+
+    def opened_workbenches(self) -> list[Bench]:
+        return [self.bench]
 
 
 @pytest.fixture
@@ -140,6 +177,21 @@ def test_it_shows_what_runs_where_what_waits_and_what_is_missing(
     first = dialog._schedule_list.topLevelItem(0)
     assert first is not None
     assert (first.text(0), first.text(3), first.text(4)) == ("08:00 (Europe/Berlin)", "Thesis", "Summarise")
+
+
+def test_conversations_that_run_or_have_a_copy_say_what_they_changed_and_who_else_did(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders
+) -> None:
+    dialog, _, went, _parent = opened(theme, doing, places)
+    shown = dialog._conversation_list
+    rows = [shown.topLevelItem(at) for at in range(shown.topLevelItemCount())]
+    assert [[row.text(column) for column in range(8)] for row in rows if row is not None] == [
+        ["waiting for you", "One", "Thesis", "Codex", "main", "a.py, b.py", "a.py (Two)", "$0.500"],
+        ["idle", "Two", "Thesis", "", "main", "", "", "$0"],
+    ]
+    press(dialog, "Conversations")
+    press(dialog, "Open conversation")
+    assert went == [("w1", "c1")]
 
 
 def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(

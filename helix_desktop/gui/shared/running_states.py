@@ -1,0 +1,14 @@
+"""What a workspace or a conversation is doing, in words."""
+
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.translation import tr
+
+
+def describe_running_state(running: ConversationActivity) -> str:
+    return {
+        ConversationActivity.IDLE: tr("idle"),
+        ConversationActivity.THINKING: tr("running"),
+        ConversationActivity.TOOLS: tr("running"),
+        ConversationActivity.ASKING: tr("waiting for you"),
+        ConversationActivity.FAILED: tr("failed"),
+    }[running]
