@@ -275,6 +275,7 @@ class ForeignConversation:
     async def _answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if self._turn is None:
             raise ActionRefused("No turn is running, so nothing may be done.")
+        self._turn.recorder.has_heard_agent = True
         return await self._turn.answer_agent(method, params)
 
     async def _take_update(self, update: dict[str, Any]) -> None:
