@@ -136,7 +136,7 @@ def test_a_message_is_sent_and_answered(window: MainWindow, session: FakeSession
     window.bridge.emit_waiting_events()
     assert said(session)[-1] == "Run the tests."
     view = window.chat.transcript.view
-    view.select_all_items()
+    view.select_all_text()
     assert view.selected_text().rstrip().endswith("The tests pass.")
 
 
@@ -584,7 +584,7 @@ def test_what_was_forgotten_leaves_the_window_at_once(window: MainWindow, sessio
     session.tell(ConversationReplaced(session.id))
     window.bridge.emit_waiting_events()
     view = window.chat.transcript.view
-    view.select_all_items()
+    view.select_all_text()
     assert secret not in view.selected_text()
     assert "[forgotten]" in view.selected_text()
 
@@ -923,7 +923,7 @@ def test_a_conversation_one_comes_back_to_shows_what_streams_from_its_beginning(
     session.tell(ReplyStreamed(session.id, TextDelta("four")))
     window.bridge.emit_waiting_events()
     view = window.chat.transcript.view
-    view.select_all_items()
+    view.select_all_text()
     assert view.selected_text().rstrip().endswith("one two three four")
 
 

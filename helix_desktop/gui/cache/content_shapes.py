@@ -1,7 +1,5 @@
 """Finds out in which shapes an entry's bytes can be shown. Knows nothing of Qt."""
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from enum import StrEnum
@@ -11,15 +9,12 @@ from helix_desktop.gui.transcript.safe_text import terminal_output_text
 
 PAGE_BYTES = 1 << 20
 LARGEST_INDENTED_JSON = 1 << 20
-MOST_ROWS = 5_000
-MOST_COLUMNS = 200
 _HEX_ROW = 16
 
 
 class ContentShape(StrEnum):
     TEXT = "text"
     JSON = "json"
-    TABLE = "table"
     IMAGE = "image"
     HEX = "hex"
 
@@ -30,21 +25,15 @@ def possible_shapes(media_type: str, source: str, head: bytes, size: int) -> tup
         return (ContentShape.IMAGE, ContentShape.HEX)
     if not reads_as_text(head):
         return (ContentShape.HEX,)
-    found: list[ContentShape] = []
+    text = (ContentShape.TEXT, ContentShape.HEX)
     if (
-        size <= LARGEST_INDENTED_JSON
-        and head.lstrip()[:1] in (b"{", b"[")
-        and parse_json_container(head.decode("utf-8", "replace")) is not None
+        size > LARGEST_INDENTED_JSON
+        or head.lstrip()[:1] not in (b"{", b"[")
+        or parse_json_container(head.decode("utf-8", "replace")) is None
     ):
-        found.append(ContentShape.JSON)
-    if media_type in ("text/csv", "text/tab-separated-values") or source.endswith((".csv", ".tsv")):
-        found.append(ContentShape.TABLE)
-    plain_first = media_type not in ("application/json", "text/csv") and not source.endswith((".json", ".csv", ".tsv"))
-    return (
-        (ContentShape.TEXT, *found, ContentShape.HEX)
-        if plain_first or not found
-        else (*found, ContentShape.TEXT, ContentShape.HEX)
-    )
+        return text
+    json_first = media_type == "application/json" or source.endswith(".json")
+    return (ContentShape.JSON, *text) if json_first else (ContentShape.TEXT, ContentShape.JSON, ContentShape.HEX)
 
 
 def reads_as_text(head: bytes) -> bool:
@@ -62,20 +51,6 @@ def parse_json_container(text: str) -> object | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict | list) else None
-
-
-def parse_csv_rows(text: str, source: str) -> list[list[str]]:
-    """A table's rows, as far as they are shown."""
-    delimiter = "\t" if source.endswith(".tsv") or text[:2000].count("\t") > text[:2000].count(",") else ","
-    rows: list[list[str]] = []
-    try:
-        for row in csv.reader(io.StringIO(text), delimiter=delimiter):
-            rows.append(row[:MOST_COLUMNS])
-            if len(rows) >= MOST_ROWS:
-                break
-    except csv.Error:
-        return rows
-    return rows
 
 
 def split_page_lines(content: bytes, *, first: bool, last: bool) -> tuple[list[str], int]:

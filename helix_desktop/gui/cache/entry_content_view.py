@@ -1,27 +1,12 @@
-"""Shows the content of one entry as text, indented JSON, table, picture or hex, one megabyte at a time."""
+"""Shows the content of one entry as text, indented JSON, picture or hex, one megabyte at a time."""
 
 import asyncio
 import json
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import (
-    QAbstractItemModel,
-    QAbstractTableModel,
-    QObject,
-    QRectF,
-    Qt,
-    Signal,
-)
+from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QImage, QPainter, QPaintEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QFrame,
-    QLabel,
-    QPushButton,
-    QStackedWidget,
-    QTableView,
-    QWidget,
-)
+from PySide6.QtWidgets import QLabel, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
@@ -31,7 +16,6 @@ from helix_desktop.gui.cache.content_shapes import (
     PAGE_BYTES,
     ContentShape,
     HexDumpLines,
-    parse_csv_rows,
     parse_json_container,
     possible_shapes,
     split_page_lines,
@@ -39,44 +23,13 @@ from helix_desktop.gui.cache.content_shapes import (
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.list_row_model import NOWHERE, Index
 from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.code_highlighting import MOST, highlight_code, highlight_language_of
 from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, decode_scaled_image
-from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.views.text_line_view import TextLineView, split_runs_by_line
 from helix_desktop.gui.workbench_types import StoredWorkspace
-
-
-class CsvTableModel(QAbstractTableModel):
-    """The rows of a CSV file; the first one is the header."""
-
-    def __init__(self, rows: Sequence[Sequence[str]], parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._header_row = rows[0] if rows else ()
-        self._rows = rows[1:]
-        self._column_count = max((len(row) for row in rows), default=0)
-
-    def rowCount(self, parent: Index = NOWHERE) -> int:
-        return 0 if parent.isValid() else len(self._rows)
-
-    def columnCount(self, parent: Index = NOWHERE) -> int:
-        return 0 if parent.isValid() else self._column_count
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if role != Qt.ItemDataRole.DisplayRole:
-            return None
-        row = self._rows[index.row()]
-        return make_safe_text(row[index.column()][:1_000]) if index.column() < len(row) else ""
-
-    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if role != Qt.ItemDataRole.DisplayRole:
-            return None
-        if orientation is Qt.Orientation.Vertical:
-            return section + 1
-        return make_safe_text(self._header_row[section][:200]) if section < len(self._header_row) else ""
 
 
 class EntryImageView(QWidget):
@@ -126,16 +79,12 @@ class EntryContentView(QWidget):
         self.shape = ContentShape.TEXT
         self.lines = TextLineView(theme, self)
         self.lines.selection_changed.connect(self.selection_changed)
-        self._grid = QTableView(self)
         self._picture = EntryImageView(theme, self)
         self._sentence_label = build_plain_label(parent=self)
         self._sentence_label.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._stack = QStackedWidget(self)
-        for widget in (self.lines, self._grid, self._picture, self._sentence_label):
+        for widget in (self.lines, self._picture, self._sentence_label):
             self._stack.addWidget(widget)
-        self._grid.setFrameShape(QFrame.Shape.NoFrame)
-        self._grid.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self._grid.setAccessibleName(tr("Table"))
         build_column((self._stack, 1), self._build_page_bar(), owner=self, margins=0, spacing=6)
 
     def _build_page_bar(self) -> QWidget:
@@ -178,8 +127,8 @@ class EntryContentView(QWidget):
             return ""
         if self.shape is ContentShape.IMAGE:
             return self._picture.image
-        selected = self.lines.selected_lines_text() if self.shape is not ContentShape.TABLE else ""
-        if self.shape in (ContentShape.JSON, ContentShape.TABLE):
+        selected = self.lines.selected_text()
+        if self.shape is ContentShape.JSON:
             return selected or self._content.decode("utf-8", "replace")
         return selected or "\n".join(self.lines.viewed_lines[i] for i in range(len(self.lines.viewed_lines)))
 
@@ -238,7 +187,6 @@ class EntryContentView(QWidget):
         show = {
             ContentShape.TEXT: self._show_text,
             ContentShape.JSON: self._show_indented_json,
-            ContentShape.TABLE: self._show_grid,
             ContentShape.IMAGE: self._show_picture,
             ContentShape.HEX: self._show_hex,
         }
@@ -268,11 +216,6 @@ class EntryContentView(QWidget):
         value = parse_json_container(self._content.decode("utf-8", "replace"))
         self._show_coloured_lines(json.dumps(value, ensure_ascii=False, indent=2).split("\n"), 1, "json")
 
-    def _show_grid(self) -> None:
-        rows = parse_csv_rows(self._content.decode("utf-8", "replace"), self._about.source)
-        _replace_view_model(self._grid, CsvTableModel(rows, self._grid))
-        self._stack.setCurrentWidget(self._grid)
-
     def _show_picture(self) -> None:
         stored = self._stored
 
@@ -287,13 +230,6 @@ class EntryContentView(QWidget):
 
         work = asyncio.to_thread(decode_scaled_image, self._content)
         self._doing.run_in_background(work, then=show_decoded_image, owner=self)
-
-
-def _replace_view_model(view: QAbstractItemView, model: QAbstractItemModel) -> None:
-    before = view.model()
-    view.setModel(model)
-    if before is not None:
-        before.deleteLater()
 
 
 def _difference_line_tones(lines: Sequence[str]) -> Callable[[int], str] | None:

@@ -214,7 +214,6 @@ class EntryViewer(QWidget):
         names = {
             ContentShape.TEXT: tr("Text"),
             ContentShape.JSON: tr("JSON tree"),
-            ContentShape.TABLE: tr("Table"),
             ContentShape.IMAGE: tr("Image"),
             ContentShape.HEX: tr("Hex"),
         }

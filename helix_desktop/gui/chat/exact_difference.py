@@ -49,7 +49,7 @@ class ExactDifferenceView(DifferenceView):
             self.reading_state_changed.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Copy) and not self.selected_difference_text():
+        if event.matches(QKeySequence.StandardKey.Copy) and not self.selected_text():
             QGuiApplication.clipboard().setText(self._text)
         else:
             super().keyPressEvent(event)

@@ -71,7 +71,7 @@ class ContextInspector(QWidget):
         self._past = PastMomentLoader(doing, self)
         self.view = BoxesView(theme, self, surface="window", pad=(16, 16))
         self.view.setAccessibleName(tr("Context"))
-        self.view.hot_spot_activated.connect(self._handle_box_action)
+        self.view.intent_requested.connect(self._handle_box_action)
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName(tr("Step"))
         self._step = QLabel(self)

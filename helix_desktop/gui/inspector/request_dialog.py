@@ -44,7 +44,7 @@ class RequestDialog(TransientDialog):
         self.view.show_text_lines(self._forms[form])
 
     def _copy_request(self) -> None:
-        text = self.view.selected_lines_text() or "\n".join(self._forms[self.form.currentText()])
+        text = self.view.selected_text() or "\n".join(self._forms[self.form.currentText()])
         QGuiApplication.clipboard().setText(text)
 
 

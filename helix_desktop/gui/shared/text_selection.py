@@ -16,6 +16,16 @@ class TextPosition(NamedTuple):
 NO_POSITION = TextPosition(-1, 0)
 
 
+def word_range(text: str, offset: int) -> tuple[int, int]:
+    """From where to where the word at an offset goes."""
+    first = last = min(offset, len(text))
+    while first > 0 and (text[first - 1].isalnum() or text[first - 1] == "_"):
+        first -= 1
+    while last < len(text) and (text[last].isalnum() or text[last] == "_"):
+        last += 1
+    return first, last
+
+
 @dataclass(slots=True)
 class TextSelection:
     """`anchor` stays, `caret` moves."""

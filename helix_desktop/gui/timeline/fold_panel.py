@@ -89,7 +89,7 @@ class FoldPanel(QWidget):
         self._figures = build_plain_label("", "small", self)
         self.document = BoxesView(theme, self, pad=(16, 4))
         self.document.setAccessibleName(tr("The text shown in place of the original"))
-        self.document.hot_spot_activated.connect(self._handle_document_action)
+        self.document.intent_requested.connect(self._handle_document_action)
         self._editor = QPlainTextEdit(self)
         self._editor.setAccessibleName(tr("The text shown in place of the original"))
         set_widget_look(self._editor, "mono")

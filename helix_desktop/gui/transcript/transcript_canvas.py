@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPen, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QAbstractScrollArea, QAbstractSlider, QFrame, QWidget
+from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QAbstractSlider, QWidget
 
 from helix_desktop.engine.facts import ModelReplied, Text
 from helix_desktop.engine.session_events import (
@@ -26,10 +26,8 @@ from helix_desktop.engine.session_events import (
     ToolPrinted,
 )
 from helix_desktop.engine.view import ConversationState
-from helix_desktop.gui.shared.text_selection import TextSelection
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox
-from helix_desktop.gui.transcript.box_stack import HotSpotIndex
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause
@@ -38,6 +36,7 @@ from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.line_boxes import ToolCallBox
+from helix_desktop.gui.transcript.text_surface import STEP, TextSurface
 from helix_desktop.gui.transcript.tool_call_lines import build_call_line
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.gui.transcript.transcript_search import TranscriptSearch
@@ -48,7 +47,6 @@ MARGIN = 24
 BUDGET = 0.006
 SLICE = 0.004
 LETTING_GO = 0.001
-STEP = 40
 DESCRIBED = 4_000
 MANY = 1_000  # More facts than this are read in a thread.
 EDGE = 4  # How many pixels something may be drawn outside its box.
@@ -56,24 +54,20 @@ EDGE = 4  # How many pixels something may be drawn outside its box.
 _FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
 
 
-class TranscriptCanvas(QAbstractScrollArea):
+class TranscriptCanvas(TextSurface):
     """Drawing and scrolling; `TranscriptView` adds what a person does with it."""
 
     following_changed = Signal(bool)
     reply_finished = Signal(str)
 
     def __init__(self, theme: Theme, content: FetchedTranscriptContent, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.theme = theme
+        super().__init__(theme, parent)
         self.items = TranscriptItems()
-        self.selection = TextSelection()
         self.finding: TranscriptSearch | None = None
         self.current = -1
         self._content = content
         self.is_following_end = True
         self._moving = False
-        self._near: LayoutBox | None = None
-        self._spot: tuple[int, HotSpotIndex] | None = None
         self.over: QWidget | None = None  # a button over the lower edge
         self._drawn: DrawnPlaces = {}
         self._floated = QRect()  # The area where something was drawn over the items.
@@ -88,7 +82,6 @@ class TranscriptCanvas(QAbstractScrollArea):
         self._describing.timeout.connect(self._describe_visible_items)
         self._clock = QTimer(self, interval=100)
         self._clock.timeout.connect(self._update_elapsed_times)
-        self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(STEP)
         self.verticalScrollBar().actionTriggered.connect(self._on_scroll_action)
@@ -397,8 +390,7 @@ class TranscriptCanvas(QAbstractScrollArea):
             painter.translate(self.column_left, top)
             marks, near = self._marks_of_item(index, laid), self._active_box_of(index, laid)
             laid.draw_boxes(painter, first - top, first + height - top, marks, near)
-            if self._spot is not None and self._spot[0] == index:
-                self._draw_keyboard_focus(painter, laid)
+            self.draw_keyboard_focus(painter, index, laid)
             painter.restore()
 
     def _active_box_of(self, index: int, laid: ItemLayout) -> LayoutBox | None:
@@ -421,15 +413,6 @@ class TranscriptCanvas(QAbstractScrollArea):
         if self.current >= 0 and self.current < len(self.finding.places) and self.finding.places[self.current] == index:
             current = min(self.finding.hit_number_in_item(self.current), len(found) - 1)
         return TextMarks(selected, found, current) if found or selected[1] > selected[0] else NO_MARKS
-
-    def _draw_keyboard_focus(self, painter: QPainter, laid: ItemLayout) -> None:
-        if self._spot is None or not self.hasFocus() or self._spot[1] not in laid.list_hot_spots():
-            return
-        _, place = laid.hot_spot_and_rect(self._spot[1])
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(self.theme.colour_of_token("accent"), 2))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.drawRoundedRect(place.adjusted(-1, -1, 1, 1), 6, 6)
 
     def item_under(self, point: QPointF | QPoint) -> tuple[int, QPointF]:
         """The item under a point of the viewport, and the point as that item sees it."""

@@ -2,21 +2,17 @@
 
 from functools import partial
 
-from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSizeF, Qt, QTimer, Signal
+from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSizeF, Qt, Signal
 from PySide6.QtGui import (
-    QAccessible,
-    QAccessibleAnnouncementEvent,
     QContextMenuEvent,
-    QFocusEvent,
     QGuiApplication,
     QKeyEvent,
     QKeySequence,
-    QMouseEvent,
     QPainter,
     QPaintEvent,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QApplication, QToolTip, QWidget
+from PySide6.QtWidgets import QToolTip, QWidget
 
 from helix_desktop.engine import exact_text
 from helix_desktop.engine.facts import ModelReplied, PartRef, ToolReturned, UserSaid
@@ -25,7 +21,7 @@ from helix_desktop.gui.question_dialogs import ask_which_way
 from helix_desktop.gui.shared.plain_widgets import build_popup_menu
 from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LinkAddress, ToggleSection
+from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox, LinkAddress, ToggleSection
 from helix_desktop.gui.transcript.box_stack import HotSpotIndex
 from helix_desktop.gui.transcript.chat_intents import (
     ChatIntent,
@@ -48,8 +44,9 @@ from helix_desktop.gui.transcript.hover_bar import (
     list_hover_bar_buttons,
     position_of_hover_bar,
 )
-from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
-from helix_desktop.gui.transcript.transcript_canvas import STEP, TranscriptCanvas
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
+from helix_desktop.gui.transcript.text_surface import STEP, HotSpotPlace
+from helix_desktop.gui.transcript.transcript_canvas import TranscriptCanvas
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 from helix_desktop.gui.transcript.transcript_selection import copy_selection_text
 from helix_desktop.gui.translation import tr
@@ -66,24 +63,11 @@ _MOVES = {
 class TranscriptView(TranscriptCanvas):
     """Emits `intent_requested` with a value of `chat_intents`."""
 
-    intent_requested = Signal(object)
     find_wanted = Signal()
 
     def __init__(self, theme: Theme, content: FetchedTranscriptContent, parent: QWidget | None = None) -> None:
         super().__init__(theme, content, parent)
-        self._pressed: HotSpot | None = None
         self._pointed: HotSpot | None = None
-        self._press_at = QPoint()
-        self._dragging = False
-        self._clicks = 0
-        self._drag_to = QPoint()
-        self._pull = QTimer(self, interval=30)
-        self._pull.timeout.connect(self._scroll_while_dragging)
-        self._again = QTimer(self, interval=QApplication.doubleClickInterval(), singleShot=True)
-        self._again.timeout.connect(self._reset_click_count)
-        self.viewport().setMouseTracking(True)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
         self.reply_finished.connect(self.speak_to_screen_reader)
         self._over = -1  # the item under the pointer
         self._bar: tuple[object, HoverBar] | None = None
@@ -94,7 +78,7 @@ class TranscriptView(TranscriptCanvas):
 
     def intent_rect(self, want: ChatIntent) -> QRect:
         """The rectangle in the viewport whose click requests this intent; empty if there is none."""
-        for index, spot in self._visible_hot_spots():
+        for index, spot in self.visible_hot_spots():
             laid = self.column.existing_layout(index)
             if laid is not None and spot.box != BAR and laid.hot_spot_and_rect(spot)[0].act == want:
                 return self.rect_in_viewport(index, laid.hot_spot_and_rect(spot)[1]).toRect()
@@ -145,7 +129,7 @@ class TranscriptView(TranscriptCanvas):
 
     # --- selecting and copying
 
-    def select_all_items(self) -> None:
+    def select_all_text(self) -> None:
         last = len(self.items.all) - 1
         if last >= 0:
             self.selection.set_both_ends(
@@ -153,75 +137,30 @@ class TranscriptView(TranscriptCanvas):
             )
             self.viewport().update()
 
-    def copy_selected_items(self, *, markdown: bool = False) -> None:
-        text = copy_selection_text(self.selection, self.items, self.column.full_layout, markdown=markdown)
-        if text:
+    def copy_selected_as_markdown(self) -> None:
+        if text := copy_selection_text(self.selection, self.items, self.column.full_layout, markdown=True):
             QGuiApplication.clipboard().setText(text)
 
     def selected_text(self) -> str:
         return copy_selection_text(self.selection, self.items, self.column.full_layout, markdown=False)
 
-    def transcript_position_at(self, point: QPoint | QPointF) -> TextPosition:
+    def text_position_at(self, point: QPoint) -> TextPosition:
         index, inner = self.item_under(point)
         if index < 0:
             return NO_POSITION
         return TextPosition(index, self.column.full_layout(index).text_offset_at(inner))
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        if event.button() != Qt.MouseButton.LeftButton:
-            return
-        point = event.position().toPoint()
-        self._press_at, self._dragging, self._spot = point, False, None
-        self._pressed = self._hot_spot_at(point)
-        self._clicks += 1
-        self._again.start()
-        place = self.transcript_position_at(point)
-        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self.selection.anchor.number >= 0:
-            self.selection.caret = place
-        elif self._clicks >= 2 and self._pressed is None and place.number >= 0:
-            laid = self.column.full_layout(place.number)
-            first, last = (
-                laid.word_range_in_text(place.offset) if self._clicks == 2 else laid.paragraph_range_at(place.offset)
-            )
-            self.selection.set_both_ends(TextPosition(place.number, first), TextPosition(place.number, last))
-        else:
-            self.selection.set_both_ends(place)
-        self.viewport().update()
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        point = event.position().toPoint()
-        if not event.buttons() & Qt.MouseButton.LeftButton:
-            self._update_hover(point)
-            return
-        if (point - self._press_at).manhattanLength() >= QApplication.startDragDistance():
-            self._dragging = True
-        if self._dragging and self.selection.anchor.number >= 0:
-            self._drag_to = point
-            self.selection.caret = self.transcript_position_at(point)
-            self.viewport().update()
-            if 0 <= point.y() < self.viewport().height():
-                self._pull.stop()
-            elif not self._pull.isActive():
-                self._pull.start()
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        self._pull.stop()
-        pressed, self._pressed = self._pressed, None
-        if event.button() != Qt.MouseButton.LeftButton or self._dragging or pressed is None:
-            return
-        if self._hot_spot_at(event.position().toPoint()) == pressed:
-            self.perform_box_action(pressed.act)
-
-    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        self.mousePressEvent(event)
+    def range_around(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
+        laid = self.column.full_layout(place.number)
+        return laid.paragraph_range_at(place.offset) if paragraph else laid.word_range_in_text(place.offset)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         by = event.pixelDelta().x() or event.angleDelta().x() // 2
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and not by:
             by = event.angleDelta().y() // 2
         if by and abs(by) > abs(event.pixelDelta().y()):
-            box = self._code_box_at(event.position())
-            if box is not None and box.scroll_sideways(-float(by)):
+            box = self.box_at_point(event.position().toPoint())
+            if isinstance(box, CodeBox) and box.scroll_sideways(-float(by)):
                 self.viewport().update()
             event.accept()
             return
@@ -232,23 +171,14 @@ class TranscriptView(TranscriptCanvas):
 
     def viewportEvent(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Leave:
-            self._near, self._over, self._pointed = None, -1, None
-            self.viewport().update()
+            self._over, self._pointed = -1, None
         return super().viewportEvent(event)
 
-    def _update_hover(self, point: QPoint) -> None:
-        hot = self._hot_spot_at(point)
-        shape = Qt.CursorShape.PointingHandCursor if hot else Qt.CursorShape.IBeamCursor
-        if self.viewport().cursor().shape() != shape:
-            self.viewport().setCursor(shape)
-        index, inner = self.item_under(point)
+    def update_hover(self, point: QPoint) -> None:
+        super().update_hover(point)
+        hot, index = self.hot_spot_at_point(point), self.item_under(point)[0]
         if (index, hot) != (self._over, self._pointed):
             self._over, self._pointed = index, hot
-            self.viewport().update()
-        laid = self.column.existing_layout(index) if index >= 0 else None
-        near = laid.boxes[laid.nearest_box(inner)[0]] if laid is not None and laid.boxes else None
-        if near is not self._near:
-            self._near = near
             self.viewport().update()
         self.viewport().setToolTip(self._hot_spot_tooltip(hot))
 
@@ -259,7 +189,7 @@ class TranscriptView(TranscriptCanvas):
         bar = self.hover_bar_of(self._over)
         return hot.name if hot is not None and bar is not None and hot in bar.hot_spots else ""
 
-    def _hot_spot_at(self, point: QPoint) -> HotSpot | None:
+    def hot_spot_at_point(self, point: QPoint) -> HotSpot | None:
         if (bar := self.hover_bar_of(self._over)) is not None:
             place = self.hover_bar_rect(self._over, bar)
             if place.contains(point):
@@ -268,46 +198,25 @@ class TranscriptView(TranscriptCanvas):
         laid = self.column.existing_layout(index) if index >= 0 else None
         return laid.hot_spot_at(inner) if laid is not None else None
 
-    def _code_box_at(self, point: QPointF) -> CodeBox | None:
+    def box_at_point(self, point: QPoint) -> LayoutBox | None:
         index, inner = self.item_under(point)
         laid = self.column.existing_layout(index) if index >= 0 else None
-        if laid is None or not laid.boxes:
-            return None
-        box = laid.boxes[laid.nearest_box(inner)[0]]
-        return box if isinstance(box, CodeBox) else None
+        return laid.boxes[laid.nearest_box(inner)[0]] if laid is not None and laid.boxes else None
 
-    def _scroll_while_dragging(self) -> None:
-        beyond = self._drag_to.y() - (0 if self._drag_to.y() < 0 else self.viewport().height())
+    def note_reader_scroll(self, wanted: int) -> None:
         bar = self.verticalScrollBar()
-        self._set_following_end(following=False)
-        bar.setValue(bar.value() + max(-120, min(120, beyond)))
-        self.selection.caret = self.transcript_position_at(self._drag_to)
-        self.viewport().update()
-
-    def _reset_click_count(self) -> None:
-        self._clicks = 0
+        self._set_following_end(following=wanted >= bar.maximum() and wanted >= bar.value())
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        key, modifiers = event.key(), event.modifiers()
-        if event.matches(QKeySequence.StandardKey.Copy):
-            self.copy_selected_items()
-        elif event.matches(QKeySequence.StandardKey.SelectAll):
-            self.select_all_items()
-        elif event.matches(QKeySequence.StandardKey.Find):
+        if event.matches(QKeySequence.StandardKey.Find):
             self.find_wanted.emit()
         elif _is_copy_markdown_key(event):
-            self.copy_selected_items(markdown=True)
-        elif modifiers & Qt.KeyboardModifier.ShiftModifier and key in (*_MOVES, Qt.Key.Key_Home, Qt.Key.Key_End):
-            self._extend_selection(Qt.Key(key), whole=bool(modifiers & Qt.KeyboardModifier.ControlModifier))
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and self._spot is not None:
-            hot = self._focused_hot_spot()
-            if hot is not None:
-                self.perform_box_action(hot.act)
-        elif key == Qt.Key.Key_Escape and not self.selection.is_empty_selection:
+            self.copy_selected_as_markdown()
+        elif event.key() == Qt.Key.Key_Escape and not self.selection.is_empty_selection:
             self.selection.clear_selection()
             self.viewport().update()
-        elif not self._move_along_hover_bar(Qt.Key(key)) and not self._scroll_by_key(Qt.Key(key)):
-            event.ignore()
+        elif not self._move_along_hover_bar(Qt.Key(event.key())):
+            super().keyPressEvent(event)
 
     def _move_along_hover_bar(self, key: Qt.Key) -> bool:
         """Left and right go from button to button."""
@@ -321,31 +230,16 @@ class TranscriptView(TranscriptCanvas):
             self.viewport().update()
         return True
 
-    def _scroll_by_key(self, key: Qt.Key) -> bool:
-        bar = self.verticalScrollBar()
-        page = self.viewport().height() - STEP
-        steps = {Qt.Key.Key_Up: -STEP, Qt.Key.Key_Down: STEP, Qt.Key.Key_PageUp: -page, Qt.Key.Key_PageDown: page}
-        if key == Qt.Key.Key_End:
-            self.jump_to_end()
-        elif key == Qt.Key.Key_Home:
-            self._set_following_end(following=False)
-            self._lay_out_and_draw(0)
-        elif key in steps:
-            wanted = bar.value() + steps[key]
-            self._set_following_end(following=wanted >= bar.maximum() and steps[key] > 0)
-            bar.setValue(wanted)
-        else:
-            return False
-        return True
-
-    def _extend_selection(self, key: Qt.Key, *, whole: bool) -> None:
+    def extend_selection(self, key: Qt.Key, *, whole: bool) -> bool:
         """Move the end of the selection: by a character, a line, to the start or end of an item or of all."""
+        if key not in (*_MOVES, Qt.Key.Key_Home, Qt.Key.Key_End):
+            return False
         if self.selection.anchor.number < 0:
             first = next(iter(self.column.visible_items(self.verticalScrollBar().value(), 1)), -1)
             self.selection.set_both_ends(TextPosition(first, 0))
         caret = self.selection.caret
         if caret.number < 0:
-            return
+            return True
         laid = self.column.full_layout(caret.number)
         if key in (Qt.Key.Key_Home, Qt.Key.Key_End):
             last = len(self.items.all) - 1
@@ -363,6 +257,7 @@ class TranscriptView(TranscriptCanvas):
                 else self._move_caret_by_character(caret, signs, laid.end_offset)
             )
         self._scroll_to_caret()
+        return True
 
     def _move_caret_by_character(self, caret: TextPosition, by: int, length: int) -> TextPosition:
         if 0 <= caret.offset + by <= length:
@@ -411,24 +306,11 @@ class TranscriptView(TranscriptCanvas):
             bar.setValue(int(bar.value() + place.bottom() - self.viewport().height() + STEP))
         self.viewport().update()
 
-    def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's signature
-        """Tab walks through what can be clicked in sight, then leaves."""
-        spots = self._visible_hot_spots()
-        here = self._spot
-        if here is not None and here[1].box == BAR:
-            here = (here[0], HotSpotIndex(BAR, 0))  # the bar is one tab stop; arrows move along it
-        now = spots.index(here) if here in spots else (-1 if forward else len(spots))
-        beyond = now + (1 if forward else -1)
-        if not 0 <= beyond < len(spots):
-            self._spot = None
-            self.viewport().update()
-            return super().focusNextPrevChild(forward)
-        self._spot = spots[beyond]
-        self._announce_focused_hot_spot()
-        self.viewport().update()
-        return True
+    def tab_stop_of(self, spot: HotSpotPlace | None) -> HotSpotPlace | None:
+        """The bar of a message is one stop; arrows move along it."""
+        return (spot[0], HotSpotIndex(BAR, 0)) if spot is not None and spot[1].box == BAR else spot
 
-    def _visible_hot_spots(self) -> list[tuple[int, HotSpotIndex]]:
+    def visible_hot_spots(self) -> list[HotSpotPlace]:
         return [
             (index, spot)
             for index in self.column.visible_items(self.verticalScrollBar().value(), self.viewport().height())
@@ -439,53 +321,24 @@ class TranscriptView(TranscriptCanvas):
             )
         ]
 
-    def focusInEvent(self, event: QFocusEvent) -> None:
-        """Tab that leads here leads to what can be clicked first, or last."""
-        super().focusInEvent(event)
-        if (
-            event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
-            and self._visible_hot_spots()
-        ):
-            self._spot = None
-            self.focusNextPrevChild(event.reason() is Qt.FocusReason.TabFocusReason)
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.viewport().update()
-
-    def _announce_focused_hot_spot(self) -> None:
-        hot = self._focused_hot_spot()
-        if hot is None or self._spot is None:
-            return
-        laid = self.column.existing_layout(self._spot[0])
-        if laid is not None and self._spot[1].box != BAR:
-            place = self.rect_in_viewport(self._spot[0], laid.hot_spot_and_rect(self._spot[1])[1])
-            if place.top() < 0 or place.bottom() > self.viewport().height():
-                self._set_following_end(following=False)
-                self.verticalScrollBar().setValue(int(self.verticalScrollBar().value() + place.top() - STEP))
-        self.speak_to_screen_reader(hot.name)
-
-    def _focused_hot_spot(self) -> HotSpot | None:
-        if self._spot is None:
-            return None
-        index, spot = self._spot
-        if spot.box == BAR:
+    def hot_spot_in_viewport(self, spot: HotSpotPlace) -> tuple[HotSpot, QRectF] | None:
+        index, inner = spot
+        if inner.box == BAR:  # it is drawn where it is in sight
             bar = self.hover_bar_of(index)
-            return bar.hot_spots[min(spot.hot, len(bar.hot_spots) - 1)] if bar is not None else None
+            return (bar.hot_spots[min(inner.hot, len(bar.hot_spots) - 1)], QRectF()) if bar is not None else None
         laid = self.column.existing_layout(index)
-        return laid.hot_spot_and_rect(spot)[0] if laid is not None and spot in laid.list_hot_spots() else None
+        if laid is None or inner not in laid.list_hot_spots():
+            return None
+        hot, place = laid.hot_spot_and_rect(inner)
+        return hot, self.rect_in_viewport(index, place)
 
     def perform_box_action(self, act: BoxAction) -> None:
         if isinstance(act, ToggleSection):
             self._toggle_section(act)
-        elif isinstance(act, CopyText):
-            QGuiApplication.clipboard().setText(act.text)
-            QToolTip.showText(self.cursor().pos(), tr("Copied"), self)
-            self.speak_to_screen_reader(tr("Copied"))
         elif isinstance(act, LinkAddress):
             self._ask_to_open_link(act.address)
         else:
-            self.intent_requested.emit(act)
+            super().perform_box_action(act)
 
     def _toggle_section(self, act: ToggleSection) -> None:
         opened = self.column.page.section_amounts
@@ -524,18 +377,14 @@ class TranscriptView(TranscriptCanvas):
         ]
         ask_which_way(self, tr("Open a link"), text, "", ways)
 
-    def speak_to_screen_reader(self, text: str) -> None:
-        if QAccessible.isActive():
-            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, make_safe_text(text[:2_000])))
-
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         index, _ = self.item_under(self.viewport().mapFromGlobal(event.globalPos()))
         menu = build_popup_menu(self)
-        copying = menu.addAction(tr("Copy"), self.copy_selected_items)
-        as_markdown = menu.addAction(tr("Copy as Markdown"), lambda: self.copy_selected_items(markdown=True))
+        copying = menu.addAction(tr("Copy"), self.copy_selected_text)
+        as_markdown = menu.addAction(tr("Copy as Markdown"), self.copy_selected_as_markdown)
         copying.setEnabled(not self.selection.is_empty_selection)
         as_markdown.setEnabled(not self.selection.is_empty_selection)
-        menu.addAction(tr("Select all"), self.select_all_items)
+        menu.addAction(tr("Select all"), self.select_all_text)
         if index >= 0 and has_hover_bar(self.items.all[index]):
             menu.addAction(
                 tr("Copy message"), lambda: self.perform_box_action(CopyText(item_source_text(self.items.all[index])))

@@ -12,7 +12,6 @@ from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QFontMetrics,
     QFontMetricsF,
-    QGuiApplication,
     QKeyEvent,
     QKeySequence,
     QMouseEvent,
@@ -21,7 +20,7 @@ from PySide6.QtGui import (
     QResizeEvent,
     QTextLayout,
 )
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QPushButton, QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk
 from helix_desktop.gui.layouts import build_row
@@ -33,11 +32,12 @@ from helix_desktop.gui.shared.difference_rows import (
     build_hunk_rows,
     build_patch_rows,
 )
-from helix_desktop.gui.shared.text_selection import TextPosition, TextSelection
+from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.transcript.code_highlighting import highlight_code
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range, build_wrap_option
 from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.transcript.text_surface import TextSurface
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.comment_box import CommentBox
 
@@ -60,7 +60,7 @@ class HunkButtons(QWidget):
             row.addWidget(button)
 
 
-class DifferenceView(QAbstractScrollArea):
+class DifferenceView(TextSurface):
     """`hunk_undo_requested` and `keep` carry a hunk's id; `commented` a line's number, its text, and what the user says about it."""
 
     hunk_undo_requested = Signal(str)
@@ -68,8 +68,7 @@ class DifferenceView(QAbstractScrollArea):
     commented = Signal(int, str, str)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._theme = theme
+        super().__init__(theme, parent)
         self._rebuild_drawing_style()
         self._hunks: Sequence[Hunk] = ()
         self._patch = ""
@@ -93,16 +92,12 @@ class DifferenceView(QAbstractScrollArea):
         self._buttons: list[HunkButtons] = []
         self._asking = -1  # The row on whose line a comment is being written.
         self._actions = True
-        self.selection = TextSelection()  # It stays in one column.
-        self._right = True  # Whether that is the right column.
+        self._right = True  # Whether the right column is the one of the selection.
         self._comment = CommentBox(theme, self.viewport())
         self._comment.hide()
         self._comment.sent.connect(self._send_comment_on_line)
         self._comment.cancelled.connect(self._close_comment)
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(tr("Difference"))
-        self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
         theme.changed.connect(self._restyle_difference)
 
     def show_hunks(
@@ -412,8 +407,10 @@ class DifferenceView(QAbstractScrollArea):
         number = bisect_right(self._tops, point.y() + self.verticalScrollBar().value()) - 1
         return number if 0 <= number < len(self._rows) else -1
 
-    def letter_position_at(self, point: QPoint) -> TextPosition:
+    def text_position_at(self, point: QPoint) -> TextPosition:
         """The letter nearest to a point, in the column of the selection."""
+        if not self._rows:
+            return NO_POSITION
         y = point.y() + self.verticalScrollBar().value()
         number = min(max(bisect_right(self._tops, y) - 1, 0), len(self._rows) - 1)
         line = self._line_of_row(number)
@@ -427,34 +424,28 @@ class DifferenceView(QAbstractScrollArea):
         row = self._rows[number]
         return row.right if self._right else row.left
 
-    def selected_difference_text(self) -> str:
-        def selectable_line_text(number: int) -> str | None:
-            line = self._line_of_row(number)
-            return line.text if line is not None else self._rows[number].head or None
+    def line_text(self, number: int) -> str | None:
+        line = self._line_of_row(number)
+        return line.text if line is not None else self._rows[number].head or None
 
-        return self.selection.join_selected_lines(selectable_line_text)
-
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        if event.button() == Qt.MouseButton.LeftButton and self._rows:
-            point = event.position().toPoint()
-            self._right = not self.has_two_columns or point.x() >= self.viewport().width() // 2
-            self.selection.set_both_ends(self.letter_position_at(point))
+    def select_all_text(self) -> None:
+        if self._rows:
+            last = len(self._rows) - 1
+            self.selection.set_both_ends(TextPosition(0, 0), TextPosition(last, len(self.line_text(last) or "")))
             self.viewport().update()
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if event.buttons() & Qt.MouseButton.LeftButton and self.selection.anchor.number >= 0:
-            point, bar = event.position().toPoint(), self.verticalScrollBar()
-            bar.setValue(bar.value() + min(point.y(), 0) + max(point.y() - self.viewport().height(), 0))
-            self.selection.caret = self.letter_position_at(point)
-            self.viewport().update()
+    def _press(self, event: QMouseEvent, *, clicks: int) -> None:
+        """A selection stays in the column it began in."""
+        self._right = not self.has_two_columns or event.position().x() >= self.viewport().width() // 2
+        super()._press(event, clicks=clicks)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """A click on a line opens the box for a comment about it; what was drawn over is selected."""
         number = self.row_at(event.position().toPoint())
         click = event.button() == Qt.MouseButton.LeftButton and self.selection.is_empty_selection
+        super().mouseReleaseEvent(event)
         if click and self._actions and number >= 0 and not self._rows[number].head:
             self.open_comment_on_row(number)
-        event.accept()
 
     def open_comment_on_row(self, number: int) -> None:
         row = self._rows[number]
@@ -475,8 +466,6 @@ class DifferenceView(QAbstractScrollArea):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Cancel) and self._asking >= 0:
             self._close_comment()
-        elif event.matches(QKeySequence.StandardKey.Copy) and (text := self.selected_difference_text()):
-            QGuiApplication.clipboard().setText(text)
         else:
             super().keyPressEvent(event)
 
@@ -513,7 +502,7 @@ class DifferenceView(QAbstractScrollArea):
             self._place_hunk_buttons()
 
     def _rebuild_drawing_style(self) -> None:
-        self._ink = DrawingStyle(self._theme)
+        self._ink = DrawingStyle(self.theme)
         metrics = QFontMetricsF(self._ink.mono)
         # the baseline within a line
         self._base = (self._ink.code_line_height - metrics.height()) / 2 + metrics.ascent()

@@ -12,23 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import (
-    QGuiApplication,
-    QKeyEvent,
-    QKeySequence,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QResizeEvent,
-    QTextLayout,
-)
-from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
+from PySide6.QtGui import QMouseEvent, QPainter, QPaintEvent, QResizeEvent, QTextLayout
+from PySide6.QtWidgets import QWidget
 
-from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition, TextSelection
+from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import Run
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range, build_wrap_option
 from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.transcript.text_surface import TextSurface
 from helix_desktop.gui.translation import tr
 
 LONGEST = 4_000
@@ -45,14 +37,13 @@ class TextLines(Protocol):
     def __getitem__(self, number: int, /) -> str: ...
 
 
-class TextLineView(QAbstractScrollArea):
+class TextLineView(TextSurface):
     """`selection_changed`: other lines are selected. `tone(i)` names the background colour of a line."""
 
     selection_changed = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.theme = theme
+        super().__init__(theme, parent)
         self._ink = DrawingStyle(theme)
         self.viewed_lines: TextLines = []
         self._first_number = 1
@@ -62,15 +53,11 @@ class TextLineView(QAbstractScrollArea):
         self._runs: dict[int, list[Run]] = {}
         self._colouring: Iterator[tuple[int, Run]] | None = None
         self._needle = ""
-        self.selection = TextSelection()
         self._by_line = False
         self._widest = 0.0
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._continue_colouring_lines)
-        self.setFrameShape(QFrame.Shape.NoFrame)
         self.setCornerWidget(QWidget(self))
-        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
         self.setAccessibleName(tr("Text"))
         theme.changed.connect(self._restyle_lines)
 
@@ -116,22 +103,25 @@ class TextLineView(QAbstractScrollArea):
         end = last.number - int(last.offset == 0 and last.number > first.number and not self._by_line)
         return first.number, end
 
-    def selected_lines_text(self) -> str:
+    def selected_text(self) -> str:
         lines = self.selected_line_range()
         if lines is None:
             return ""
         if self._by_line:
             return "\n".join(self.viewed_lines[i] for i in range(lines[0], lines[1] + 1))
-        return self.selection.join_selected_lines(self.viewed_lines.__getitem__)
+        return super().selected_text()
 
-    def select_all_lines(self) -> None:
+    def line_text(self, number: int) -> str | None:
+        return self.viewed_lines[number]
+
+    def select_all_text(self) -> None:
         if len(self.viewed_lines):
             last = len(self.viewed_lines) - 1
             self.selection.set_both_ends(TextPosition(0, 0), TextPosition(last, len(self.viewed_lines[last])))
             self._by_line = False
-            self._show_new_selection()
+            self.show_selection()
 
-    def _show_new_selection(self) -> None:
+    def show_selection(self) -> None:
         self.viewport().update()
         self.selection_changed.emit()
 
@@ -275,71 +265,24 @@ class TextLineView(QAbstractScrollArea):
             number, int(line.xToCursor(point.x() - self._gutter_width + self.horizontalScrollBar().value()))
         )
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        if event.button() != Qt.MouseButton.LeftButton:
-            return
-        spot = self.text_position_at(event.position().toPoint())
-        self._by_line = event.position().x() < self._gutter_width - 4
-        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self.selection.anchor.number >= 0:
-            self.selection.caret = spot
-        else:
-            self.selection.set_both_ends(spot)
-        self._show_new_selection()
+    def _press(self, event: QMouseEvent, *, clicks: int) -> None:
+        """In the margin whole lines are selected."""
+        self._by_line = clicks == 1 and event.position().x() < self._gutter_width - 4
+        super()._press(event, clicks=clicks)
 
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if event.buttons() & Qt.MouseButton.LeftButton and self.selection.anchor.number >= 0:
-            point = event.position().toPoint()
-            beyond = min(point.y(), 0) + max(point.y() - self.viewport().height(), 0)
-            if beyond:
-                self.verticalScrollBar().setValue(self.verticalScrollBar().value() + beyond)
-            self.selection.caret = self.text_position_at(point)
-            self._show_new_selection()
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        event.accept()
-
-    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        spot = self.text_position_at(event.position().toPoint())
-        if spot.number >= 0:
-            text = self.viewed_lines[spot.number]
-            first = last = min(spot.offset, len(text))
-            while first > 0 and (text[first - 1].isalnum() or text[first - 1] == "_"):
-                first -= 1
-            while last < len(text) and (text[last].isalnum() or text[last] == "_"):
-                last += 1
-            self._by_line = False
-            self.selection.set_both_ends(TextPosition(spot.number, first), TextPosition(spot.number, last))
-            self._show_new_selection()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Copy):
-            if text := self.selected_lines_text():
-                QGuiApplication.clipboard().setText(text)
-        elif event.matches(QKeySequence.StandardKey.SelectAll):
-            self.select_all_lines()
-        elif not self._handle_arrow_key(Qt.Key(event.key()), event.modifiers()):
-            super().keyPressEvent(event)
-
-    def _handle_arrow_key(self, key: Qt.Key, modifiers: Qt.KeyboardModifier) -> bool:
-        """Shift and the arrows select lines; the arrows alone scroll."""
+    def extend_selection(self, key: Qt.Key, *, whole: bool) -> bool:
+        """The arrows select lines."""
         page = max(1, int(self.viewport().height() / self._line_height) - 1)
         steps = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -page, Qt.Key.Key_PageDown: page}
-        bar = self.verticalScrollBar()
-        ends = {Qt.Key.Key_Home: bar.minimum(), Qt.Key.Key_End: bar.maximum()}
-        if key in ends:
-            bar.setValue(ends[key])
-        elif key not in steps or not len(self.viewed_lines):
+        if key not in steps or not len(self.viewed_lines):
             return False
-        elif modifiers & Qt.KeyboardModifier.ShiftModifier:
-            if self.selection.anchor.number < 0:
-                self.selection.set_both_ends(TextPosition(int(bar.value() / self._line_height), 0))
-            self._by_line = True
-            wanted = min(max(self.selection.caret.number + steps[key], 0), len(self.viewed_lines) - 1)
-            self.selection.caret = TextPosition(wanted, 0)
-            self._keep_line_visible(wanted)
-            self._show_new_selection()
-        else:
-            bar.setValue(bar.value() + round(steps[key] * self._line_height))
+        if self.selection.anchor.number < 0:
+            self.selection.set_both_ends(TextPosition(int(self.verticalScrollBar().value() / self._line_height), 0))
+        self._by_line = True
+        wanted = min(max(self.selection.caret.number + steps[key], 0), len(self.viewed_lines) - 1)
+        self.selection.caret = TextPosition(wanted, 0)
+        self._keep_line_visible(wanted)
+        self.show_selection()
         return True
 
     def _keep_line_visible(self, number: int) -> None:

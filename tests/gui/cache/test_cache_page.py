@@ -163,7 +163,7 @@ def test_an_unknown_hash_is_looked_for_as_text(page: CachePage, settle: Settle) 
 def test_every_kind_of_content_has_its_shape(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
     for number, shape in (
         (2, ContentShape.JSON),
-        (3, ContentShape.TABLE),
+        (3, ContentShape.TEXT),
         (4, ContentShape.HEX),
         (0, ContentShape.TEXT),
     ):
@@ -435,14 +435,14 @@ def test_large_text_moves_the_second_buttons_into_the_menu(page: CachePage, them
 def test_what_is_copied_is_what_is_shown_whatever_its_shape(
     page: CachePage, catalogue: MemoryCatalogue, settle: Settle
 ) -> None:
-    """The text of the entry before is still laid out behind a table or a picture."""
+    """The text of the entry before is still laid out behind a picture."""
     clipboard = QGuiApplication.clipboard()
     page.open_entry_by_digest(catalogue.lines[0].stored.digest)
     settle()
-    for number, text in ((2, '{"a": [1, 2, {"b": null}], "c": "text"}'), (3, "name,count\nalpha,1\nbeta,2\n")):
+    for number, text in ((2, '{"a": [1, 2, {"b": null}], "c": "text"}'), (3, "name,count\nalpha,1\nbeta,2")):
         page.open_entry_by_digest(catalogue.lines[number].stored.digest)
         settle()
-        assert page.viewer.content_view.shape in (ContentShape.JSON, ContentShape.TABLE)
+        assert page.viewer.content_view.shape in (ContentShape.JSON, ContentShape.TEXT)
         if page.viewer.content_view.shape is ContentShape.JSON:
             assert shown(page).startswith('{\n  "a": [\n    1,\n')
         page.viewer.copy_shown_content()

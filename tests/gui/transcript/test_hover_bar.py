@@ -103,7 +103,7 @@ def test_it_stays_in_sight_above_what_is_long(pane: TranscriptPane, settle: Sett
     assert pane.view.hover_bar_of(0) is bar
     pane.view._over = 0
     pane.view.viewport().grab()
-    assert pane.view._hot_spot_at(QPoint(place.toRect().right() - 12, place.toRect().center().y())) is not None
+    assert pane.view.hot_spot_at_point(QPoint(place.toRect().right() - 12, place.toRect().center().y())) is not None
 
 
 def test_a_message_that_a_rewind_hides_takes_its_bar_along(pane: TranscriptPane, settle: Settle) -> None:

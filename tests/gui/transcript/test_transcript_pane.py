@@ -62,7 +62,7 @@ def test_the_selected_words_are_what_is_looked_for(pane: TranscriptPane, settle:
     told.user("one needle")
     pane.open_transcript(build_state(told.facts))
     settle()
-    pane.view.select_all_items()
+    pane.view.select_all_text()
     pane.find()
     assert pane.bar.field.text() == "one needle"
 

@@ -219,4 +219,4 @@ def test_tab_into_the_chat_shows_where_it_is(
 ) -> None:
     pane.view.clearFocus()
     pane.view.setFocus(reason)
-    assert pane.view._spot == pane.view._visible_hot_spots()[which]
+    assert pane.view._spot == pane.view.visible_hot_spots()[which]

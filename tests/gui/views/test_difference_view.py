@@ -61,19 +61,19 @@ def drag(view: DifferenceView, start: tuple[int, int], end: tuple[int, int]) -> 
 def test_what_is_drawn_over_is_selected_and_copied_and_is_no_comment(theme: Theme) -> None:
     view = opened(theme)
     drag(view, (1, 1), (3, 2))
-    assert view.selected_difference_text() == "ne\ntwo\nzw"
+    assert view.selected_text() == "ne\ntwo\nzw"
     assert not view._comment.isVisible()
     QTest.keyClick(view, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     assert QGuiApplication.clipboard().text() == "ne\ntwo\nzw"
     QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(300, round(view._tops[3]) + 4))
-    assert view.selected_difference_text() == ""
+    assert view.selected_text() == ""
     assert view._comment.isVisible()
 
 
 def test_in_two_columns_a_selection_stays_in_one(theme: Theme) -> None:
     view = opened(theme, two=True)
     drag(view, (1, 0), (4, 4))
-    assert view.selected_difference_text() == "one\nzwei\nthree\nfour"
+    assert view.selected_text() == "one\nzwei\nthree\nfour"
 
 
 @pytest.mark.parametrize("width", [900, 330, 260])

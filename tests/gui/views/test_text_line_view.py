@@ -60,14 +60,14 @@ def test_lines_are_chosen_in_the_margin_and_by_keyboard(view: TextLineView) -> N
     QTest.keyClick(view, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     assert QGuiApplication.clipboard().text() == "line 2\nline 3"
     QTest.keyClick(view, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
-    assert view.selected_lines_text().count("\n") == 99
+    assert view.selected_text().count("\n") == 99
 
 
 def test_signs_are_chosen_with_the_mouse(view: TextLineView) -> None:
     view.show_text_lines(["alpha beta", "gamma"])
     x = round(view._gutter_width + 7 * view._ink.code_letter_width)
     QTest.mouseDClick(view.viewport(), LEFT, pos=QPoint(x, 16))
-    assert view.selected_lines_text() == "beta"
+    assert view.selected_text() == "beta"
 
 
 def test_a_huge_line_costs_little_and_is_copied_whole(view: TextLineView) -> None:
@@ -76,9 +76,9 @@ def test_a_huge_line_costs_little_and_is_copied_whole(view: TextLineView) -> Non
     view.viewport().repaint()
     assert time.process_time() - start < 1.0
     QTest.keyClick(view, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
-    assert len(view.selected_lines_text()) == 1_000_002
+    assert len(view.selected_text()) == 1_000_002
     QTest.mouseClick(view.viewport(), LEFT, pos=QPoint(5, 16))
-    assert len(view.selected_lines_text()) == 1_000_000
+    assert len(view.selected_text()) == 1_000_000
 
 
 def test_marks_stand_where_the_text_is(view: TextLineView) -> None:

@@ -1,0 +1,281 @@
+"""A text that scrolls: selected with mouse and keyboard, copied, with places to click that Tab walks through.
+
+The chat, pages of boxes, lines and differences stand on it: they say what is drawn, and where its letters are.
+"""
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QPoint, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QAccessible,
+    QAccessibleAnnouncementEvent,
+    QFocusEvent,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPen,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QToolTip, QWidget
+
+from helix_desktop.gui.shared.text_selection import TextPosition, TextSelection, word_range
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox
+from helix_desktop.gui.transcript.box_stack import BoxStack, HotSpotIndex
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import tr
+
+STEP = 40
+FASTEST = 120  # The most pixels scrolled at once while the pointer is held outside.
+_SHIFT = Qt.KeyboardModifier.ShiftModifier
+_PRESSING = frozenset({Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space})
+
+HotSpotPlace = tuple[int, HotSpotIndex]  # The number of an item, and a hot spot in it.
+
+
+class TextSurface(QAbstractScrollArea):
+    """A position is the number of a line or an item, and an offset into its text. `intent_requested` carries the act of a hot spot."""
+
+    intent_requested = Signal(object)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.theme = theme
+        self.selection = TextSelection()
+        self._near: LayoutBox | None = None  # the box under the pointer
+        self._spot: HotSpotPlace | None = None  # where the keyboard is
+        self._pressed: HotSpot | None = None
+        self._press_at = self._drag_to = QPoint()
+        self._dragging = False
+        self._pull = QTimer(self, interval=30)
+        self._pull.timeout.connect(self._scroll_while_dragging)
+        self._again = QTimer(self, interval=QApplication.doubleClickInterval(), singleShot=True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.viewport().setMouseTracking(True)
+        self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
+
+    # --- what a view says of its text
+
+    def text_position_at(self, point: QPoint) -> TextPosition:
+        """The position nearest to a point of the viewport."""
+        raise NotImplementedError
+
+    def line_text(self, number: int) -> str | None:
+        """A line as it is copied; None for what is no line."""
+        raise NotImplementedError
+
+    def range_around(self, place: TextPosition, *, paragraph: bool) -> tuple[int, int]:
+        """From where to where the word, or the paragraph, at a position goes."""
+        text = self.line_text(place.number) or ""
+        return (0, len(text)) if paragraph else word_range(text, place.offset)
+
+    def selected_text(self) -> str:
+        return self.selection.join_selected_lines(self.line_text)
+
+    def select_all_text(self) -> None:
+        raise NotImplementedError
+
+    def visible_hot_spots(self) -> Sequence[HotSpotPlace]:
+        """What Tab walks through."""
+        return ()
+
+    def hot_spot_in_viewport(self, spot: HotSpotPlace) -> tuple[HotSpot, QRectF] | None:
+        """A hot spot and where it is now; None where there is no such one any more."""
+        raise NotImplementedError
+
+    def hot_spot_at_point(self, _point: QPoint) -> HotSpot | None:
+        return None
+
+    def box_at_point(self, _point: QPoint) -> LayoutBox | None:
+        return None
+
+    def show_selection(self) -> None:
+        self.viewport().update()
+
+    def note_reader_scroll(self, _wanted: int) -> None:
+        """The reader scrolls, to about this value."""
+
+    # --- the mouse
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            near = (event.position().toPoint() - self._press_at).manhattanLength() < QApplication.startDragDistance()
+            self._press(event, clicks=3 if self._again.isActive() and near else 1)
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton:
+            self._again.start()
+            self._press(event, clicks=2)
+
+    def _press(self, event: QMouseEvent, *, clicks: int) -> None:
+        point = event.position().toPoint()
+        self._press_at, self._dragging, self._spot = point, False, None
+        self._pressed = self.hot_spot_at_point(point)
+        place = self.text_position_at(point)
+        if event.modifiers() & _SHIFT and self.selection.anchor.number >= 0:
+            self.selection.caret = place
+        elif clicks > 1 and self._pressed is None and place.number >= 0:
+            first, last = self.range_around(place, paragraph=clicks > 2)
+            self.selection.set_both_ends(TextPosition(place.number, first), TextPosition(place.number, last))
+        else:
+            self.selection.set_both_ends(place)
+        self.show_selection()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        point = event.position().toPoint()
+        if not event.buttons() & Qt.MouseButton.LeftButton:
+            self.update_hover(point)
+            return
+        if (point - self._press_at).manhattanLength() >= QApplication.startDragDistance():
+            self._dragging = True
+        if self._dragging and self.selection.anchor.number >= 0:
+            self._drag_to = point
+            self.selection.caret = self.text_position_at(point)
+            self.show_selection()
+            if 0 <= point.y() < self.viewport().height():
+                self._pull.stop()
+            elif not self._pull.isActive():
+                self._pull.start()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        self._pull.stop()
+        pressed, self._pressed = self._pressed, None
+        if event.button() != Qt.MouseButton.LeftButton or self._dragging or pressed is None:
+            return
+        if self.hot_spot_at_point(event.position().toPoint()) == pressed:
+            self.perform_box_action(pressed.act)
+
+    def _scroll_while_dragging(self) -> None:
+        beyond = self._drag_to.y() - (0 if self._drag_to.y() < 0 else self.viewport().height())
+        self._scroll_to(self.verticalScrollBar().value() + max(-FASTEST, min(FASTEST, beyond)))
+        self.selection.caret = self.text_position_at(self._drag_to)
+        self.show_selection()
+
+    def update_hover(self, point: QPoint) -> None:
+        """The pointer is over another place."""
+        shape = Qt.CursorShape.PointingHandCursor if self.hot_spot_at_point(point) else Qt.CursorShape.IBeamCursor
+        if self.viewport().cursor().shape() != shape:
+            self.viewport().setCursor(shape)
+        near = self.box_at_point(point)
+        if near is not self._near:
+            self._near = near
+            self.viewport().update()
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Leave:
+            self._near = None
+            self.viewport().update()
+        return super().viewportEvent(event)
+
+    # --- the keyboard
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        key, modifiers = Qt.Key(event.key()), event.modifiers()
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copy_selected_text()
+        elif event.matches(QKeySequence.StandardKey.SelectAll):
+            self.select_all_text()
+        elif modifiers & _SHIFT and self.extend_selection(
+            key, whole=bool(modifiers & Qt.KeyboardModifier.ControlModifier)
+        ):
+            pass
+        elif key in _PRESSING and (hot := self._focused_hot_spot()) is not None:
+            self.perform_box_action(hot.act)
+        elif not self._scroll_by_key(key):
+            super().keyPressEvent(event)
+
+    def copy_selected_text(self) -> None:
+        if text := self.selected_text():
+            QGuiApplication.clipboard().setText(text)
+
+    def extend_selection(self, _key: Qt.Key, *, whole: bool) -> bool:
+        """Moves the end of the selection with Shift, `whole` with Ctrl too; False where the key does not."""
+        return False
+
+    def _scroll_by_key(self, key: Qt.Key) -> bool:
+        bar = self.verticalScrollBar()
+        line = bar.singleStep()
+        page = self.viewport().height() - line
+        steps = {
+            Qt.Key.Key_Up: -line,
+            Qt.Key.Key_Down: line,
+            Qt.Key.Key_PageUp: -page,
+            Qt.Key.Key_PageDown: page,
+            Qt.Key.Key_Home: -bar.maximum(),
+            Qt.Key.Key_End: bar.maximum(),
+        }
+        if key in steps:
+            self._scroll_to(bar.value() + steps[key])
+        return key in steps
+
+    def _scroll_to(self, wanted: int) -> None:
+        self.note_reader_scroll(wanted)
+        self.verticalScrollBar().setValue(wanted)
+
+    # --- places to click
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        """Tab that leads here leads to what can be clicked first, or last."""
+        super().focusInEvent(event)
+        by_tab = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
+        if event.reason() in by_tab and self.visible_hot_spots():
+            self._spot = None
+            self.focusNextPrevChild(event.reason() is Qt.FocusReason.TabFocusReason)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self.viewport().update()
+
+    def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's signature
+        """Tab walks through what can be clicked, then leaves."""
+        spots = self.visible_hot_spots()
+        here = self.tab_stop_of(self._spot)
+        now = spots.index(here) if here in spots else (-1 if forward else len(spots))
+        beyond = now + (1 if forward else -1)
+        self._spot = spots[beyond] if 0 <= beyond < len(spots) else None
+        self.viewport().update()
+        if self._spot is None:
+            return super().focusNextPrevChild(forward)
+        self._announce_focused_hot_spot()
+        return True
+
+    def tab_stop_of(self, spot: HotSpotPlace | None) -> HotSpotPlace | None:
+        """What Tab stops at for a hot spot, where several are one stop."""
+        return spot
+
+    def _focused_hot_spot(self) -> HotSpot | None:
+        found = self.hot_spot_in_viewport(self._spot) if self._spot is not None else None
+        return found[0] if found is not None else None
+
+    def _announce_focused_hot_spot(self) -> None:
+        found = self.hot_spot_in_viewport(self._spot) if self._spot is not None else None
+        if found is None:
+            return
+        hot, place = found
+        if place.top() < 0 or place.bottom() > self.viewport().height():
+            self._scroll_to(int(self.verticalScrollBar().value() + place.top() - STEP))
+        self.speak_to_screen_reader(hot.name)
+
+    def draw_keyboard_focus(self, painter: QPainter, number: int, stack: BoxStack) -> None:
+        """A frame around the hot spot that the keyboard is on, if it is in this item."""
+        if self._spot is None or self._spot[0] != number or not self.hasFocus():
+            return
+        if self._spot[1] in stack.list_hot_spots():
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QPen(self.theme.colour_of_token("accent"), 2))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(stack.hot_spot_and_rect(self._spot[1])[1].adjusted(-1, -1, 1, 1), 6, 6)
+
+    def perform_box_action(self, act: BoxAction) -> None:
+        if isinstance(act, CopyText):
+            QGuiApplication.clipboard().setText(act.text)
+            QToolTip.showText(self.cursor().pos(), tr("Copied"), self)
+            self.speak_to_screen_reader(tr("Copied"))
+        else:
+            self.intent_requested.emit(act)
+
+    def speak_to_screen_reader(self, text: str) -> None:
+        if QAccessible.isActive():
+            QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, make_safe_text(text[:2_000])))
