@@ -80,7 +80,7 @@ def act(panel: ContextInspector, name: str) -> None:
     """Do what the place with this name does."""
     stack = panel.view._stack
     spot = next(s for s in stack.list_hot_spots() if name in stack.hot_spot_and_rect(s)[0].name)
-    panel.view._activate_hot_spot(stack.hot_spot_and_rect(spot)[0])
+    panel.view.perform_box_action(stack.hot_spot_and_rect(spot)[0].act)
 
 
 def choose(panel: ContextInspector, block: str, words: str) -> None:
@@ -152,7 +152,7 @@ def test_the_request_is_shown_as_the_provider_gets_it_too(
 def test_tab_into_it_shows_where_it_is(panel: ContextInspector) -> None:
     panel.view.clearFocus()
     panel.view.setFocus(Qt.FocusReason.TabFocusReason)
-    assert panel.view._spot == panel.view._stack.list_hot_spots()[0]
+    assert panel.view._spot == (0, panel.view._stack.list_hot_spots()[0])
 
 
 def test_the_blocks_stand_under_their_heading(panel: ContextInspector, session: Commanded, settle: Settle) -> None:

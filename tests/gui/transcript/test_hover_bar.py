@@ -45,7 +45,7 @@ def over(pane: TranscriptPane, index: int) -> None:
     laid = pane.view.column.full_layout(index)
     inner = QRectF(0, 0, pane.view.column.page.width, laid.current_height)
     QTest.mouseMove(pane.view.viewport(), pane.view.rect_in_viewport(index, inner).center().toPoint())
-    pane.view._update_hover(pane.view.rect_in_viewport(index, inner).center().toPoint())
+    pane.view.update_hover(pane.view.rect_in_viewport(index, inner).center().toPoint())
 
 
 def press(pane: TranscriptPane, index: int, name: str) -> None:
