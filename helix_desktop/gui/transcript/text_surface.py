@@ -35,17 +35,12 @@ HotSpotPlace = tuple[int, HotSpotIndex]  # The number of an item, and a hot spot
 
 
 class TextSurface(QAbstractScrollArea):
-    """A position is the number of a line or an item, and an offset into its text. `intent_requested` carries the act of a hot spot."""
-
-    intent_requested = Signal(object)
+    """A position is the number of a line or an item, and an offset into its text."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.theme = theme
         self.selection = TextSelection()
-        self._near: LayoutBox | None = None  # the box under the pointer
-        self._spot: HotSpotPlace | None = None  # where the keyboard is
-        self._pressed: HotSpot | None = None
         self._press_at = self._drag_to = QPoint()
         self._dragging = False
         self._pull = QTimer(self, interval=30)
@@ -53,7 +48,6 @@ class TextSurface(QAbstractScrollArea):
         self._again = QTimer(self, interval=QApplication.doubleClickInterval(), singleShot=True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self.viewport().setMouseTracking(True)
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
 
     # --- what a view says of its text
@@ -77,20 +71,6 @@ class TextSurface(QAbstractScrollArea):
     def select_all_text(self) -> None:
         raise NotImplementedError
 
-    def visible_hot_spots(self) -> Sequence[HotSpotPlace]:
-        """What Tab walks through."""
-        return ()
-
-    def hot_spot_in_viewport(self, spot: HotSpotPlace) -> tuple[HotSpot, QRectF] | None:
-        """A hot spot and where it is now; None where there is no such one any more."""
-        raise NotImplementedError
-
-    def hot_spot_at_point(self, _point: QPoint) -> HotSpot | None:
-        return None
-
-    def box_at_point(self, _point: QPoint) -> LayoutBox | None:
-        return None
-
     def show_selection(self) -> None:
         self.viewport().update()
 
@@ -111,12 +91,11 @@ class TextSurface(QAbstractScrollArea):
 
     def _press(self, event: QMouseEvent, *, clicks: int) -> None:
         point = event.position().toPoint()
-        self._press_at, self._dragging, self._spot = point, False, None
-        self._pressed = self.hot_spot_at_point(point)
+        self._press_at, self._dragging = point, False
         place = self.text_position_at(point)
         if event.modifiers() & _SHIFT and self.selection.anchor.number >= 0:
             self.selection.caret = place
-        elif clicks > 1 and self._pressed is None and place.number >= 0:
+        elif clicks > 1 and place.number >= 0:
             first, last = self.range_around(place, paragraph=clicks > 2)
             self.selection.set_both_ends(TextPosition(place.number, first), TextPosition(place.number, last))
         else:
@@ -126,7 +105,6 @@ class TextSurface(QAbstractScrollArea):
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         point = event.position().toPoint()
         if not event.buttons() & Qt.MouseButton.LeftButton:
-            self.update_hover(point)
             return
         if (point - self._press_at).manhattanLength() >= QApplication.startDragDistance():
             self._dragging = True
@@ -141,33 +119,12 @@ class TextSurface(QAbstractScrollArea):
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         self._pull.stop()
-        pressed, self._pressed = self._pressed, None
-        if event.button() != Qt.MouseButton.LeftButton or self._dragging or pressed is None:
-            return
-        if self.hot_spot_at_point(event.position().toPoint()) == pressed:
-            self.perform_box_action(pressed.act)
 
     def _scroll_while_dragging(self) -> None:
         beyond = self._drag_to.y() - (0 if self._drag_to.y() < 0 else self.viewport().height())
         self._scroll_to(self.verticalScrollBar().value() + max(-FASTEST, min(FASTEST, beyond)))
         self.selection.caret = self.text_position_at(self._drag_to)
         self.show_selection()
-
-    def update_hover(self, point: QPoint) -> None:
-        """The pointer is over another place."""
-        shape = Qt.CursorShape.PointingHandCursor if self.hot_spot_at_point(point) else Qt.CursorShape.IBeamCursor
-        if self.viewport().cursor().shape() != shape:
-            self.viewport().setCursor(shape)
-        near = self.box_at_point(point)
-        if near is not self._near:
-            self._near = near
-            self.viewport().update()
-
-    def viewportEvent(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.Leave:
-            self._near = None
-            self.viewport().update()
-        return super().viewportEvent(event)
 
     # --- the keyboard
 
@@ -181,8 +138,6 @@ class TextSurface(QAbstractScrollArea):
             key, whole=bool(modifiers & Qt.KeyboardModifier.ControlModifier)
         ):
             pass
-        elif key in _PRESSING and (hot := self._focused_hot_spot()) is not None:
-            self.perform_box_action(hot.act)
         elif not self._scroll_by_key(key):
             super().keyPressEvent(event)
 
@@ -214,7 +169,75 @@ class TextSurface(QAbstractScrollArea):
         self.note_reader_scroll(wanted)
         self.verticalScrollBar().setValue(wanted)
 
-    # --- places to click
+
+class BoxSurface(TextSurface):
+    """With hot spots in its boxes, for the pointer and for Tab. `intent_requested` carries the act of one."""
+
+    intent_requested = Signal(object)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(theme, parent)
+        self._near: LayoutBox | None = None  # the box under the pointer
+        self._spot: HotSpotPlace | None = None  # where the keyboard is
+        self._pressed: HotSpot | None = None
+        self.viewport().setMouseTracking(True)
+
+    def hot_spot_at_point(self, point: QPoint) -> HotSpot | None:
+        raise NotImplementedError
+
+    def box_at_point(self, point: QPoint) -> LayoutBox | None:
+        raise NotImplementedError
+
+    def visible_hot_spots(self) -> Sequence[HotSpotPlace]:
+        """What Tab walks through."""
+        raise NotImplementedError
+
+    def hot_spot_in_viewport(self, spot: HotSpotPlace) -> tuple[HotSpot, QRectF] | None:
+        """A hot spot and where it is now; None where there is no such one any more."""
+        raise NotImplementedError
+
+    # --- the pointer
+
+    def _press(self, event: QMouseEvent, *, clicks: int) -> None:
+        self._spot, self._pressed = None, self.hot_spot_at_point(event.position().toPoint())
+        super()._press(event, clicks=clicks if self._pressed is None else 1)
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        super().mouseMoveEvent(event)
+        if not event.buttons() & Qt.MouseButton.LeftButton:
+            self.update_hover(event.position().toPoint())
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        super().mouseReleaseEvent(event)
+        pressed, self._pressed = self._pressed, None
+        if event.button() != Qt.MouseButton.LeftButton or self._dragging or pressed is None:
+            return
+        if self.hot_spot_at_point(event.position().toPoint()) == pressed:
+            self.perform_box_action(pressed.act)
+
+    def update_hover(self, point: QPoint) -> None:
+        """The pointer is over another place."""
+        shape = Qt.CursorShape.PointingHandCursor if self.hot_spot_at_point(point) else Qt.CursorShape.IBeamCursor
+        if self.viewport().cursor().shape() != shape:
+            self.viewport().setCursor(shape)
+        near = self.box_at_point(point)
+        if near is not self._near:
+            self._near = near
+            self.viewport().update()
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.Leave:
+            self._near = None
+            self.viewport().update()
+        return super().viewportEvent(event)
+
+    # --- the keyboard
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() in _PRESSING and (hot := self._focused_hot_spot()) is not None:
+            self.perform_box_action(hot.act)
+        else:
+            super().keyPressEvent(event)
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         """Tab that leads here leads to what can be clicked first, or last."""

@@ -36,7 +36,7 @@ from helix_desktop.gui.transcript.item_layout import ItemLayout
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.line_boxes import ToolCallBox
-from helix_desktop.gui.transcript.text_surface import STEP, TextSurface
+from helix_desktop.gui.transcript.text_surface import STEP, BoxSurface
 from helix_desktop.gui.transcript.tool_call_lines import build_call_line
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from helix_desktop.gui.transcript.transcript_search import TranscriptSearch
@@ -54,7 +54,7 @@ EDGE = 4  # How many pixels something may be drawn outside its box.
 _FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
 
 
-class TranscriptCanvas(TextSurface):
+class TranscriptCanvas(BoxSurface):
     """Drawing and scrolling; `TranscriptView` adds what a person does with it."""
 
     following_changed = Signal(bool)

@@ -12,13 +12,13 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import HotSpot, LayoutBox
 from helix_desktop.gui.transcript.box_stack import BoxStack
 from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
-from helix_desktop.gui.transcript.text_surface import STEP, HotSpotPlace, TextSurface
+from helix_desktop.gui.transcript.text_surface import STEP, BoxSurface, HotSpotPlace
 
 Make = Callable[[DrawingStyle, float], Iterable[LayoutBox]]
 SLICE = 0.006
 
 
-class BoxesView(TextSurface):
+class BoxesView(BoxSurface):
     """Its boxes are one item, number 0. `surface` names the colour behind them."""
 
     def __init__(
