@@ -44,7 +44,7 @@ PLUGINS = {  # the plugins that stay, by folder; empty: all of them
 LANGUAGES = ("en", *(path.stem for path in ROOT.glob("resources/translations/*.json") if "." not in path.stem))
 METADATA = (
     "PySide6-Essentials", "qasync", "httpx", "plyvel", "plyvel-ci", "tiktoken", "keyring", "mcp", "agent-client-protocol", "zstandard", "platformdirs",
-    "tomlkit", "markdown-it-py", "Pygments", "psycopg", "psycopg-binary", "cryptography",
+    "tomlkit", "markdown-it-py", "Pygments", "psycopg", "psycopg-binary", "obstore", "cryptography",
 )  # fmt: skip
 
 
@@ -81,7 +81,7 @@ for name in {present!r}:
 for name in ("ziamath", "ziafont", "latex2mathml"):  # the fonts and tables that formulas are drawn with
     datas += collect_data_files(name)
 hidden = []
-for name in ("helix_desktop", "keyring.backends", "psycopg", "psycopg_binary"):
+for name in ("helix_desktop", "keyring.backends", "psycopg", "psycopg_binary", "obstore"):
     hidden += collect_submodules(name)
 analysis = Analysis(
     [{str(ROOT / "packaging/entry.py")!r}], pathex=[{str(ROOT)!r}], datas=datas, hiddenimports=hidden,

@@ -24,6 +24,7 @@ INSIDE = {
     "psycopg-binary": "libpq (PostgreSQL, The PostgreSQL Global Development Group); OpenSSL (Apache-2.0, The OpenSSL Project Authors); on "
     "Linux also MIT Kerberos (MIT), OpenLDAP (OLDAP-2.8), Cyrus SASL (BSD-4-Clause), libxcrypt and keyutils (LGPL-2.1-or-later), all "
     "dynamically linked",
+    "obstore": "itself (MIT, Copyright Development Seed; the wheel brings no licence text, it is that of the other MIT libraries here)",
     "tiktoken": "the vocabularies o200k_base and cl100k_base (MIT, OpenAI)",
 }
 

@@ -57,20 +57,21 @@ def _libraries() -> None:
 
 
 def _sharing() -> None:
-    """The engine, as far as it goes without a server: it says that nobody answers."""
+    """Both engines, as far as they go without one: they say that nobody answers."""
     from helix_desktop.errors import SharedStoreUnreachable
     from helix_desktop.store import workspace_link
     from helix_desktop.store.shared import row_encryption
     from helix_desktop.store.shared.store_address import StoreAddress
 
     key = row_encryption.new_workspace_key()
-    connected = workspace_link.open_remote(StoreAddress("postgresql://me@127.0.0.1:9/none", "secret"), key)
-    if connected.seal.decrypt_row(b"name", connected.seal.encrypt_row(b"name", b"a")) != b"a":
-        sys.exit("A sealed row does not open.")
-    try:
-        asyncio.run(connected.remote.fetch_description())
-    except SharedStoreUnreachable as error:
-        print(error.what)
+    for url in ("postgresql://me@127.0.0.1:9/none", "s3://none?endpoint=http://127.0.0.1:9"):
+        connected = workspace_link.open_remote(StoreAddress(url, "key:secret"), key)
+        if connected.seal.decrypt_row(b"name", connected.seal.encrypt_row(b"name", b"a")) != b"a":
+            sys.exit("A sealed row does not open.")
+        try:
+            asyncio.run(connected.remote.fetch_description())
+        except SharedStoreUnreachable as error:
+            print(error.what)
 
 
 def _processes() -> None:

@@ -49,7 +49,8 @@ LIBRARIES = {
     "keyring": "on macOS and Windows it calls the system; on Linux it speaks to a bus. It starts nothing",
     "mcp": "its transport for servers starts them; mcp_host/process_transport.py takes its place",
     "uvicorn": "with workers or reload it starts processes; gateway and context_server use neither",
-    "watchfiles": "run_process and arun_process start one; only the notifier beneath them is used",
+    "watchfiles": "run_process and awatch_process start one; only awatch and what it waits with are used",
+    "obstore": "credentials of a cloud can name a program; they are given to it by value",
     "PySide6": "QProcess and QDesktopServices; the window alone has it, and gui/deep_links.py alone opens something",
     "anyio": "open_process and run_process; only its streams are used",
 }

@@ -30,6 +30,7 @@ KEYS_SHOWN = 20
 IMPORTING: Options = {
     "[PATH...]": {"type": Path, "help": "a file or a folder (default: everything that `find` lists)"},
     "--from KIND": {"dest": "kind", "help": "the program or format, if it can't be detected"},
+    "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",
     # the recorder's: what it copied is read instead of the files, and of a database only this folder
     "--copies FOLDER": {"type": Path, "default": None, "help": argparse.SUPPRESS},
@@ -75,11 +76,12 @@ def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[s
 def run_import(arguments: argparse.Namespace) -> int:
     """Makes the paths absolute, because the import may run in a process with another working directory."""
     given = {str(path): str(path.absolute()) for path in arguments.paths}
-    if not given:
+    if not given and not arguments.watch:
         arguments.paths = _find_history_files()
         arguments.argv = [*arguments.argv, *map(str, arguments.paths)]
     arguments.argv = [given.get(word, word) for word in arguments.argv]
     arguments.paths = [path.absolute() for path in arguments.paths]
+    arguments.lasting = arguments.watch
     return workspace_access.run_on_workspace(arguments)
 
 
@@ -92,6 +94,8 @@ def _find_history_files() -> list[Path]:
 
 
 async def import_into_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    if arguments.watch:
+        return await _import_until_stopped(arguments, workspace, console)
     await _say_import_result(arguments, workspace, await _import_once(arguments, workspace), console)
     return 0
 
@@ -112,6 +116,37 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     return await HistoryImport(workspace, counter, arguments.kind, wanted=wanted, copies=arguments.copies).import_files(
         files
     )
+
+
+async def _import_until_stopped(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    """Imports now and after each change to a file, until Ctrl+C, and then prints the result."""
+    import watchfiles
+
+    places = history_finding.HistoryPlaces.of_this_user()
+    all_roots = (
+        folder for folders in history_finding.history_folders(places).values() for folder in folders if folder.is_dir()
+    )
+    folders = {path if path.is_dir() else path.parent for path in arguments.paths} or set(all_roots)
+    seen: dict[str, str] = {}
+    begun = False
+    changes = watchfiles.awatch(*folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
+    try:
+        # The first value comes once the folders are watched, so that no change is missed.
+        async for changed in changes:
+            if changed or not begun:
+                result = await _import_once(arguments, workspace)
+                seen |= {one.id: one.state for one in result.imported}
+                if result.imported or not begun:
+                    await _say_import_result(arguments, workspace, result, console)
+                begun = True
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()
+        if not arguments.json:
+            await console.print_line(
+                f"Stopped watching. Conversations that were new or had new messages: {len(seen):,}."
+            )
+    return 0
 
 
 async def _say_import_result(

@@ -7,6 +7,7 @@ import asyncio
 import importlib
 import json
 import os
+import secrets
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -31,11 +32,15 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench.mcp_servers import WorkspaceServers
 
+TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
+
 
 def add_mcp_command(nouns: Subparsers) -> None:
     mcp = nouns.add_parser("mcp", help="serve a workspace's cache to other programs over MCP")
     mcp.add_argument("--workspace", "-w", metavar="W", help="the workspace's name or ID")
+    mcp.add_argument("--http", type=_parse_port, metavar="PORT", help="listen on this local port instead of using stdio; 0 picks a free port")  # fmt: skip
     mcp.set_defaults(run=run_mcp_command, work=serve_workspace_over_mcp, lasting=True, verb="")
+    mcp.add_argument("--token", default="", help=argparse.SUPPRESS)
     verbs = mcp.add_subparsers(metavar="VERB")
     options: Options = {
         "--client claude-code|cursor|vscode|goose": {"default": None, "help": "show the configuration for this program only"},
@@ -48,22 +53,45 @@ def add_mcp_command(nouns: Subparsers) -> None:
     workspace_access.add_workspace_verb(verbs, "sign-in", sentence, sign_in_to_server, options, lasting=True)
 
 
+def _parse_port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port number")
+    return int(text)
+
+
 def run_mcp_command(arguments: argparse.Namespace) -> int:
     if arguments.workspace is None:
         raise InvalidInput("No workspace was specified. Use --workspace.")
+    if arguments.http is not None:
+        # The token goes to the owner in the command line over a private socket, never onto a process list.
+        token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+        arguments.argv = [*arguments.argv, f"--token={token}"]
+        arguments.token = token
     return workspace_access.run_on_workspace(arguments)
 
 
 async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Answer MCP requests about this workspace and no other, until the caller goes away."""
     # Importing this takes half a second, and an open window may do the work.
-    for name in ("cache_mcp_server", "mcp_over_console"):
+    for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[: 2 if arguments.http is None else 3]:
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.context_server.{name}")
     from helix_desktop.context_server import cache_mcp_server, mcp_over_console
 
     shelf = build_context_shelf(workspace, arguments.places)
-    server = cache_mcp_server.build_cache_server(shelf)
-    await mcp_over_console.serve_mcp_over_console(server, console.read_input, console.write_output)
+    if arguments.http is None:
+        await mcp_over_console.serve_mcp_over_console(
+            cache_mcp_server.build_cache_server(shelf), console.read_input, console.write_output
+        )
+        return 0
+    from helix_desktop.context_server import mcp_over_http
+
+    async def print_server_address(port: int) -> None:
+        await console.print_line(f"http://{mcp_over_http.HOST}:{port}{mcp_over_http.PATH}")
+        await console.print_line(f"Authorization: Bearer {arguments.token}")
+
+    await mcp_over_http.serve_mcp_over_http(
+        cache_mcp_server.build_cache_server(shelf), arguments.http, arguments.token, print_server_address
+    )
     return 0
 
 

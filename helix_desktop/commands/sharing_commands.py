@@ -20,7 +20,7 @@ from helix_desktop.store.shared import row_encryption, store_address
 from helix_desktop.store.shared.shared_store_link import SharedStoreLink
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-_ADDRESSES = "postgresql://user@host/database"
+_ADDRESSES = "postgresql://user@host/database or s3://bucket/folder?endpoint=https://host"
 
 
 def add_sharing_commands(verbs: Subparsers) -> None:
@@ -107,14 +107,16 @@ async def _share_and_sync(arguments: argparse.Namespace, workspace: StoredWorksp
 
 
 async def _sync_conversations(workspace: StoredWorkspace) -> str:
-    """Send and fetch what is new of them. Gives what is wrong with one."""
+    """Send and fetch what is new of them; a store that cannot have conversations has none. Gives what is wrong with one."""
     from helix_desktop.workbench import conversation_sharing, open_workbench
 
     open_here = open_workbench.workbench_of(workspace)
-    if open_here is None:
-        return await conversation_sharing.sync_closed_workspace(workspace)
-    await open_here.sharing.sync_conversations_now()
-    return open_here.sharing.unreadable_conversation_reason()
+    if store_address.holds_conversations(_require_store_link(workspace).url):
+        if open_here is None:
+            return await conversation_sharing.sync_closed_workspace(workspace)
+        await open_here.sharing.sync_conversations_now()
+        return open_here.sharing.unreadable_conversation_reason()
+    return ""
 
 
 async def _print_workspace_key(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -210,7 +212,7 @@ async def run_sharing_status(arguments: argparse.Namespace, workspace: StoredWor
 async def _sharing_figures(workspace: StoredWorkspace, link: SharedStoreLink) -> dict[str, Any]:
     now = await link.link_status()
     return {
-        "facts_waiting": await workspace.count_unsent_facts(),
+        "facts_waiting": await workspace.count_unsent_facts() if store_address.holds_conversations(now.url) else 0,
         "url": now.url,
         "acknowledge": now.acknowledge,
         "waiting": now.waiting,

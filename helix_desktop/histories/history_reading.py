@@ -25,12 +25,13 @@ from helix_desktop.histories import (
     openai_history,
     opencode_history,
     pi_history,
+    trajectories,
 )
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
 LARGEST = 2 << 30  # The largest file that is read, in bytes.
-FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; and messages in OpenAI or Anthropic API format."
+FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
 # Fields that recorders add to a session.
 _BESIDE = ".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json"
 
@@ -62,6 +63,9 @@ FORMS_OF_ROWS: Sequence[HistoryForm] = (
         gemini_cli_history.KIND, gemini_cli_history.is_gemini_cli_row, gemini_cli_history.read_gemini_cli_recordings
     ),
     HistoryForm(goose_history.KIND, goose_history.is_goose_row, goose_history.read_goose_recordings),
+    HistoryForm(trajectories.KIND, trajectories.is_swe_agent_trajectory, trajectories.read_trajectory_recordings),
+    HistoryForm(trajectories.KIND, trajectories.is_atif_trajectory, trajectories.read_trajectory_recordings),
+    HistoryForm(trajectories.KIND, trajectories.is_managed_agent_log, trajectories.read_trajectory_recordings),
     HistoryForm("anthropic", anthropic_history.is_anthropic_message, anthropic_history.read_anthropic_recordings),
     HistoryForm("openai", lambda _: True, openai_history.read_openai_recordings),
 )
@@ -199,7 +203,7 @@ def _form_of_file(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryF
 
 def history_files_in(folder: Path) -> Sequence[Path]:
     """The files of a folder that may hold a session."""
-    endings = ("*.jsonl", "*.json", "*.db")
+    endings = ("*.jsonl", "*.json", "*.traj", "*.db")
     inside = folder.resolve()
     found = sorted(
         file
@@ -278,7 +282,11 @@ def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[Histor
     """Rows that hold a list of messages are a session each; all other rows together are one."""
     plain = []
     for row in rows:
-        whole = gemini_cli_history.is_gemini_cli_row(row.value)
+        whole = (
+            trajectories.is_swe_agent_trajectory(row.value)
+            or trajectories.is_atif_trajectory(row.value)
+            or gemini_cli_history.is_gemini_cli_row(row.value)
+        )
         inner = None if whole else openai_history.messages_in_object(row.value)
         if inner is None:
             plain.append(row)

@@ -8,16 +8,16 @@ import time as clock
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.session_events import ConversationReplaced, FactAppended
-from helix_desktop.errors import ActionRefused, HelixError, SharedStoreUnreachable
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.secrets import SecretStorage
+from helix_desktop.store.shared import store_address as addresses
 from helix_desktop.store.shared.conversation_sync import ConversationSync, OpenConversations
-from helix_desktop.store.shared.postgres_heads import PostgresHeads
-from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.postgres_heads import heads_beside_rows
 from helix_desktop.store.shared.shared_store_link import SHARED, SharedStoreLink
 from helix_desktop.store.store_ports import allow_any_writer
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -131,12 +131,12 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         """Runs a sync after the current one, which may have begun too early. All who wait share it."""
         async with self._stepping:
             self._next_step = None
-            if (conversations := await self._connect_conversations()) is not None:
+            if (conversations := await self._conversations_if_reached()) is not None:
                 await conversations.sync_once()
 
     async def fetch_facts_of_others(self) -> None:
         """Look for what others wrote, and raise what is in the way."""
-        if (conversations := await self._connect_conversations()) is not None:
+        if (conversations := await self._conversations_if_reached()) is not None:
             await conversations.fetch_new_facts()
 
     async def lease_for_turn(self, conversation: str) -> None:
@@ -146,7 +146,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         self._starting.add(conversation)
         try:
             async with asyncio.timeout(TURN_PATIENCE):
-                if (conversations := await self._connect_conversations()) is not None:
+                if (conversations := await self._conversations_if_reached()) is not None:
                     await conversations.acquire_turn_lease(conversation)
         except TimeoutError as error:
             raise SharedStoreUnreachable(
@@ -207,7 +207,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         """Returns when the store has the facts that a conversation has now, under its head. False where another machine writes in it, so
         that what was written here is a branch. Away where the store does not answer.
         """
-        conversations = await self._connect_conversations()
+        conversations = await self._conversations_if_reached() if self._connect is not None else None
         if conversations is None:
             return True
         run, state = conversations.thread.run_there, conversations.sync_state
@@ -296,6 +296,12 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
                 await asyncio.wait_for(self._poke.wait(), pause)
             if self._poke.is_set():
                 await asyncio.sleep(SOON if reached else EVERY)
+
+    async def _conversations_if_reached(self) -> ConversationSync | None:
+        """The same; None also where the store has content alone."""
+        return (
+            await self._connect_conversations() if addresses.holds_conversations(self.sharing_state.address) else None
+        )
 
     async def _connect_conversations(self) -> ConversationSync | None:
         """With the store's answers; None where nothing is shared. Raises why there are none."""
@@ -396,7 +402,12 @@ async def sync_closed_workspace(workspace: StoredWorkspace) -> str:
 async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLink, machine: str) -> ConversationSync:
     """Through the link of the workspace: content goes before the facts that lead to it."""
     connected = await link.ensure_connected()
-    heads = PostgresHeads(cast("PostgresRowStore", connected.remote.engine), connected.seal.space)
+    heads = heads_beside_rows(connected)
+    if heads is None:
+        raise NotFound(
+            "This store can share content, but not conversations.",
+            remedy="To share both, use PostgreSQL.",
+        )
     made = await workspace.shared_conversations(connected, heads, machine)
 
     async def send_entry_contents(entries: Collection[Digest]) -> None:

@@ -115,6 +115,7 @@ Each agent has its own workspace with its own database, journal and index, as it
 
 - The store was not tested with {AGENTS:,} computers at the same time. All workspaces of a process use at most eight connections to each PostgreSQL server. A connection pooler can be used: the tests include PgBouncer in transaction mode. Splitting workspaces across several databases was not tested.
 - The test did not use a network: the client and the server ran on the same computer. Over a network, each put takes one more round trip.
+- S3-compatible stores were not tested under load, and stores from real providers were not tested at all. The tests use a simulated S3 server (moto) that keeps everything in memory, so they say nothing about speed. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. An S3-compatible store is therefore suitable for workspaces with up to a few million rows.
 - Tables with more rows than those listed above were not tested. The figures for larger tables are estimates.
 
 If your agents' tasks are longer than these sessions, all the figures above increase in proportion. To measure the sizes again, run `python -m tests.benchmarks.fleet --traces DIR`; to measure the rates, run `packaging/dev.py bench shared store_put`.

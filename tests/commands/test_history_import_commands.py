@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +95,28 @@ def test_a_path_that_is_not_there_is_said(helix: Helix, tmp_path: Path) -> None:
     code, _, err = helix("conversation", "import", "-w", "Work", tmp_path / "nowhere.jsonl")
     assert code == 1
     assert "does not exist" in err
+
+
+def test_a_watch_tells_what_comes_and_at_the_end_what_came(tmp_path: Path) -> None:
+    path = written.lines(tmp_path / "s.jsonl", written.claude_session()[:6])
+    home = tmp_path / "home"
+    workspace_access.open_all_workspaces(program_folders.find_program_folders(home)).create_stored_workspace(
+        "Work", tmp_path
+    )
+    command = [sys.executable, "-m", "helix_desktop", "--home", str(home), "conversation", "import", "-w", "Work", str(path), "--watch"]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        try:
+            assert watching.stdout is not None
+            assert "list the files" in watching.stdout.readline()
+            assert watching.stdout.readline().startswith("1 imported")
+            written.lines(path, written.claude_session())
+            assert "list the files" in watching.stdout.readline()
+            assert watching.stdout.readline().startswith("1 imported")
+            watching.send_signal(signal.SIGINT)
+            assert watching.stdout.read() == "Stopped watching. Conversations that were new or had new messages: 1.\n"
+            assert watching.wait(30) == 0
+        finally:
+            watching.kill()  # a trial that fails does not wait for it
 
 
 def test_an_import_and_the_index_share_what_they_counted() -> None:

@@ -73,6 +73,8 @@ def test_the_workspace_has_to_be_named(made: list[str], capsys: pytest.CaptureFi
     assert cli.main([*made, "mcp"]) == 2
     assert "No workspace was specified" in capsys.readouterr().err
     assert cli.main([*made, "mcp", "-w", "gone"]) == 1
+    with pytest.raises(SystemExit):
+        cli.main([*made, "mcp", "-w", "w", "--http", "70000"])
 
 
 async def test_an_agent_uses_the_workspace_over_stdio(made: list[str], tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
     npm install --prefix DIR @modelcontextprotocol/inspector @modelcontextprotocol/conformance@0.2.0-alpha.12
     python -m tests.faults.mcp_peers --node DIR [--all]
 
-The inspector uses the server over stdio, alone and beside the process that has the workspace open.
-The suite tries the server over HTTP (`mcp_http`), and the host as a client. `--all`: also what does not apply, with what the suite says of it.
+The inspector uses the server over stdio and over HTTP with its token, alone and beside the process that has the workspace open.
+The suite tries the server over HTTP, and the host as a client. `--all`: also what does not apply, with what the suite says of it.
 Both want Node 22 on the PATH.
 """
 
@@ -19,6 +19,8 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from tests.faults.mcp_relay import relayed
 
 # Of the suite's scenarios those that need no tool, prompt or resource of the suite's own, and nothing we do not offer.
 SERVER = (
@@ -61,18 +63,16 @@ async def judged(programs: Path, *, everything: bool) -> int:
         digest = await _prepared(base, Path(folder))
         stdio = [*inspector, *base, "mcp", "-w", "w"]
         failed = await inspected("stdio, alone", stdio, digest)
-        async with serving(base):
+        async with serving(base) as (url, token):
+            web = [*inspector, url, "--transport", "http", "--header", f"Authorization: {token}"]
+            failed += await inspected("HTTP", web, digest)
             failed += await inspected("stdio, beside the process that has it open", stdio, digest)
-        suite = [str(programs / "conformance")]
-        http = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.faults.mcp_http", f"{folder}/home", "w", stdout=asyncio.subprocess.PIPE
-        )
-        try:
-            url = (await http.stdout.readline()).decode().strip() if http.stdout is not None else ""
-            failed += await conforms("server", [*suite, "server", "--url", url], None if everything else SERVER)
-        finally:
-            http.terminate()
-            await http.wait()
+            async with serving(base) as (second, other):
+                web = [*inspector, second, "--transport", "http", "--header", f"Authorization: {other}"]
+                failed += await inspected("HTTP, beside the process that has it open", web, digest)
+            async with relayed(url, token) as bare:
+                suite = [str(programs / "conformance")]
+                failed += await conforms("server", [*suite, "server", "--url", bare], None if everything else SERVER)
         client = f"{sys.executable} -m tests.faults.mcp_client"
         return failed + await conforms("client", [*suite, "client", "--command", client], CLIENT)
 
@@ -96,17 +96,15 @@ async def said(command: Sequence[str], seconds: float = 60) -> tuple[int, str]:
 
 
 @asynccontextmanager
-async def serving(base: list[str]) -> AsyncIterator[None]:
-    """A process has the workspace open, and answers what others ask of it."""
+async def serving(base: list[str]) -> AsyncIterator[tuple[str, str]]:
     process = await asyncio.create_subprocess_exec(
-        *base, "mcp", "-w", "w", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        *base, "mcp", "-w", "w", "--http", "0", stdout=asyncio.subprocess.PIPE
     )
-    assert process.stdin is not None
     assert process.stdout is not None
     try:
-        process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
-        await process.stdout.readline()
-        yield
+        url = (await process.stdout.readline()).decode().strip()
+        token = (await process.stdout.readline()).decode().removeprefix("Authorization: ").strip()
+        yield url, token
     finally:
         process.terminate()
         await process.wait()

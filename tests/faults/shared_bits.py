@@ -1,6 +1,6 @@
 """Single flipped bytes in what a shared store holds: each is found by the reader, and none is delivered.
 
-In PostgreSQL a byte of a row's key or body is changed in its table. Each time a machine
+In PostgreSQL a byte of a row's key or body is changed in its table; in S3 (moto's server) a byte of an object. Each time a machine
 that has nothing reads the entry; then the byte is put back and it reads it whole.
 
 python -m tests.faults.shared_bits [--flips 1000] [--seed 1]
@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
@@ -27,7 +28,9 @@ from helix_desktop.store.shared import row_encryption
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.row_store import RowStore
+from helix_desktop.store.shared.s3_rows import S3RowStore
 from tests.peers import postgres
+from tests.store.shared.conftest import moto_bucket
 from tests.store.shared.homes import Machine, machine
 
 ENTRIES = 14
@@ -110,6 +113,28 @@ def in_tables(server: postgres.Server, seal: RowCipher) -> Flip:
     return flip
 
 
+def in_objects(url: str, seal: RowCipher) -> Flip:
+    import obstore
+    from obstore.store import S3Store
+
+    parts = urlsplit(url)
+    endpoint = dict(parse_qsl(parts.query))["endpoint"]
+    options = {"endpoint": endpoint, "access_key_id": "key", "secret_access_key": "secret", "region": "us-east-1"}
+    store = S3Store(parts.netloc, config=options, client_options={"allow_http": True})  # type: ignore[arg-type]
+    base = f"{parts.path.strip('/')}/{seal.space.hex()}"
+
+    def flip(chance: random.Random) -> tuple[str, Callable[[], None]]:
+        folder = chance.choice(("pack", "row", "index"))
+        paths = sorted(one["path"] for page in obstore.list(store, f"{base}/{folder}/") for one in page)
+        path = chance.choice(paths)
+        held = bytes(obstore.get(store, path).bytes())
+        at = chance.randrange(len(held))
+        obstore.put(store, path, held[:at] + bytes([held[at] ^ chance.randrange(1, 256)]) + held[at + 1 :])
+        return f"object, {folder}", lambda: obstore.put(store, path, held) and None
+
+    return flip
+
+
 @contextmanager
 def _server() -> Iterator[postgres.Server]:
     server = postgres.Server(postgres.FAST)
@@ -128,11 +153,22 @@ def trials(flips: int, seed: int, found: Counter[str]) -> None:
                     lambda: PostgresRowStore(server.url, seal.space),
                     in_tables(server, seal),
                     seal,
-                    flips,
+                    flips // 2,
                     seed,
                     found,
                 )
             )
+    with moto_bucket() as url:
+        asyncio.run(
+            trial(
+                lambda: S3RowStore(url, seal.space, login="key:secret"),
+                in_objects(url, seal),
+                seal,
+                flips // 2,
+                seed,
+                found,
+            )
+        )
 
 
 def main() -> int:

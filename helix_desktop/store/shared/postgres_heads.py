@@ -5,8 +5,9 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadUpdate
+from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadUpdate
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 
 _SEEN = "name, version, writer, greatest(0, extract(epoch FROM until - clock_timestamp()))::float8, sealed"
 _BEGIN = (
@@ -63,3 +64,9 @@ class PostgresHeads:
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
         (rows,) = self._engine.run_transaction((_GET, (self._space, list(names))))
         return [ConversationHead(*row) for row in rows]
+
+
+def heads_beside_rows(connected: SharedStoreConnection) -> ConversationHeads | None:
+    """Those beside the rows of a store; None where it can have none."""
+    engine = connected.remote.engine
+    return PostgresHeads(engine, connected.seal.space) if isinstance(engine, PostgresRowStore) else None

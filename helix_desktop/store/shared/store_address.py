@@ -1,23 +1,25 @@
 """Where a shared store is: an address without its secret, and the engine behind it.
 
     postgresql://user@host/database?sslmode=verify-full
+    s3://bucket/folder?endpoint=https://minio.example:9000&region=eu-central-1
 
-The password is taken out of the address and belongs into the keyring; without it an engine's own ways hold (PGPASSFILE and the like).
+The password, or the two keys of S3, are taken out of the address and belong into the keyring; without them an engine's own ways
+hold (PGPASSFILE, AWS_ACCESS_KEY_ID and the like).
 """
 
-from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
+from collections.abc import Callable
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.shared.row_store import RowStore
 
-_SCHEMES = ("postgresql", "postgres", "s3")  # s3: of workspaces that an earlier version shared
 _SECRET = ("password", "sslpassword", "passfile", "secret", "access_key_id", "secret_access_key")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreAddress:
-    """`url` can be shown and written down; `login` cannot: it is the password."""
+    """`url` can be shown and written down; `login` cannot: a password, or "key:secret" of S3."""
 
     url: str
     login: str = ""
@@ -30,7 +32,7 @@ def parse_store_address(text: str) -> StoreAddress:
         options = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError as error:
         raise _not_an_address_error() from error
-    if parts.scheme not in _SCHEMES or not parts.netloc or parts.fragment:
+    if parts.scheme not in ROW_STORES or not parts.netloc or parts.fragment:
         raise _not_an_address_error()
     if any(name.lower() in _SECRET for name, _ in options):
         raise InvalidInput(
@@ -39,23 +41,46 @@ def parse_store_address(text: str) -> StoreAddress:
         )
     who, at, host = parts.netloc.rpartition("@")
     user, _, password = who.partition(":")
+    if parts.scheme == "s3":
+        if not host:
+            raise _not_an_address_error()
+        login = f"{unquote(user)}:{unquote(password)}" if user else ""
+        return StoreAddress(urlunsplit(("s3", host, parts.path, urlencode(options), "")), login)
     netloc = f"{user}{at}{host}" if user else host
     return StoreAddress(urlunsplit((parts.scheme, netloc, parts.path, parts.query, "")), unquote(password))
 
 
 def _not_an_address_error() -> InvalidInput:
     return InvalidInput(
-        "This is not the address of a shared store.", remedy="For example: postgresql://user@host/database."
+        "This is not the address of a shared store.",
+        remedy="For example: postgresql://user@host/database or s3://bucket/folder?endpoint=https://host.",
     )
 
 
+def holds_conversations(url: str) -> bool:
+    """Whether the store at this address can have conversations, and not only content."""
+    return not url.startswith("s3:")
+
+
 def open_row_store(address: StoreAddress, space: bytes) -> RowStore:
-    """The engine there. Nothing is asked of it yet; NotFound where there is none, or the extra is not installed."""
-    if address.url.startswith("s3:"):
-        raise NotFound(
-            "Workspaces can no longer be shared over S3.",
-            remedy="What is on this computer stays here. Share the workspace through PostgreSQL instead.",
-        )
+    """The engine there. Nothing is asked of it yet; NotFound where the extra is not installed."""
+    return ROW_STORES[urlsplit(address.url).scheme](address, space)
+
+
+def _open_postgres_rows(address: StoreAddress, space: bytes) -> RowStore:
     from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 
     return PostgresRowStore(address.url, space, password=address.login)
+
+
+def _open_s3_rows(address: StoreAddress, space: bytes) -> RowStore:
+    from helix_desktop.store.shared.s3_rows import S3RowStore
+
+    return S3RowStore(address.url, space, login=address.login)
+
+
+ROW_STORES: dict[str, Callable[[StoreAddress, bytes], RowStore]] = {
+    "postgresql": _open_postgres_rows,
+    "postgres": _open_postgres_rows,
+    "s3": _open_s3_rows,
+}

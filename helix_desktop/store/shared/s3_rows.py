@@ -1,0 +1,390 @@
+"""An S3-compatible store as an engine. Objects are only ever created and deleted, never changed, so no two machines disturb each other.
+
+    SPACE/index/ID   which rows came with one put, with the keys of the small ones
+    SPACE/pack/ID    the small ones' bodies, one behind the other
+    SPACE/row/NAME   a large row, whole; put-if-absent by `If-None-Match`
+    SPACE/gone/NAME  a tombstone
+    SPACE/uses/ID    what a machine uses; SPACE/quota; SPACE/clock/ID: what time it is there
+
+IDs begin with the store's time, so what is new since the last look is a list from there on; a machine's own clock is never used. To
+forget a small row, its pack is written again without it. The index is in memory: about 200 bytes for a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import secrets
+import struct
+import threading
+import time as clock
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from helix_desktop.errors import (
+    HelixError,
+    InvalidInput,
+    NotFound,
+    SharedStoreUnreachable,
+    StoreFailed,
+    StoreFull,
+    WrittenByNewerVersion,
+)
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.shared.row_encryption import INSTALL
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, quota_reached_error
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
+
+log = logging.getLogger(__name__)
+VERSION = 1
+LARGE_ROW_BYTES = 64 << 10  # bytes from which a row is an object of its own
+LATEST_PUT_MS = 900_000  # milliseconds: how long a put may take from its ID to its index
+_HEAD = b"helix-index-%d\n"
+_PLACE = struct.Struct(">32sQQ32s")  # The name, its offset and length in the pack, and the key.
+_SUM = 32
+_OWN = (1 << 64) - 1  # In place of an offset: the row is an object of its own.
+_SAFE = "Nothing was lost."
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """Where a row is: a part of a pack, or an object of its own (`start` is `_OWN`)."""
+
+    pack: str
+    start: int
+    length: int
+    key: bytes
+
+
+class S3RowStore:
+    """row_store.RowStore in a bucket. `login`: "key:secret", where the environment has none."""
+
+    def __init__(self, url: str, space: bytes, *, login: str = "") -> None:
+        self._prefix, self._store = _open_bucket(url, login)
+        self.server = f"{url} {hashlib.sha256(login.encode()).hexdigest()}"
+        self._base = "/".join(filter(None, (self._prefix, space.hex())))
+        self._lock = threading.RLock()
+        self._places: dict[bytes, RowPlace] = {}
+        self._known: dict[str, frozenset[bytes]] = {}  # The names of the rows in each pack.
+        self._gone: frozenset[bytes] = frozenset()
+        self._looked = ""
+        self._ahead: float | None = None  # By how many milliseconds the store's clock is ahead of this machine's.
+
+    def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
+        if not rows:
+            return
+        with self._lock:
+            self._fetch_new_packs()
+            self._fetch_forgotten_names()
+            new = {name: row for name, row in rows.items() if name not in self._places and name not in self._gone}
+            if not new:
+                return
+            self._check_quota_for(sum(map(len, new.values())))
+            pack = self._create_pack(new)
+            self._fetch_forgotten_names()
+            if self._gone.intersection(new):  # Another machine forgot rows of this pack while it was being put.
+                self._rewrite_pack(pack, self._gone)
+
+    def _create_pack(self, rows: Mapping[bytes, bytes]) -> str:
+        pack = self._new_pack_id()
+        body = bytearray()
+        index = bytearray(_HEAD % VERSION)
+        for name, row in rows.items():
+            if len(row) >= LARGE_ROW_BYTES:
+                self._call_object_store("put", f"row/{name.hex()}", bytes(row), mode="create")
+                index += _PLACE.pack(name, _OWN, len(row), bytes(ROW_KEY_BYTES))
+            else:
+                index += _PLACE.pack(name, len(body), len(row) - ROW_KEY_BYTES, row[:ROW_KEY_BYTES])
+                body += row[ROW_KEY_BYTES:]
+        if body:
+            self._call_object_store("put", f"pack/{pack}", bytes(body), mode="create")
+        whole = _with_checksum(bytes(index))
+        # Written last: before this, no machine sees the pack.
+        self._call_object_store("put", f"index/{pack}", whole, mode="create")
+        self._add_pack_index(pack, whole)
+        return pack
+
+    def _check_quota_for(self, more: int) -> None:
+        used = self.fetch_row_usage()
+        if used.quota and used.bytes + more > used.quota:
+            raise quota_reached_error(used.quota)
+
+    def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
+        with self._lock:
+            if any(name not in self._places for name in names):
+                self._fetch_new_packs()
+            if names:
+                self._fetch_forgotten_names()
+            wanted = {name: self._places[name] for name in names if name in self._places and name not in self._gone}
+        found = self._fetch_rows_at(wanted)
+        if len(found) < len(wanted):  # A pack was rewritten in the meantime.
+            with self._lock:
+                self._fetch_new_packs(anew=True)
+                left = {name: self._places[name] for name in wanted if name in self._places and name not in found}
+            found |= self._fetch_rows_at(left)
+        return found
+
+    def _fetch_rows_at(self, wanted: Mapping[bytes, RowPlace]) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        by_pack: dict[str, list[bytes]] = {}
+        for name, place in wanted.items():
+            if place.start == _OWN:
+                if (row := self._call_or_none("get", f"row/{name.hex()}")) is not None:
+                    found[name] = bytes(row.bytes())
+            else:
+                by_pack.setdefault(place.pack, []).append(name)
+        for pack, some in by_pack.items():
+            starts, lengths = [wanted[one].start for one in some], [wanted[one].length for one in some]
+            parts = self._call_or_none("get_ranges", f"pack/{pack}", starts=starts, lengths=lengths)
+            for name, part in zip(some, parts or (), strict=False):
+                found[name] = wanted[name].key + bytes(part)
+        return found
+
+    def find_missing_rows(self, names: Collection[bytes]) -> frozenset[bytes]:
+        if not names:
+            return frozenset()
+        with self._lock:
+            self._fetch_new_packs()
+            self._fetch_forgotten_names()
+            return frozenset(names) - self._places.keys() - self._gone
+
+    def remove_rows(self, names: Collection[bytes]) -> None:
+        with self._lock:
+            self._fetch_new_packs(anew=True)
+            self._remove_from_packs(frozenset(names))
+
+    def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
+        with self._lock:
+            for tomb in tombs:
+                self._call_object_store("put", f"gone/{tomb.name.hex()}", tomb.sealed_digest or b"-", mode="create")
+            names = frozenset(tomb.name for tomb in tombs)
+            for _ in range(5):  # Repeated until no other machine has written one of them meanwhile.
+                self._fetch_new_packs(anew=True)
+                if not names.intersection(self._places):
+                    return
+                self._remove_from_packs(names)
+
+    def _remove_from_packs(self, names: frozenset[bytes]) -> None:
+        for pack in {place.pack for name in names if (place := self._places.get(name)) is not None}:
+            self._rewrite_pack(pack, names)
+
+    def _rewrite_pack(self, pack: str, without: frozenset[bytes]) -> None:
+        """The new pack first, then the old one goes: a row that stays can be read all the time."""
+        held = self._known.get(pack, frozenset())
+        own = [name for name in held & without if self._places[name].start == _OWN]
+        stays = {name: self._places[name] for name in held - without}
+        if rows := self._fetch_rows_at({name: place for name, place in stays.items() if place.start != _OWN}):
+            self._create_pack(rows)
+        kept = [name for name, place in stays.items() if place.start == _OWN]
+        if kept:
+            self._create_index_for(kept)
+        for path in (f"index/{pack}", f"pack/{pack}", *(f"row/{name.hex()}" for name in own)):
+            self._call_or_none("delete", path)
+        self._remove_pack_from_index(pack)
+
+    def _create_index_for(self, names: Iterable[bytes]) -> None:
+        pack = self._new_pack_id()
+        rows = [_PLACE.pack(name, _OWN, self._places[name].length, bytes(ROW_KEY_BYTES)) for name in names]
+        index = _with_checksum(_HEAD % VERSION + b"".join(rows))
+        self._call_object_store("put", f"index/{pack}", index, mode="create")
+        self._add_pack_index(pack, index)
+
+    def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
+        """All of them each time: they are few, and there is no order among machines."""
+        with self._lock:
+            self._fetch_forgotten_names()
+            gone = sorted(self._gone)
+        tombs = []
+        for name in gone if len(gone) != after else ():
+            if (word := self._call_or_none("get", f"gone/{name.hex()}")) is not None:
+                content = bytes(word.bytes())
+                tombs.append(Tombstone(name, b"" if content == b"-" else content))
+        return tombs, len(gone)
+
+    def publish_used_rows(self, machine: bytes, sealed: bytes) -> None:
+        if sealed:
+            self._call_object_store("put", f"uses/{machine.hex()}", sealed)
+        else:
+            self._call_or_none("delete", f"uses/{machine.hex()}")
+
+    def fetch_published_uses(self) -> Mapping[bytes, bytes]:
+        found = {}
+        for name in self._list_object_names("uses"):
+            if (sealed := self._call_or_none("get", f"uses/{name}")) is not None:
+                found[bytes.fromhex(name)] = bytes(sealed.bytes())
+        return found
+
+    def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
+        with self._lock:
+            self._fetch_new_packs()
+            until = int(self._store_time_ms() - older * 1000)
+            old = (name for name, place in self._places.items() if name > after and int(place.pack[:12], 16) < until)
+            return sorted(old)[:limit]
+
+    def fetch_row_usage(self) -> RowUsage:
+        with self._lock:
+            self._fetch_new_packs()
+            size = sum(place.length + (0 if place.start == _OWN else ROW_KEY_BYTES) for place in self._places.values())
+            quota = self._call_or_none("get", "quota")
+            return RowUsage(len(self._places), size, int(bytes(quota.bytes())) if quota is not None else 0)
+
+    def set_quota(self, quota: int) -> None:
+        self._call_object_store("put", "quota", str(quota).encode())
+
+    def describe_server(self) -> str:
+        with self._lock:
+            self._fetch_new_packs()
+        return "an S3-compatible store (content only: conversations need PostgreSQL)"
+
+    def describe_remaining_copies(self) -> Sequence[str]:
+        return (
+            "If the bucket keeps old versions of objects, they contain the encrypted text until they expire.",
+            "Copies and backups of the bucket contain it, and anyone who also has the workspace's key can read it there.",
+        )
+
+    def close(self) -> None:
+        """Connections end with the store."""
+
+    # --- the index
+
+    def _fetch_new_packs(self, *, anew: bool = False) -> None:
+        """Take what other machines have put since the last look; `anew`: also see what is gone."""
+        now = self._store_time_ms()
+        ids = set(self._list_object_names("index", after="" if anew else self._looked))
+        for pack in ids - self._known.keys():
+            if (index := self._call_or_none("get", f"index/{pack}")) is not None:
+                self._add_pack_index(pack, bytes(index.bytes()))
+        for pack in self._known.keys() - ids if anew else ():
+            self._remove_pack_from_index(pack)
+        self._looked = f"{max(0, int(now) - LATEST_PUT_MS):012x}"
+
+    def _add_pack_index(self, pack: str, index: bytes) -> None:
+        """A damaged one says nothing: its rows are missing, and come again from a machine that has them."""
+        if _with_checksum(index[:-_SUM]) != index:
+            log.info("an index of the shared store is damaged")
+            self._known[pack] = frozenset()
+            return
+        head, _, rows = index[:-_SUM].partition(b"\n")
+        if int(head.rpartition(b"-")[2]) > VERSION:
+            raise WrittenByNewerVersion(
+                "The shared store contains data from a newer version of Helix Desktop.",
+                remedy=f"Update Helix Desktop. {_SAFE} Nothing was changed.",
+            )
+        places = {name: RowPlace(pack, start, length, key) for name, start, length, key in _PLACE.iter_unpack(rows)}
+        self._known[pack] = frozenset(places)
+        self._places |= places
+
+    def _remove_pack_from_index(self, pack: str) -> None:
+        for name in self._known.pop(pack, frozenset()):
+            if (place := self._places.get(name)) is not None and place.pack == pack:
+                del self._places[name]
+
+    def _fetch_forgotten_names(self) -> None:
+        self._gone = frozenset(map(bytes.fromhex, self._list_object_names("gone")))
+
+    def _new_pack_id(self) -> str:
+        return f"{int(self._store_time_ms()):012x}{secrets.token_hex(10)}"
+
+    def _store_time_ms(self) -> float:
+        """The store's time in milliseconds: asked once, then by a clock nobody sets."""
+        if self._ahead is None:
+            path = f"clock/{secrets.token_hex(8)}"
+            self._call_object_store("put", path, b"-")
+            there = self._call_object_store("head", path)["last_modified"].timestamp() * 1000
+            self._call_or_none("delete", path)
+            self._ahead = there - clock.monotonic() * 1000
+        return clock.monotonic() * 1000 + self._ahead
+
+    def _list_object_names(self, folder: str, after: str = "") -> list[str]:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        prefix = f"{self._base}/{folder}/"
+        try:
+            pages = obstore.list(self._store, prefix, offset=f"{prefix}{after}" if after else None, chunk_size=1000)
+            return [one["path"].rpartition("/")[2] for page in pages for one in page]
+        except (BaseError, OSError) as error:
+            raise error_of_s3(error) from error
+
+    def _call_or_none(self, call: str, path: str, **options: Any) -> Any:
+        """The same; None where there is no such object."""
+        try:
+            return self._call_object_store(call, path, **options)
+        except NotFound:
+            return None
+
+    def _call_object_store(self, call: str, path: str, *content: bytes, **options: Any) -> Any:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError
+
+        try:
+            return getattr(obstore, call)(self._store, f"{self._base}/{path}", *content, **options)
+        except AlreadyExistsError:
+            return None
+        except (BaseError, OSError) as error:
+            raise error_of_s3(error) from error
+
+
+def _with_checksum(index: bytes) -> bytes:
+    """With its SHA-256 at the end."""
+    return index + hashlib.sha256(index).digest()
+
+
+def _open_bucket(url: str, login: str) -> tuple[str, S3Store]:
+    try:
+        from obstore.exceptions import BaseError
+        from obstore.store import S3Store
+    except ImportError as error:
+        raise NotFound(
+            "Sharing over S3 requires the Python package obstore, which is not installed.", remedy=INSTALL
+        ) from error
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    config: dict[str, Any] = {"aws_conditional_put": "etag"}
+    for name in ("endpoint", "region"):
+        if options.get(name):
+            config[name] = options[name]
+    if login:
+        config["access_key_id"], _, config["secret_access_key"] = login.partition(":")
+    config.setdefault("region", "us-east-1")
+    plain = options.get("endpoint", "").startswith("http://")
+    client: Any = {"timeout": "60s", "connect_timeout": "5s", "allow_http": plain}
+    retry: Any = {"max_retries": 2}
+    try:
+        store = S3Store(parts.netloc, config=config, client_options=client, retry_config=retry)  # type: ignore[arg-type]
+    except (BaseError, ValueError) as error:
+        raise InvalidInput(
+            "This is not the address of an S3-compatible store.",
+            remedy="For example: s3://bucket/folder?endpoint=https://host.",
+        ) from error
+    return parts.path.strip("/"), store
+
+
+def error_of_s3(error: Exception) -> HelixError:
+    """What happened, in a sentence; Away where asking later may help."""
+    if isinstance(error, HelixError):
+        return error
+    text = " ".join(str(error).split())
+    if isinstance(error, FileNotFoundError):
+        bucket = "NoSuchBucket" in text
+        return StoreFailed("The shared store's bucket does not exist.", remedy=_SAFE) if bucket else NotFound("-")
+    kind = type(error).__name__
+    if kind in ("PermissionDeniedError", "UnauthenticatedError") or "InvalidAccessKeyId" in text:
+        return StoreFailed(
+            "The shared store rejected the key or the secret.",
+            remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
+        )
+    if any(word in text for word in ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
+        return StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space in the store.")
+    if "certificate" in text.lower():
+        return StoreFailed(
+            "The shared store's certificate was rejected.",
+            remedy="Nothing was sent, and nothing was lost. Check the host name.",
+        )
+    return SharedStoreUnreachable(
+        f"The shared store is not responding: {text[:200]}",
+        remedy="You can keep working. Your changes are stored on this computer until it responds.",
+    )
