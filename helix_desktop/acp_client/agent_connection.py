@@ -39,9 +39,9 @@ _CAN = {
 # The SDK does not check these itself.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
-# Two functions: one answers the agent's requests, one takes its updates.
+# Two functions: one answers the agent's requests, one takes its updates with the bytes each of them took.
 AgentHandlers = tuple[
-    Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]], Callable[[dict[str, Any]], Awaitable[None]]
+    Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]], Callable[[dict[str, Any], int], Awaitable[None]]
 ]
 
 
@@ -169,7 +169,7 @@ class AgentConnection:
                 self._count_request(message, len(line))
                 return cast(dict[str, Any], message)
             try:
-                await asyncio.shield(self._take_update(object_at(message, "params", "update")))
+                await asyncio.shield(self._take_update(object_at(message, "params", "update"), len(line)))
             except HelixError as error:  # The update could not be recorded, or was too large.
                 self.end_because(str(error))
         return None

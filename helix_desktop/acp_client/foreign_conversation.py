@@ -278,7 +278,7 @@ class ForeignConversation:
         self._turn.recorder.has_heard_agent = True
         return await self._turn.answer_agent(method, params)
 
-    async def _take_update(self, update: dict[str, Any]) -> None:
+    async def _take_update(self, update: dict[str, Any], size: int) -> None:
         mode = text_at(update, "currentModeId")
         if mode and "mode" in self.choices:
             self.choices["mode"] = replace(self.choices["mode"], current=mode)
@@ -290,7 +290,7 @@ class ForeignConversation:
         if isinstance(cost, int | float) and 0 <= cost < 1e6:
             self._cost = float(cost)
         if self._turn is not None and not self._is_repeating:
-            await self._turn.recorder.take_update(update)
+            await self._turn.recorder.take_update(update, size)
 
 
 def _known_session(conversation: Conversation) -> str:

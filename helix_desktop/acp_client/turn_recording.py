@@ -36,7 +36,7 @@ from helix_desktop.tools.built_in_tool import WorkspaceResources
 
 HEAD = 2_000
 MOST_TEXT = 1 << 20  # characters of one reply; what comes after begins the next
-MOST_IN_TURN = 256 << 20  # characters of all updates
+MOST_IN_TURN = 256 << 20  # bytes of all updates
 MOST_CALLS = 2_000
 LONGEST_NAME, LONGEST_ARGUMENTS = 128, 200_000
 _TODO = {"in_progress": "doing", "completed": "done"}
@@ -111,9 +111,9 @@ class TurnRecorder:
         self._lock = asyncio.Lock()
         self._total_size = self._draft_size = 0
 
-    async def take_update(self, update: dict[str, Any]) -> None:
-        """An update of the session. One that this version does not know says nothing that has to be kept."""
-        self._total_size += len(str(update))
+    async def take_update(self, update: dict[str, Any], size: int) -> None:
+        """An update of the session that took `size` bytes. One that this version does not know says nothing that has to be kept."""
+        self._total_size += size
         if self._total_size > MOST_IN_TURN or len(self._calls) > MOST_CALLS:
             raise ModelFailed("it sent more data than a single turn can hold")
         match text_at(update, "sessionUpdate"):

@@ -14,7 +14,7 @@ from helix_desktop.acp_client import agent_connection, foreign_conversation, tur
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.facts import ModelReplied, Reasoning, Spent, Stop, Text, TodoSet, TurnEnd
 from helix_desktop.engine.session_events import Event, ReplyStreamed
-from helix_desktop.errors import NotFound
+from helix_desktop.errors import ModelFailed, NotFound
 from helix_desktop.workbench import Workbench, acp_conversations
 from tests.acp_client.conftest import calls, facts_of, outputs, run_turn, said, set_up_agents
 from tests.workbench.conftest import Desks
@@ -196,6 +196,23 @@ async def test_requests_that_nobody_waits_for_take_no_memory(
     session = await bench.start_conversation(acp_agent="Script")
     ended = await run_turn(session, deed)
     assert (ended.reason, why in ended.why) == (TurnEnd.FAILED, True), ended.why
+
+
+async def test_updates_are_measured_by_the_bytes_they_took(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_recording, "MOST_IN_TURN", 5_000)
+    session = await bench.start_conversation(acp_agent="Script")
+    ended = await run_turn(session, "flood")
+    assert "it sent more data than a single turn can hold" in ended.why
+    recorder = turn_recording.TurnRecorder(session.conversation, bench.kit.resources, "")
+    with pytest.raises(ModelFailed, match="more data"):
+        await recorder.take_update(NeverPrinted(), 5_001)
+
+
+class NeverPrinted(dict[str, Any]):
+    """As a text it would take 32 MB more, and the window's time."""
+
+    def __repr__(self) -> str:
+        raise AssertionError
 
 
 async def test_an_agent_that_wants_a_login_says_so(bench: Workbench) -> None:
