@@ -51,6 +51,6 @@ async def print_conversation_list(arguments: argparse.Namespace, workspace: Stor
 
 async def export_conversation_file(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
-    contents = await conversation_restore_command.read_exported_entries(workspace, facts)
+    contents = await workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
     lines = list(session_export.openai_lines(facts, contents.get))
     return await print_result(arguments, console, lines, *(json.dumps(line, ensure_ascii=False) for line in lines))

@@ -3,19 +3,15 @@
 import argparse
 import asyncio
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from helix_desktop.commands import CONVERSATION, Options, Subparsers, workspace_access
 from helix_desktop.commands.workspace_access import find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
-from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Recorded
-from helix_desktop.errors import CacheCorrupt, InvalidInput, NotFound
+from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import conversation_restoring as restoring
-from helix_desktop.histories import session_export
-from helix_desktop.histories.conversation_restoring import RestoredSession
+from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -28,6 +24,9 @@ OPTIONS: Options = {
     **CONVERSATION,
     "--to WHERE": {"metavar": f"{'|'.join(AGENTS)}|FILE", "default": "", "help": "the agent to save the session for, or a new file (default: the agent that the conversation comes from)"},
     "--before-compaction N": {"type": int, "default": 0, "help": "as it was before its compaction number N, counted from 1"},
+    "--fold": "fold older parts first, also if the conversation fits the agent's window",
+    "--window TOKENS": {"type": int, "default": 0, "help": "the window of the agent's model (default: of its usual model); what doesn't fit is folded"},
+    "--mcp": "also add this workspace's MCP server to the agent's settings, so that the agent can read what was folded",
     "--agent-places PLACE": {"nargs": len(_VARIABLES) + 1, "default": None, "help": argparse.SUPPRESS},
 }  # fmt: skip
 
@@ -53,23 +52,28 @@ def run_restore(arguments: argparse.Namespace) -> int:
 
 
 async def restore_conversation(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
+    from helix_desktop import token_counting, workbench
+    from helix_desktop.workbench.conversation_relay import ConversationRelay
+
+    conversation = await find_conversation_by_prefix(workspace, arguments.conversation)
+    facts = await workspace.journal.read_facts(conversation)
     agent = arguments.to if arguments.to in AGENTS else restoring.agent_of_origin(facts)
     if not agent and not arguments.to:
         raise InvalidInput("This conversation does not come from an agent that can resume it.", remedy=f"Choose an agent: `--to {'`, `--to '.join(AGENTS)}`.")  # fmt: skip
-    contents = await read_exported_entries(workspace, facts)
     home, *named = arguments.agent_places
+    places = HistoryPlaces(Path(home), dict(zip(_VARIABLES, named, strict=True)))
     folder = next(iter(workspace.settings.roots), home)
-    restored = await asyncio.to_thread(
-        restoring.restore_session, facts, contents.get, agent or "claude", folder, arguments.before_compaction
-    )
+    open_desk = partial(workbench.use_workbench, workspace, arguments.places)
+    relay = ConversationRelay(workspace, token_counting.shared_token_counter(), open_desk)
+    asked = RestoreRequest(conversation, agent or "claude", folder, arguments.before_compaction, arguments.fold, arguments.window)  # fmt: skip
+    restored = await relay.restore_for_agent(asked)
+    lines = [await asyncio.to_thread(relay.offer_originals, asked.agent, Path(folder), places)] if arguments.mcp else []
     if arguments.to and arguments.to not in AGENTS:
         file = Path(arguments.to)
         path = await asyncio.to_thread(restoring.write_new_session_file, file.parent, file.name, restored.content)
     else:
-        places = HistoryPlaces(Path(home), dict(zip(_VARIABLES, named, strict=True)))
         path = await asyncio.to_thread(restoring.write_restored_session, restored, places)
-    lines = restoring.describe_restored_session(restored, path)
+    lines += restoring.describe_restored_session(restored, path)
     return await print_result(arguments, console, _restored_as_json(restored, path), *lines)
 
 
@@ -85,14 +89,7 @@ def _restored_as_json(restored: RestoredSession, path: Path) -> dict[str, object
         "left_out_reasoning": restored.left_out_reasoning,
         "left_out_context": restored.left_out_context,
         "calls_as_text": restored.calls_as_text,
+        "folded": restored.is_folded,
+        "fits": restored.fits,
         "version": restored.version,
     }
-
-
-async def read_exported_entries(workspace: StoredWorkspace, facts: Sequence[Recorded]) -> dict[Digest, bytes]:
-    """What the facts refer to and an export shows, as far as it is still there and whole."""
-    contents = {}
-    for digest in session_export.entries_needed_for_export(facts):
-        with suppress(NotFound, CacheCorrupt):
-            contents[digest] = await workspace.cache.read_content(digest)
-    return contents

@@ -20,7 +20,7 @@ from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb, workspace
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import ActionRefused, InvalidInput, NotFound, format_things
-from helix_desktop.processes.starter import find_program, open_page, own_program_command
+from helix_desktop.processes.starter import open_page
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -43,7 +43,7 @@ def add_mcp_command(nouns: Subparsers) -> None:
     mcp.add_argument("--token", default="", help=argparse.SUPPRESS)
     verbs = mcp.add_subparsers(metavar="VERB")
     options: Options = {
-        "--client claude-code|cursor|vscode|goose": {"default": None, "help": "show the configuration for this program only"},
+        "--client claude-code|codex|gemini|opencode|cursor|vscode|goose": {"default": None, "help": "show the configuration for this program only"},
         "--write": "write the configuration to the program's file in the workspace's folder",
     }  # fmt: skip
     sentence = "show or write the configuration for other programs"
@@ -208,17 +208,14 @@ async def _sign_in_and_wait(servers: WorkspaceServers, arguments: argparse.Names
 
 def run_install_for_client(arguments: argparse.Namespace) -> int:
     from helix_desktop.context_server import client_snippets
+    from helix_desktop.workbench import conversation_relay
 
     if arguments.write and not arguments.client:
         raise InvalidInput("No program was specified. Use --client to say which program's file should be written.")
     where = program_folders.find_program_folders(arguments.home)
     known = workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace)
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
-    command = [
-        *_own_start_command(),
-        *(["--home", str(where.data)] if arguments.home or os.environ.get("HELIX_HOME") else []),
-    ]
-    command += ["mcp", "--workspace", known.id]
+    command = conversation_relay.command_that_serves(known.id, where.data)
     wanted = [arguments.client] if arguments.client else client_snippets.CLIENTS
     found = [
         client_snippets.build_client_snippet(each, command, "helix-context-cache", folder=folder, home=Path.home())
@@ -238,9 +235,3 @@ def _snippets_as_json(found: Sequence[object]) -> str:
     import dataclasses
 
     return json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False, indent=1, default=str)  # type: ignore[call-overload]
-
-
-def _own_start_command() -> list[str]:
-    """The command with which other programs start this one: `helix-desktop` on the PATH, else the full command."""
-    command = find_program("helix-desktop")
-    return [command] if command else own_program_command()

@@ -1,52 +1,59 @@
 """The configuration other programs need to use builtin_context_cache: shown, or written into theirs with consent."""
 
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tomlkit
+
 from helix_desktop import atomic_files
+from helix_desktop.commented_json import parse_commented_json, set_commented_json
 from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
-CLIENTS = ("claude-code", "cursor", "vscode", "goose")
+CLIENTS = ("claude-code", "codex", "gemini", "opencode", "cursor", "vscode", "goose")
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSnippet:
-    """What stands where for one program. `entry` goes under `path_in` of the JSON file `file`; goose's is YAML."""
+    """What stands where for one program: `entry` under `path_in` of `file`, which is JSON, TOML, or YAML for goose."""
 
     client: str
     file: Path
-    path_in: tuple[str, ...]
+    path_in: tuple[str, str]
     entry: dict[str, Any]
     text: str
 
 
-def build_client_snippet(client: str, command: Sequence[str], name: str, *, folder: Path, home: Path) -> ClientSnippet:
+def build_client_snippet(
+    client: str, command: Sequence[str], name: str, *, folder: Path, home: Path, environ: Mapping[str, str] = os.environ
+) -> ClientSnippet:
     """For a workspace served by `command`. `folder`: the project, for programs that keep it there."""
     program, *arguments = command
     plain: dict[str, Any] = {"command": program, "args": arguments}
-    if client == "claude-code":
-        return _build_json_snippet(client, folder / ".mcp.json", ("mcpServers", name), {"type": "stdio", **plain})
-    if client == "cursor":
-        return _build_json_snippet(client, folder / ".cursor" / "mcp.json", ("mcpServers", name), plain)
-    if client == "vscode":
-        return _build_json_snippet(
-            client, folder / ".vscode" / "mcp.json", ("servers", name), {"type": "stdio", **plain}
-        )
+    stdio = {"type": "stdio", **plain}
+    if client == "codex":
+        file = Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
+        return ClientSnippet(client, file, ("mcp_servers", name), plain, tomlkit.dumps({"mcp_servers": {name: plain}}))
     if client == "goose":
         settings = {"name": name, "type": "stdio", "enabled": True, "cmd": program, "args": arguments, "timeout": 300}
-        return ClientSnippet(
-            client, _goose_config_file(home), ("extensions", name), settings, _format_as_yaml(name, settings)
-        )
-    raise InvalidInput(f"{client!r} is not a known program. Choose one of {', '.join(CLIENTS)}.")
-
-
-def _build_json_snippet(client: str, file: Path, path_in: tuple[str, str], entry: dict[str, Any]) -> ClientSnippet:
-    text = json.dumps({path_in[0]: {path_in[1]: entry}}, ensure_ascii=False, indent=2)
-    return ClientSnippet(client, file, path_in, entry, text)
+        file = _goose_config_file(home)
+        return ClientSnippet(client, file, ("extensions", name), settings, _format_as_yaml(name, settings))
+    places: Mapping[str, tuple[str, str, dict[str, Any]]] = {
+        "claude-code": (".mcp.json", "mcpServers", stdio),
+        "gemini": (".gemini/settings.json", "mcpServers", plain),
+        "opencode": ("opencode.json", "mcp", {"type": "local", "command": list(command), "enabled": True}),
+        "cursor": (".cursor/mcp.json", "mcpServers", plain),
+        "vscode": (".vscode/mcp.json", "servers", stdio),
+    }
+    if client not in places:
+        raise InvalidInput(f"{client!r} is not a known program. Choose one of {', '.join(CLIENTS)}.")
+    inside, table, entry = places[client]
+    text = json.dumps({table: {name: entry}}, ensure_ascii=False, indent=2)
+    return ClientSnippet(client, folder / inside, (table, name), entry, text)
 
 
 def _goose_config_file(home: Path) -> Path:
@@ -61,37 +68,42 @@ def _format_as_yaml(name: str, settings: dict[str, Any]) -> str:
 
 
 def write_client_snippet(found: ClientSnippet) -> bool:
-    """Put it into the program's file, beside what is there. False where it stands there already.
-
-    Only JSON without comments is written: anything else is left to the person, untouched.
-    """
+    """Put it into the program's file, beside what is there. False where it stands there already."""
     if found.client == "goose":
         raise InvalidInput(
             f"{found.file} is a YAML file with your own comments, so it was not changed.",
             remedy="Add these lines yourself.",
         )
-    whole = _read_client_config(found.file)
+    text = _read_client_config(found.file)
+    add_entry = _add_to_toml if found.file.suffix == ".toml" else _add_to_json
+    changed = add_entry(text, found)
+    if changed != text:
+        atomic_files.write_file_atomically(found.file, changed)
+    return changed != text
+
+
+def _add_to_json(text: str, found: ClientSnippet) -> str:
     outer, name = found.path_in
-    servers = whole.setdefault(outer, {})
+    servers = parse_commented_json(text, str(found.file)).get(outer, {})
     if not isinstance(servers, dict):
-        raise ConfigFileMistake(f"{found.file}: {outer} is not a table. Nothing was written.")
-    if servers.get(name) == found.entry:
-        return False
-    servers[name] = found.entry
-    atomic_files.write_file_atomically(found.file, json.dumps(whole, ensure_ascii=False, indent=2) + "\n")
-    return True
+        raise ConfigFileMistake(f"{found.file}: {outer} is not a table. Nothing was changed.")
+    return text if servers.get(name) == found.entry else set_commented_json(text, found.path_in, found.entry)
 
 
-def _read_client_config(file: Path) -> dict[str, Any]:
+def _add_to_toml(text: str, found: ClientSnippet) -> str:
+    outer, name = found.path_in
     try:
-        if not file.exists():
-            return {}
-        whole = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StoreFailed(f"{file} cannot be read: {error.strerror}; nothing was written.") from error
-    except ValueError as error:
-        remedy = "Add these lines yourself."
-        raise ConfigFileMistake(f"{file} is not valid JSON ({error}); nothing was written.", remedy=remedy) from None
-    if not isinstance(whole, dict):
-        raise ConfigFileMistake(f"{file} does not contain a JSON object. Nothing was written.")
-    return whole
+        document = tomlkit.parse(text)
+        servers = document.setdefault(outer, tomlkit.table(is_super_table=True))
+        if name not in servers or servers[name].unwrap() != found.entry:
+            servers[name] = found.entry
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigFileMistake(f"{found.file} cannot be read ({error}). Nothing was changed.") from None
+    return tomlkit.dumps(document)
+
+
+def _read_client_config(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8") if file.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreFailed(f"{file} cannot be read: {error}. Nothing was changed.") from error

@@ -199,38 +199,39 @@ class ConversationActions:
         ask_new_file(self._window, tr("Export conversation"), name, export_to_chosen_file)
 
     def ask_to_continue(self, bench: Workbench, row: ConversationListRow, agent: str) -> None:
-        """Offers the conversation as it is, or as it was before its last compaction; then says how to go on in the agent."""
+        """Offers the conversation as it is, as it was before its last compaction, or folded; then says how to go on in the agent."""
 
-        def write_as_before(compaction: int) -> None:
+        def save_session(compaction: int, *, is_folded: bool = False) -> None:
             self._doing.run_in_background(
-                self._write_session_for_agent(bench, row, agent, compaction),
+                self._write_session_for_agent(bench, row, agent, compaction, is_folded=is_folded),
                 then=lambda lines: show_text_box(self._window, tr("The session was saved"), "\n\n".join(lines)),
             )
 
         def offer_ways(compactions: int) -> None:
-            ways = [(tr("Save the session"), partial(write_as_before, 0))]
+            ways = [(tr("Save the session"), partial(save_session, 0))]
             if compactions:
-                ways.append((tr("As it was before the last compaction"), partial(write_as_before, compactions)))
+                ways.append((tr("As it was before the last compaction"), partial(save_session, compactions)))
+            ways.append((tr("Fold older parts first"), partial(save_session, 0, is_folded=True)))
             text = tr("A new session is saved where the agent looks for its sessions. Existing files are not changed, and the agent's login is not read.")  # fmt: skip
-            ask_which_way(self._window, tr("Continue in another agent"), text, "", ways)
+            more = tr("What is too long for the agent is folded. If you fold older parts, this workspace's MCP server is added to the agent's settings, so that the agent can read the originals.")  # fmt: skip
+            ask_which_way(self._window, tr("Continue in another agent"), f"{text}\n\n{more}", "", ways)
 
         self._doing.run_in_background(_count_compactions(bench, row), then=offer_ways)
 
     async def _write_session_for_agent(
-        self, bench: Workbench, row: ConversationListRow, agent: str, compaction: int
+        self, bench: Workbench, row: ConversationListRow, agent: str, compaction: int, *, is_folded: bool
     ) -> Sequence[str]:
         from helix_desktop.histories import conversation_restoring as restoring
-        from helix_desktop.histories import session_export
         from helix_desktop.histories.history_finding import HistoryPlaces
 
-        facts = list((await bench.open_session(row.id)).conversation.state.facts)
-        contents = await bench.workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
-        folder = str(next(iter(bench.allowed_folders), Path.home()))
+        folder, places = next(iter(bench.allowed_folders), Path.home()), HistoryPlaces.of_this_user()
+        asked = restoring.RestoreRequest(row.id, agent, str(folder), compaction, is_folded)
+        restored = await bench.relay.restore_for_agent(asked)
 
         def write_session() -> Sequence[str]:
-            restored = restoring.restore_session(facts, contents.get, agent, folder, compaction)
-            path = restoring.write_restored_session(restored, HistoryPlaces.of_this_user())
-            return [translate_sentences(line) for line in restoring.describe_restored_session(restored, path)]
+            lines = [bench.relay.offer_originals(agent, folder, places)] if is_folded and agent != "pi" else []
+            path = restoring.write_restored_session(restored, places)
+            return list(map(translate_sentences, [*lines, *restoring.describe_restored_session(restored, path)]))
 
         return await asyncio.to_thread(write_session)
 

@@ -39,7 +39,7 @@ from helix_desktop.histories import (
 from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.history_rows import ReadingComplaints, UnreadableRow
-from helix_desktop.histories.recorded_session import RecordedSession
+from helix_desktop.histories.recorded_session import RecordedSession, texts_in_context
 from helix_desktop.histories.session_export import Content
 from helix_desktop.histories.session_from_facts import (
     build_session_from_facts,
@@ -71,6 +71,7 @@ class AgentFormat:
     resume: str
     variable: str
     usual: str
+    window: int  # tokens that its usual model takes
     id_fields: str = ""
     compaction: tuple[str, str] = ("", "")
 
@@ -79,30 +80,46 @@ FORMATS = {
     "claude": AgentFormat(
         claude_reader.KIND, claude_writer.SEEN_VERSION, claude_reader.TAG,
         lambda session, name, _: claude_writer.write_claude_code_session(session, name),
-        "claude --resume {}", "CLAUDE_CONFIG_DIR", ".claude", "sessionId", ("subtype", "compact_boundary"),
+        "claude --resume {}", "CLAUDE_CONFIG_DIR", ".claude", 200_000, "sessionId", ("subtype", "compact_boundary"),
     ),
     "codex": AgentFormat(
         codex_reader.KIND, codex_writer.SEEN_VERSION, codex_reader.TAG, codex_writer.write_codex_session,
-        "codex resume {}", "CODEX_HOME", ".codex", "id|session_id|thread_id", ("type", "compacted"),
+        "codex resume {}", "CODEX_HOME", ".codex", 272_000, "id|session_id|thread_id", ("type", "compacted"),
     ),
     "opencode": AgentFormat(
         opencode_history.KIND, opencode_writer.SEEN_VERSION, "", opencode_writer.write_opencode_session,
-        "opencode --session {}", "XDG_DATA_HOME", ".local/share",
+        "opencode --session {}", "XDG_DATA_HOME", ".local/share", 200_000,
     ),
     "gemini": AgentFormat(
         gemini_cli_history.KIND, gemini_cli_writer.SEEN_VERSION, "", gemini_cli_writer.write_gemini_session,
-        "gemini --resume {}", "GEMINI_CLI_HOME", "",
+        "gemini --resume {}", "GEMINI_CLI_HOME", "", 1_000_000,
     ),
     "pi": AgentFormat(
         pi_history.KIND, pi_writer.SEEN_VERSION, "", pi_writer.write_pi_session,
-        "pi --session {}", "PI_CODING_AGENT_DIR", ".pi/agent", "id", ("type", "compaction"),
+        "pi --session {}", "PI_CODING_AGENT_DIR", ".pi/agent", 200_000, "id", ("type", "compaction"),
     ),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """`folder`: where the work goes on. `before_compaction`: as it was before that one, counted from 1. `is_folded`: with the folds made
+    here, also of single outputs. `window`: tokens that the agent's model takes; 0: as many as its usual one.
+    """
+
+    conversation: str
+    agent: str
+    folder: str
+    before_compaction: int = 0
+    is_folded: bool = False
+    window: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RestoredSession:
-    """A session as it is to be written. `is_original`: its lines are those the agent wrote. `messages` are counted as read back."""
+    """A session as it is to be written. `is_original`: its lines are those the agent wrote. `messages` are counted as read back.
+    `texts`: what the agent sends of it. `fits`: with what the agent adds, into its model's window.
+    """
 
     agent: str
     session: str
@@ -111,10 +128,13 @@ class RestoredSession:
     is_original: bool
     messages: int
     compactions: int
+    texts: tuple[str, ...]
     version: str = ""
     left_out_reasoning: int = 0
     left_out_context: int = 0
     calls_as_text: int = 0
+    is_folded: bool = False
+    fits: bool = True
 
 
 def agent_of_origin(facts: Sequence[Recorded]) -> str:
@@ -123,30 +143,35 @@ def agent_of_origin(facts: Sequence[Recorded]) -> str:
     return next((name for name, one in FORMATS.items() if one.kind == kind), "")
 
 
-def restore_session(
-    facts: Sequence[Recorded], content: Content, agent: str, folder: str, before_compaction: int = 0
-) -> RestoredSession:
-    """The conversation for the agent under a new id. `before_compaction`: as it was before that one, counted from 1."""
-    compactions = list_compactions(facts)
-    if before_compaction and not 0 < before_compaction <= len(compactions):
+def restore_session(facts: Sequence[Recorded], content: Content, asked: RestoreRequest) -> RestoredSession:
+    """The conversation for the agent under a new id."""
+    compactions, before = list_compactions(facts), asked.before_compaction
+    if before and not 0 < before <= len(compactions):
         raise InvalidInput(f"Compactions in effect in this conversation: {len(compactions)}.", remedy="Choose one of them by its number, starting with 1.")  # fmt: skip
-    name = opencode_writer.create_opencode_id("ses") if agent == "opencode" else str(uuid.uuid4())
-    original = _restore_original_lines(facts, content, agent, name, before_compaction)
+    name = opencode_writer.create_opencode_id("ses") if asked.agent == "opencode" else str(uuid.uuid4())
+    original = _restore_original_lines(facts, content, asked, name)
     if original is not None:
         return original
     origin = origin_of_conversation(facts)
-    if before_compaction:
-        facts = [one for one in facts if one.seq < compactions[before_compaction - 1].seq]
-    return _write_anew(build_session_from_facts(facts, content, folder, origin), agent, name)
+    if before:
+        facts = [one for one in facts if one.seq < compactions[before - 1].seq]
+    session = build_session_from_facts(facts, content, asked.folder, origin, is_folded=asked.is_folded)
+    return replace(_write_anew(session, asked.agent, name), is_folded=asked.is_folded)
 
 
 def _restore_original_lines(
-    facts: Sequence[Recorded], content: Content, agent: str, name: str, before_compaction: int
+    facts: Sequence[Recorded], content: Content, asked: RestoreRequest, name: str
 ) -> RestoredSession | None:
     """The lines the agent wrote, where its file is still there and says what the conversation says; else None."""
-    origin, form = origin_of_conversation(facts), FORMATS[agent]
+    origin, form, before_compaction = origin_of_conversation(facts), FORMATS[asked.agent], asked.before_compaction
     path = Path(origin.path)
-    if not form.id_fields or origin.kind != form.kind or "#" in origin.path or not path.is_absolute():
+    if (
+        asked.is_folded
+        or not form.id_fields
+        or origin.kind != form.kind
+        or "#" in origin.path
+        or not path.is_absolute()
+    ):
         return None
     try:
         lines = read_beneath(path.parent, path.name, LARGEST_ORIGINAL).splitlines(keepends=True)
@@ -160,10 +185,15 @@ def _restore_original_lines(
     cut = _lines_before_compaction(lines, form, before_compaction)
     if cut is None:
         return None
-    kept = list_compactions(facts)[: before_compaction - 1] if before_compaction else list_compactions(facts)
+    if before_compaction:
+        end, kept = ours.compactions[before_compaction - 1].at, ours.compactions[: before_compaction - 1]
+        ours = replace(ours, messages=ours.messages[:end], compactions=kept)
     whole = _rename_session(b"".join(cut), form.id_fields, origin.session, name)
+    texts = tuple(texts_in_context(ours))
     version = found.version or origin.version
-    return RestoredSession(agent, name, found.folder, whole, True, len(ours.messages), len(kept), version)
+    return RestoredSession(
+        asked.agent, name, found.folder, whole, True, len(ours.messages), len(ours.compactions), texts, version
+    )
 
 
 def _rename_session(content: bytes, fields: str, old: str, new: str) -> bytes:
@@ -207,7 +237,8 @@ def _write_anew(session: RecordedSession, agent: str, name: str) -> RestoredSess
     lines = form.write_session(written, name, time.time())
     content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode("utf-8", "replace")
     return RestoredSession(
-        agent, name, session.folder, content, False, len(messages), len(compactions), session.version if own else "",
+        agent, name, session.folder, content, False, len(messages), len(compactions), tuple(texts_in_context(written)),
+        session.version if own else "",
         translation.left_out_reasoning, translation.left_out_context, translation.as_text,
     )  # fmt: skip
 
@@ -216,6 +247,10 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     """What a person is told of it, in sentences; the last one says how to go on."""
     form = FORMATS[restored.agent]
     yield f"Written to {path}. Messages: {restored.messages:,}; compactions: {restored.compactions}."
+    if restored.is_folded:
+        yield "Older parts were folded to fit the agent's window. Their originals stay in this workspace's cache, where the agent can read them over MCP."
+    if not restored.fits:
+        yield "It may still be too long for the agent: what remains can't be folded."
     if restored.is_original:
         yield "These are the agent's own lines, with a new session ID."
     if restored.left_out_reasoning:

@@ -1,7 +1,7 @@
 """A recorded session of an agent, whoever recorded it: the messages in their order, and where it branched and compacted."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
@@ -102,6 +102,14 @@ def texts_to_count(message: RecordedMessage) -> Sequence[str]:
     names = (part for call in message.calls for part in (call.name, call.arguments))
     sealed_too = (part.text for part in message.parts if not isinstance(part, ToolCall))
     return [text for text in (message.text, message.reasoning, *names, *sealed_too) if text]
+
+
+def texts_in_context(session: RecordedSession) -> Iterator[str]:
+    """What its agent sends of it: the last compaction's text, and what was said since."""
+    last = session.compactions[-1] if session.compactions else RecordedCompaction(0, 0, "")
+    yield last.text
+    for message in session.messages[last.keep :]:
+        yield from texts_to_count(message)
 
 
 def build_recorded_reply(

@@ -11,7 +11,6 @@ from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
     Folded,
-    FoldKind,
     ModelReplied,
     Origin,
     PartRef,
@@ -22,6 +21,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.engine.history.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -38,6 +38,9 @@ from helix_desktop.histories.session_export import (
     text_of_exported_result,
 )
 
+RECALLABLE = (
+    "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
+)
 OWN_CONTEXT = (
     "[Claude Code showed: ",
     "<environment_context>",
@@ -65,7 +68,7 @@ def list_compactions(facts: Sequence[Recorded]) -> list[Recorded]:
         one
         for one in path
         if isinstance(one.fact, Folded)
-        and one.fact.kind is FoldKind.HANDOVER
+        and one.fact.kind in DOCUMENTS
         and one.fact.fold in state.branch.live
         and isinstance(one.fact.cover, Span)
         and one.fact.cover.first <= first
@@ -73,10 +76,15 @@ def list_compactions(facts: Sequence[Recorded]) -> list[Recorded]:
 
 
 def build_session_from_facts(
-    facts: Sequence[Recorded], content: Content, folder: str, origin: Origin
+    facts: Sequence[Recorded], content: Content, folder: str, origin: Origin, *, is_folded: bool = False
 ) -> RecordedSession:
-    """The conversation with its compactions. `folder`: where its work was done; `origin`: also where `facts` are a part."""
+    """The conversation with its compactions. `folder`: where its work was done; `origin`: also where `facts` are a part. `is_folded`:
+    results as the folds made here show them, not only as the other program had.
+    """
     shown = _results_shown_shorter(facts) if origin.kind else {}
+    for fold in build_state(facts).live_folds if is_folded else ():
+        if isinstance(fold.cover, PartRef) and fold.why != SHOWN_BY_OTHER:
+            shown[fold.cover.seq] = fold.text
     said = list(list_said_and_done(facts))
     messages = [_message_of_fact(one, content, shown.get(one.seq, ""), imported=bool(origin.kind)) for one in said]
     system = next((one.fact.text for one in reversed(facts) if isinstance(one.fact, SystemSet) and one.fact.text), "")
@@ -87,7 +95,7 @@ def build_session_from_facts(
         if isinstance(one.fact, Folded) and isinstance(one.fact.cover, Span):
             last = one.fact.cover.last
             at = bool(system) + sum(message.seq <= last for message in said)
-            text = one.fact.text.removeprefix(f"{SUMMARY}\n")
+            text = one.fact.text.removeprefix(f"{SUMMARY}\n") + (RECALLABLE if is_folded else "")
             compactions.append(RecordedCompaction(at, at, text, one.time))
     return RecordedSession(
         "", tuple(messages), origin.kind, origin.session, folder=folder, version=origin.version,

@@ -136,8 +136,10 @@ class HistoryImport:
         return self.result
 
     async def _read_earlier_imports(self) -> None:
+        known: set[Fact] = set()  # A fork has copies of them, and is not where the session goes on.
         for recorded in await self.workspace.journal.imported_facts():
-            if isinstance(fact := recorded.fact, BroughtIn) and fact.run:
+            if isinstance(fact := recorded.fact, BroughtIn) and fact.run and fact not in known:
+                known.add(fact)
                 self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
                 self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 

@@ -7,7 +7,7 @@ import secrets as random
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -81,6 +81,7 @@ from helix_desktop.workbench.acp_conversations import AcpConversations
 from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
 from helix_desktop.workbench.conversation_fences import ConversationFences
 from helix_desktop.workbench.conversation_list_rows import ConversationListRows
+from helix_desktop.workbench.conversation_relay import ConversationRelay
 from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
 from helix_desktop.workbench.delegated_agents import AgentRoles, AgentWorkforce
 from helix_desktop.workbench.file_changes import FileChanges
@@ -167,6 +168,7 @@ class Workbench:
         self._writers: dict[str, Writer] = {}
         self.size_limit = CacheSizeLimit(workspace, self._tasks.spawn_task)
         self.file_changes = FileChanges(self)
+        self.relay = ConversationRelay(workspace, self.token_counter, lambda: nullcontext(self))
         self.acp = AcpConversations(shared.acp_agents, self._tasks.spawn_task, self.copies.opened_tools)
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
         workspace.cache.changed = self.size_limit.count_cache_size_soon

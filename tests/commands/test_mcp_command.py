@@ -25,7 +25,15 @@ def made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_the_configuration_is_shown_for_every_program(made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*made, "mcp", "install", "--workspace", "w", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert [one["client"] for one in shown] == ["claude-code", "cursor", "vscode", "goose"]
+    assert [one["client"] for one in shown] == [
+        "claude-code",
+        "codex",
+        "gemini",
+        "opencode",
+        "cursor",
+        "vscode",
+        "goose",
+    ]
     arguments = shown[0]["entry"]["args"]
     assert arguments[arguments.index("mcp") :][:2] == ["mcp", "--workspace"]
     assert arguments[arguments.index("--home") + 1] == made[1]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.commented_json import parse_commented_json, set_commented_json
 from helix_desktop.errors import ActionRefused
 from helix_desktop.gateway import agent_settings, known_agents
-from helix_desktop.gateway.commented_json import parse_commented_json, set_commented_json
 
 URL = "http://127.0.0.1:4356/t/"
 BEFORE = {

@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Record
 from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories import history_reading, recording_facts
+from helix_desktop.histories.conversation_restoring import RestoreRequest
 from helix_desktop.histories.gemini_cli_writer import find_gemini_project
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.recorded_session import (
@@ -67,7 +68,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]
 def test_the_agents_own_lines_come_back_with_only_the_id_changed(recorded: tuple[str, Path]) -> None:
     agent, path = recorded
     session = main_session(path)
-    restored = restoring.restore_session(*imported(session), agent, "/elsewhere")
+    restored = restoring.restore_session(*imported(session), RestoreRequest("c", agent, "/elsewhere"))
     assert restored.is_original
     assert restored.folder == "/home/me/project"
     assert restored.content.replace(restored.session.encode(), session.session.encode()) == path.read_bytes()
@@ -79,7 +80,7 @@ def test_without_the_file_the_conversation_is_written_anew(recorded: tuple[str, 
     session = main_session(path)
     facts, content = imported(session)
     path.unlink()
-    restored = restoring.restore_session(facts, content, agent, "/home/me/project")
+    restored = restoring.restore_session(facts, content, RestoreRequest("c", agent, "/home/me/project"))
     assert not restored.is_original
     again = main_session(_put(tmp_path / f"{restored.session}.jsonl", restored.content))
     assert (again.kind, again.session, again.folder) == (session.kind, restored.session, "/home/me/project")
@@ -98,7 +99,7 @@ def test_a_conversation_from_before_its_compaction(tmp_path: Path, way: str) -> 
     lines = path.read_bytes().splitlines(keepends=True)
     if way == "anew":
         path.unlink()
-    restored = restoring.restore_session(facts, content, "claude", "/f", before_compaction=1)
+    restored = restoring.restore_session(facts, content, RestoreRequest("c", "claude", "/f", 1))
     assert restored.is_original == (way == "own lines")
     if restored.is_original:
         kept = restored.content.splitlines(keepends=True)
@@ -109,7 +110,7 @@ def test_a_conversation_from_before_its_compaction(tmp_path: Path, way: str) -> 
     before = session.compactions[0].at
     assert said(again) == [one for one in said(RecordedSession("", session.messages[:before])) if one[0] != "failure"]
     with pytest.raises(InvalidInput, match="in this conversation: 1"):
-        restoring.restore_session(facts, content, "claude", "/f", before_compaction=2)
+        restoring.restore_session(facts, content, RestoreRequest("c", "claude", "/f", 2))
 
 
 def read_back(restored: restoring.RestoredSession, folder: Path) -> RecordedSession:
@@ -138,7 +139,9 @@ def opencode_database(path: Path) -> None:
 def test_any_history_is_written_for_any_agent(tmp_path: Path, kind: str, agent: str) -> None:
     session = main_session(written.KINDS[kind](tmp_path))
     facts, content = imported(session)
-    again = read_back(restoring.restore_session(facts, content, agent, "/home/me/project"), tmp_path)
+    again = read_back(
+        restoring.restore_session(facts, content, RestoreRequest("c", agent, "/home/me/project")), tmp_path
+    )
     words = [one.text for one in session.messages if one.role == "user" and not one.beside]
     assert [one.text for one in again.messages if one.text in words and one.role == "user"] == words
     whole = "\n".join(one.text for one in again.messages)
@@ -157,7 +160,7 @@ def test_a_compaction_and_a_picture_are_written_for_any_agent(tmp_path: Path, ag
     )
     compaction = RecordedCompaction(3, 3, "SUMMARY", 10.0)
     session = RecordedSession("", messages, "claude-code", "s", folder="/f", compactions=(compaction,))
-    again = read_back(restoring.restore_session(*imported(session), agent, "/f"), tmp_path)
+    again = read_back(restoring.restore_session(*imported(session), RestoreRequest("c", agent, "/f")), tmp_path)
     assert [(one.at, one.text) for one in again.compactions] == [(3, "SUMMARY")]
     assert [one.role for one in again.messages] == ["user", "assistant", "tool", "user"]
     assert again.messages[0].text.endswith("/words that begin so\n")
@@ -168,7 +171,9 @@ def test_a_compaction_and_a_picture_are_written_for_any_agent(tmp_path: Path, ag
 
 def test_what_gemini_cli_itself_said_at_the_beginning_is_left_out_elsewhere() -> None:
     messages = (RecordedMessage("user", "<session_context>\nToday", beside=True), RecordedMessage("user", "hello"))
-    restored = restoring.restore_session(*imported(RecordedSession("", messages, "gemini-cli", "s")), "pi", "/f")
+    restored = restoring.restore_session(
+        *imported(RecordedSession("", messages, "gemini-cli", "s")), RestoreRequest("c", "pi", "/f")
+    )
     assert (restored.messages, restored.left_out_context) == (1, 1)
     assert b"session_context" not in restored.content
 
@@ -195,7 +200,7 @@ def test_calls_of_a_resumed_session_of_gemini_cli_stand_in_its_content(tmp_path:
 
 
 def test_opencode_without_a_database_is_told_what_to_do(tmp_path: Path) -> None:
-    restored = restoring.RestoredSession("opencode", "ses_1", "/f", b"{}", False, 0, 0)
+    restored = restoring.RestoredSession("opencode", "ses_1", "/f", b"{}", False, 0, 0, ())
     with pytest.raises(InvalidInput, match="no database") as refused:
         restoring.write_restored_session(restored, HistoryPlaces(tmp_path, {}))
     assert "opencode import" in refused.value.remedy
@@ -221,7 +226,7 @@ def test_a_call_that_corresponds_is_translated_and_another_is_text(agent: str) -
         Recorded("c", 3, 1.0, ModelReplied((calls[0],), "m", Stop.CALLS)),
         Recorded("c", 4, 1.0, ModelReplied((calls[1],), "m", Stop.CALLS)),
     ]
-    restored = restoring.restore_session(facts, lambda _: None, agent, "/f")
+    restored = restoring.restore_session(facts, lambda _: None, RestoreRequest("c", agent, "/f"))
     text = restored.content.decode()
     assert json.dumps("  look \n") in text
     assert f'"{TOOLS[agent]}"' in text
@@ -235,7 +240,7 @@ def test_a_call_that_corresponds_is_translated_and_another_is_text(agent: str) -
 
 def test_the_file_stands_where_the_agent_looks(recorded: tuple[str, Path], tmp_path: Path) -> None:
     agent, path = recorded
-    restored = restoring.restore_session(*imported(main_session(path)), agent, "")
+    restored = restoring.restore_session(*imported(main_session(path)), RestoreRequest("c", agent, ""))
     home = tmp_path / "home"
     home.mkdir()
     file = restoring.write_restored_session(restored, HistoryPlaces(home, {}))

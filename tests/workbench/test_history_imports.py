@@ -514,3 +514,14 @@ async def test_a_file_whose_beginning_was_cut_off_loses_nothing(workspace: Store
     assert not [one for one in facts if isinstance(one.fact, Rewound)]
     texts = [part.text for one in facts if isinstance(one.fact, UserSaid) for part in one.fact.parts if isinstance(part, Text)]  # fmt: skip
     assert texts == ["list the files", "and again", "once more"]
+
+
+async def test_what_is_new_goes_to_the_conversation_and_not_to_a_fork_of_it(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    path = written.lines(tmp_path / "s.jsonl", written.claude_session()[:2])
+    (first,) = (await brought(workspace, path)).imported
+    last = (await workspace.journal.read_facts(first.id))[-1].seq
+    await workspace.journal.fork_conversation(first.id, last, "fork")
+    written.lines(path, written.claude_session())
+    assert {one.id for one in (await brought(workspace, path)).imported} == {first.id}

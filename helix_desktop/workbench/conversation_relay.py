@@ -1,0 +1,118 @@
+"""A conversation for another agent, in that agent's own format; folded first where it is too long for it, or where that is asked for.
+
+It is folded in a fork, so the conversation stays as it is. Every original stays in the cache, where the agent reads it over MCP.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from helix_desktop.context_server import client_snippets
+from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet
+from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.session import Session
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.histories import conversation_restoring as restoring
+from helix_desktop.histories import session_export
+from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
+from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
+from helix_desktop.histories.session_from_facts import list_compactions
+from helix_desktop.processes.starter import find_program, own_program_command
+from helix_desktop.program_folders import find_program_folders
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench.model_roles import WorkspaceModels
+
+FRAME_TOKENS = 30_000  # What an agent itself puts into each request.
+
+
+class ForkingDesk(Protocol):
+    """What is needed of a workbench."""
+
+    models: WorkspaceModels
+
+    async def fork_conversation(self, conversation: str, at: int = 0, *, title: str = "") -> Session: ...
+
+
+class ConversationRelay:
+    """Of one workspace. `open_desk`: its workbench, which is opened only where something is folded."""
+
+    def __init__(
+        self,
+        workspace: StoredWorkspace,
+        tokens: TokenCounter,
+        open_desk: Callable[[], AbstractAsyncContextManager[ForkingDesk]],
+    ) -> None:
+        self._workspace, self._tokens, self._open_desk = workspace, tokens, open_desk
+
+    async def restore_for_agent(self, asked: RestoreRequest) -> RestoredSession:
+        """The conversation as it can be written for the agent."""
+        restored = await self._build_session(asked)
+        room = (asked.window or restoring.FORMATS[asked.agent].window) - FRAME_TOKENS
+        if not asked.is_folded and await self._fits(restored.texts, room):
+            return restored
+        async with self._open_desk() as desk:
+            fork = await self._fold_in_fork(desk, asked, room)
+        folded = await self._build_session(replace(asked, conversation=fork, before_compaction=0, is_folded=True))
+        return replace(folded, fits=await self._fits(folded.texts, room))
+
+    async def _fits(self, texts: Sequence[str], room: int) -> bool:
+        def count() -> bool:
+            return sum(map(len, map(str.encode, texts))) <= room or sum(map(self._tokens.count_tokens, texts)) <= room
+
+        return await asyncio.to_thread(count)
+
+    async def _build_session(self, asked: RestoreRequest) -> RestoredSession:
+        facts = await self._workspace.journal.read_facts(asked.conversation)
+        contents = await self._workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
+        return await asyncio.to_thread(restoring.restore_session, facts, contents.get, asked)
+
+    async def _fold_in_fork(self, desk: ForkingDesk, asked: RestoreRequest, room: int) -> str:
+        """A fork that takes no more than `room` tokens, as far as that can be had. Without a model it only lists what was left out."""
+        facts, at = await self._workspace.journal.read_facts(asked.conversation), 0
+        if asked.before_compaction:
+            at = list_compactions(facts)[asked.before_compaction - 1].seq - 1
+        row = await self._workspace.journal.find_conversation(asked.conversation)
+        title = f"{row.title or row.begins} → {AGENTS_TO_CONTINUE_IN[asked.agent]}"
+        session = await desk.fork_conversation(asked.conversation, at, title=title)
+        if asked.is_folded and not await _fold_older_turns(session):
+            room = min(room, session.next_request_meter().used // 2)
+        models = (one for one in desk.models.model_facts() if one.role is ModelRole.MAIN)
+        main = next(models, ModelSet(ModelRole.MAIN, "", room))
+        await session.conversation.append_facts(replace(main, window=min(room, main.window or room)))
+        if not session.conversation.current_meter().request_fits:
+            await session.steward.prepare_step()
+            session.steward.cancel_fold()
+        return session.id
+
+    def offer_originals(self, agent: str, folder: Path, places: HistoryPlaces) -> str:
+        """Write the workspace's MCP server into the agent's settings, beside what is there; a sentence that says so."""
+        if agent == "pi":
+            raise InvalidInput("pi has no MCP servers.", remedy="To read an original, run `helix-desktop cache get`.")
+        command = command_that_serves(self._workspace.id, self._workspace.folder.parents[1])
+        client, name = "claude-code" if agent == "claude" else agent, f"helix-{self._workspace.id}"
+        found = client_snippets.build_client_snippet(
+            client, command, name, folder=folder, home=places.home, environ=places.variables
+        )
+        if client_snippets.write_client_snippet(found):
+            return f"The MCP server {name} was added to {found.file}."
+        return f"The MCP server {name} is already in {found.file}."
+
+
+async def _fold_older_turns(session: Session) -> bool:
+    """False where there is one turn: it is folded only where there is too little room for it."""
+    for kind in (FoldKind.HANDOVER, FoldKind.TRUNCATION):
+        with suppress(HelixError):
+            await session.start_fold(kind)
+            return True
+    return False
+
+
+def command_that_serves(workspace: str, data: Path) -> list[str]:
+    """The command with which another program starts the workspace's MCP server: `helix-desktop` on the PATH, else the full command."""
+    program = find_program("helix-desktop")
+    home = [] if data == find_program_folders(environ={}).data else ["--home", str(data)]
+    return [*([program] if program else own_program_command()), *home, "mcp", "--workspace", workspace]

@@ -1,0 +1,89 @@
+"""A conversation that goes on in another agent: as it is where it fits, else folded, with every original within reach."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ModelReplied
+from helix_desktop.errors import InvalidInput
+from helix_desktop.histories.conversation_restoring import RestoreRequest
+from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.token_counting import TiktokenCounter
+from helix_desktop.workbench import Workbench
+from helix_desktop.workbench.conversation_relay import FRAME_TOKENS
+from helix_desktop.workbench.history_imports import HistoryImport
+from tests.histories import written
+from tests.workbench.conftest import Desks, desks, folder
+
+__all__ = ["desks", "folder"]
+NUMBERS = " ".join(map(str, range(4_000)))
+
+
+def session_of_steps(turns: int, steps: int) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = []
+    for turn in range(turns):
+        rows.append(
+            written.claude_said(len(rows), len(rows) - 1 if rows else None, f"order {turn}: “naïve”\n  and more")
+        )
+        for step in range(steps):
+            name = f"t{turn}-{step}"
+            rows.append(written.claude_reply(len(rows), len(rows) - 1, f"m{name}", written.use(name, command="seq 9")))
+            rows.append(written.claude_said(len(rows), len(rows) - 1, [written.result(name, f"OUT {name} {NUMBERS}")]))
+        rows.append(written.claude_reply(len(rows), len(rows) - 1, f"e{turn}", written.text(f"end {turn}")))
+    return rows
+
+
+async def imported(bench: Workbench, path: Path, turns: int, steps: int) -> str:
+    file = written.lines(path / "session.jsonl", session_of_steps(turns, steps))
+    result = await HistoryImport(bench.workspace, TiktokenCounter()).import_files([file])
+    await bench._rows.read_all_rows()
+    file.unlink()
+    return result.imported[0].id
+
+
+@pytest.mark.parametrize(("turns", "steps"), [(4, 2), (1, 8)])
+async def test_what_does_not_fit_is_folded_in_a_fork_and_every_output_can_be_recalled(
+    desks: Desks, folder: Path, tmp_path: Path, turns: int, steps: int
+) -> None:
+    bench = await desks().create_workspace("w", folder)
+    conversation = await imported(bench, tmp_path, turns, steps)
+    before = await bench.workspace.journal.read_facts(conversation)
+    asked = RestoreRequest(conversation, "codex", str(folder), window=FRAME_TOKENS + 25_000)
+    restored = await bench.relay.restore_for_agent(asked)
+    assert (restored.is_folded, restored.fits) == (True, True)
+    assert await bench.workspace.journal.read_facts(conversation) == before
+    text = restored.content.decode()
+    assert f"order {turns - 1}: “naïve”" in text
+    assert text.count(NUMBERS[:2_000]) < turns * steps
+    for digest in set(re.findall(r"\b[0-9a-f]{64}\b", "".join(restored.texts))):
+        assert await bench.workspace.cache.read_content(Digest.from_hex(digest))
+    assert (await bench.relay.restore_for_agent(RestoreRequest(conversation, "codex", str(folder)))).is_folded is False
+
+
+async def test_a_folded_conversation_before_a_compaction_ends_there(desks: Desks, folder: Path, tmp_path: Path) -> None:
+    bench = await desks().create_workspace("w", folder)
+    conversation = await imported(bench, tmp_path, 4, 1)
+    short = RestoreRequest(conversation, "pi", str(folder), is_folded=True)
+    once = await bench.relay.restore_for_agent(short)
+    assert (once.compactions, "end 3" in "".join(once.texts)) == (1, True)
+    (fork,) = [row for row in bench.list_conversations() if row.id != conversation]
+    assert fork.title.endswith("→ pi")
+    again = await bench.relay.restore_for_agent(RestoreRequest(fork.id, "pi", str(folder), before_compaction=1))
+    assert (again.compactions, again.is_folded) == (0, False)
+    assert sum(isinstance(one.fact, ModelReplied) for one in await bench.workspace.journal.read_facts(fork.id)) == 8
+
+
+async def test_the_agent_gets_the_workspaces_server(desks: Desks, folder: Path, tmp_path: Path) -> None:
+    bench = await desks().create_workspace("w", folder)
+    places = HistoryPlaces(tmp_path, {})
+    assert "was added to" in bench.relay.offer_originals("claude", folder, places)
+    assert "is already in" in bench.relay.offer_originals("claude", folder, places)
+    (server,) = json.loads((folder / ".mcp.json").read_text())["mcpServers"].values()
+    assert server["args"][-4:] == [str(bench.workspace.folder.parents[1]), "mcp", "--workspace", bench.id]
+    with pytest.raises(InvalidInput, match="pi has no MCP"):
+        bench.relay.offer_originals("pi", folder, places)
