@@ -3,6 +3,8 @@
 import argparse
 import asyncio
 import json
+import math
+from datetime import datetime
 
 from helix_desktop.commands import (
     CONVERSATION,
@@ -12,10 +14,25 @@ from helix_desktop.commands import (
     format_local_minute,
     history_import_commands,
 )
-from helix_desktop.commands.workspace_access import add_workspace_verb, find_conversation_by_prefix, print_result
+from helix_desktop.commands.workspace_access import (
+    add_workspace_verb,
+    delete_after_consent,
+    find_conversation_by_prefix,
+    print_result,
+    run_after_asking,
+)
 from helix_desktop.console import Console
+from helix_desktop.errors import InvalidInput
 from helix_desktop.histories import session_export
+from helix_desktop.histories.program_names import kinds_of_agents
 from helix_desktop.store.stored_workspace import StoredWorkspace
+
+CHOICE: Options = {
+    "--agent AGENT...": {"default": [], "help": "conversations of this agent; can be repeated"},
+    "--before DATE": {"default": "", "help": "recorded conversations that last changed before this date, such as 2026-01-31"},
+    "--yes": "delete without asking",
+}  # fmt: skip
+DELETE: Options = {"[CONVERSATION...]": {"dest": "conversations", "help": "the conversation's ID, or the first part of it"}, **CHOICE}  # fmt: skip
 
 
 def add_conversation_command(nouns: Subparsers) -> None:
@@ -25,6 +42,10 @@ def add_conversation_command(nouns: Subparsers) -> None:
     add_workspace_verb(verbs, "list", sentence, print_conversation_list, reads=True)
     history_import_commands.add_history_import_commands(verbs)
     conversation_restore_command.add_restore_command(verbs)
+    add_workspace_verb(
+        verbs, "delete", "permanently delete conversations, with cached content that nothing else uses",
+        delete_chosen_conversations, DELETE, run=lambda given: run_after_asking(given, "Delete these conversations? [y/N] "),
+    )  # fmt: skip
     options: Options = {
         **CONVERSATION,
         "--as openai": {"choices": ("openai",), "default": "openai", "help": "chat completions messages"},
@@ -47,6 +68,28 @@ async def print_conversation_list(arguments: argparse.Namespace, workspace: Stor
         words = f"{title}  (copy of {copy})" if copy else title
         lines.append(f"{row.id}  {format_local_minute(row.updated)}  {words}".rstrip())
     return await print_result(arguments, console, told, *lines)
+
+
+async def delete_chosen_conversations(
+    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
+) -> int:
+    from helix_desktop.workbench.history_imports import find_recorded_conversations
+
+    if not (arguments.conversations or arguments.agent or arguments.before):
+        raise InvalidInput("No conversation was chosen.", remedy="Specify its ID, --agent or --before.")
+    chosen = [await find_conversation_by_prefix(workspace, name) for name in arguments.conversations]
+    if arguments.agent or arguments.before:
+        kinds, before = kinds_of_agents(arguments.agent), parse_date(arguments.before)
+        chosen += await find_recorded_conversations(workspace, kinds, before)
+    return await delete_after_consent(arguments, workspace, console, chosen)
+
+
+def parse_date(text: str) -> float:
+    """The beginning of the day; without a text the end of time."""
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else math.inf
+    except (ValueError, OverflowError):
+        raise InvalidInput(f"{text!r} is not a date.", remedy="Write it like 2026-01-31.") from None
 
 
 async def export_conversation_file(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

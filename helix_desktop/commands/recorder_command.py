@@ -11,12 +11,14 @@ from typing import Any
 
 from helix_desktop import commands, program_folders, running_instance
 from helix_desktop.commands import Options, Subparsers, add_verb, format_local_minute, workspace_access
-from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.commands.conversation_command import CHOICE
+from helix_desktop.console import Console, Terminal
+from helix_desktop.errors import HelixError
 from helix_desktop.gateway import agent_run, agent_settings, project_workspace
 from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.pending_copies import copied_files, path_of_copy
-from helix_desktop.histories.program_names import NAMES
+from helix_desktop.histories.program_names import kinds_of_agents
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, RECORDER_WITHOUT_AGENTS, RECORDER_WITHOUT_FOLDERS, ProgramSettings
 from helix_desktop.resident import history_recorder, login_start, resident_client, schedules
@@ -42,16 +44,23 @@ def add_recorder_command(nouns: Subparsers) -> None:
     }  # fmt: skip
     add_verb(verbs, "on", "start recording, and import existing conversations", _turn_on, options)
     add_verb(verbs, "off", "stop recording, but keep recorded conversations", _turn_off)
+    options = {
+        "--folder FOLDER...": {
+            "default": [],
+            "help": "conversations in the workspaces of this folder and its subfolders",
+        },
+        **CHOICE,
+    }
+    add_verb(
+        verbs, "forget", "permanently delete what was recorded; the agents' own files stay", _forget_recorded, options
+    )
     add_verb(verbs, "status", "show whether it is on, what it reads, and where it saves", _print_recorder_status)
 
 
 def _turn_on(arguments: argparse.Namespace) -> int:
     where, settings = _folders_and_settings(arguments)
-    known = {name.casefold() for pair in NAMES.items() for name in pair}
-    if unknown := [name for name in arguments.without_agent or () if name.casefold() not in known]:
-        raise InvalidInput(f"There is no agent {unknown[0]}.", remedy=f"Available: {', '.join(NAMES)}.")
     if arguments.without_agent is not None:
-        settings.change_setting(RECORDER_WITHOUT_AGENTS, "\n".join(arguments.without_agent))
+        settings.change_setting(RECORDER_WITHOUT_AGENTS, "\n".join(kinds_of_agents(arguments.without_agent)))
     if arguments.without_folder is not None:
         folders = [str(Path(name).expanduser().absolute()) for name in arguments.without_folder]
         settings.change_setting(RECORDER_WITHOUT_FOLDERS, "\n".join(folders))
@@ -70,6 +79,26 @@ def _turn_off(arguments: argparse.Namespace) -> int:
     if not (agent_settings.installed_registrations(where.config) or schedules.read_schedules(where.data)):
         login_start.disable_login_start()
     return _print_recorder_status(arguments)
+
+
+def _forget_recorded(arguments: argparse.Namespace) -> int:
+    where, _ = _folders_and_settings(arguments)
+    within = [Path(name).expanduser().absolute() for name in arguments.folder]
+    words = [word for name in kinds_of_agents(arguments.agent) for word in ("--agent", name)]
+    words += ["--before", arguments.before or "9999-01-01", *["--yes"] * arguments.yes, *["--json"] * arguments.json]
+    codes = [0]
+    for known in workspace_access.open_all_workspaces(where).list_workspaces():
+        if not within or any(Path(root).is_relative_to(one) for root in known.settings.roots for one in within):
+            with Terminal() as console:
+                codes.append(_run_in_workspace(where, known.id, ["conversation", "delete", *words], console))
+    return max(codes)
+
+
+def _run_in_workspace(where: ProgramFolders, workspace: str, words: Sequence[str], console: Console) -> int:
+    argv = [*words[:2], "-w", workspace, *words[2:]]
+    arguments = commands.build_command_line_parser(argv).parse_args(argv)
+    arguments.argv, arguments.places = argv, where
+    return asyncio.run(workspace_access.open_or_hand_over(arguments, workspace, console))
 
 
 def _print_recorder_status(arguments: argparse.Namespace) -> int:
@@ -128,12 +157,9 @@ def _answer_import_request(
     files = list(copied_files(copies)) if copies is not None else [Path(name) for name in request["files"]]
     imported, trouble = 0, ""
     for workspace, command in _import_commands(where, files, copies or where.data / "no-copies", read):
-        argv = ["conversation", "import", "-w", workspace, "--json", *command]
-        arguments = commands.build_command_line_parser(argv).parse_args(argv)
-        arguments.argv, arguments.places = argv, where
         console = CollectingConsole()
         try:
-            if asyncio.run(workspace_access.open_or_hand_over(arguments, workspace, console)):
+            if _run_in_workspace(where, workspace, ["conversation", "import", "--json", *command], console):
                 trouble = console.complaint
             else:
                 imported += len(json.loads(console.answers[-1])["imported"])

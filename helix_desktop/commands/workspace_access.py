@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from helix_desktop import commands, program_folders, program_settings, running_instance, tasks
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb
 from helix_desktop.console import Console, Terminal
-from helix_desktop.errors import ActionRefused, AmbiguousName, NotFound, StoppedByUser, StoreBusy, StoreFailed
+from helix_desktop.engine.ports import EmptyTrashResult
+from helix_desktop.errors import ActionRefused, AmbiguousName, NotFound, StoppedByUser, StoreBusy, StoreFailed, format_things
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import reading_copy, workspace_link
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -267,6 +268,29 @@ async def answer_command(
         counting.wanted |= _needs_token_counts(arguments)
     arguments.places = where
     return int(await arguments.work(arguments, workspace, console))
+
+
+async def delete_after_consent(
+    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console, chosen: Collection[str]
+) -> int:
+    """Deletes these conversations for good where `--yes` was given; else lists them."""
+    if not arguments.yes and chosen:
+        rows = [row for row in await workspace.journal.list_conversations() if row.id in chosen]
+        lines = [f"{row.id}  {row.title or row.begins}" for row in rows]
+        await print_result(arguments, console, {"would_remove": [row.id for row in rows]}, *lines)
+        await console.print_error(
+            "Nothing was removed. Add --yes to delete these conversations permanently, including from the backups."
+        )
+        return ASKING
+    from helix_desktop import workbench
+
+    bench = workbench.workbench_of(workspace)
+    delete = workspace.delete_trashed_conversations if bench is None else bench.empty_conversation_trash
+    emptied = await delete(chosen) if chosen else EmptyTrashResult()
+    figures = {"conversations": emptied.conversations, "entries": emptied.entries, "bytes": emptied.bytes}
+    gone = format_things(len(emptied.conversations), "conversation", "conversations")
+    entries = format_things(emptied.entries, "entry", "entries")
+    return await print_result(arguments, console, figures, f"Removed {gone} and {entries} ({emptied.bytes:,} bytes).")
 
 
 async def print_result(arguments: argparse.Namespace, console: Console, value: Any, *lines: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, sharing_commands, workspace_access
-from helix_desktop.commands.workspace_access import ASKING, print_json, print_result
+from helix_desktop.commands.workspace_access import print_json, print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import format_things
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
@@ -176,19 +176,5 @@ async def export_workspace_file(arguments: argparse.Namespace, workspace: Stored
 
 
 async def empty_workspace_trash(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    trashed = [row for row in await workspace.journal.list_conversations() if row.trashed]
-    if not arguments.yes and trashed:
-        lines = [f"{row.id}  {row.title or row.begins}" for row in trashed]
-        await print_result(arguments, console, {"would_remove": [row.id for row in trashed]}, *lines)
-        await console.print_error(
-            "Nothing was removed. Add --yes to delete these conversations permanently, including from the backups."
-        )
-        return ASKING
-    from helix_desktop import workbench
-
-    bench = workbench.workbench_of(workspace)
-    emptied = await (workspace.delete_trashed_conversations() if bench is None else bench.empty_conversation_trash())
-    figures = {"conversations": emptied.conversations, "entries": emptied.entries, "bytes": emptied.bytes}
-    gone = format_things(len(emptied.conversations), "conversation", "conversations")
-    entries = format_things(emptied.entries, "entry", "entries")
-    return await print_result(arguments, console, figures, f"Removed {gone} and {entries} ({emptied.bytes:,} bytes).")
+    trashed = [row.id for row in await workspace.journal.list_conversations() if row.trashed]
+    return await workspace_access.delete_after_consent(arguments, workspace, console, trashed)

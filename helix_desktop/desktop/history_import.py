@@ -1,6 +1,7 @@
 """Conversations from other programs for the window: found, brought into the workspace of their folder, taken back."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import field
 from pathlib import Path
@@ -23,7 +24,7 @@ from helix_desktop.histories.leaked_keys import mask_key
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.providers.known_models import merge_model_knowledge
 from helix_desktop.workbench.all_workbenches import Workbenches
-from helix_desktop.workbench.history_imports import ImportResult, new_import_name
+from helix_desktop.workbench.history_imports import ImportResult, find_recorded_conversations, new_import_name
 from helix_desktop.workbench.open_workbench import Workbench
 
 Key = tuple[str, str]
@@ -107,6 +108,14 @@ class HistoryImporter:
                 bench = await self._desk.open_workspace(workspace)
                 stayed += (await bench.undo_import_run(result.run))[1]
         return stayed
+
+    async def delete_recorded(self, kind: str, days: int) -> int:
+        before, count = time.time() - days * 86_400, 0
+        for row in await asyncio.to_thread(self._desk.list_workspaces):
+            bench = await self._desk.open_workspace(row.id)
+            if chosen := await find_recorded_conversations(bench.workspace, [kind] if kind else [], before):
+                count += len((await bench.empty_conversation_trash(chosen)).conversations)
+        return count
 
     async def forget_found_keys(self) -> int:
         keys = {(workspace, key) for workspace, result in self._results.items() for key in result.keys.places}

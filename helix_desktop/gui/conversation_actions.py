@@ -60,6 +60,7 @@ class ConversationActions:
             "archive": self.toggle_conversation_archived,
             "trash": self.trash_conversation,
             "restore": self.restore_conversation,
+            "delete": self.ask_to_delete,
             "fork": self.fork_and_open,
             "fork-copy": partial(self.fork_and_open, in_copy=True),
             "bring-back": self.ask_to_bring_back,
@@ -112,23 +113,29 @@ class ConversationActions:
         self._doing.run_in_background(work, then=lambda _done: self._on_list_changed())
 
     def ask_to_empty_trash(self, bench: Workbench) -> None:
-        number = sum(row.trashed for row in bench.list_conversations())
         text = format_count(
-            number,
+            sum(row.trashed for row in bench.list_conversations()),
             "{n} conversation in the trash will be deleted permanently, along with cached content that nothing else uses. This can't be undone.",
             "{n} conversations in the trash will be deleted permanently, along with cached content that nothing else uses. This can't be undone.",
         )
+        self._ask_to_delete_for_good(bench, tr("Empty trash"), text)
 
-        def notice_trash_emptied(gone: EmptyTrashResult) -> None:
+    def ask_to_delete(self, bench: Workbench, row: ConversationListRow) -> None:
+        text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This can't be undone. The files of the agent that wrote it stay, and the recorder leaves the conversation out from now on.", title=row.title or row.begins)  # fmt: skip
+        self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, (row.id,))
+
+    def _ask_to_delete_for_good(self, bench: Workbench, title: str, text: str, only: Sequence[str] = ()) -> None:
+
+        def notice_deleted(gone: EmptyTrashResult) -> None:
             self._on_conversations_deleted(*gone.conversations)
             self._on_list_changed()
             words = format_count(len(gone.conversations), "{n} conversation deleted", "{n} conversations deleted")
             self._notices.show_notice(tr("{what}, {size} freed.", what=words, size=format_byte_size(gone.bytes)))
 
-        def delete_trash_now() -> None:
-            self._doing.run_in_background(bench.empty_conversation_trash(), then=notice_trash_emptied)
+        def delete_now() -> None:
+            self._doing.run_in_background(bench.empty_conversation_trash(only), then=notice_deleted)
 
-        ask_to_confirm(self._window, tr("Empty trash"), text, tr("Delete permanently"), delete_trash_now)
+        ask_to_confirm(self._window, title, text, tr("Delete permanently"), delete_now)
 
     def fork_and_open(self, bench: Workbench, row: ConversationListRow, at: int = 0, *, in_copy: bool = False) -> None:
         """At its end, or at the fact `at`; the fork is opened. `in_copy`: it works in a copy of the folders."""

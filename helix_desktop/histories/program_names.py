@@ -1,5 +1,9 @@
 """The display names of the programs whose histories can be read, by kind of history (`KIND` of each module here)."""
 
+from collections.abc import Sequence
+
+from helix_desktop.errors import InvalidInput
+
 NAMES = {
     "claude-code": "Claude Code",
     "codex": "Codex",
@@ -17,3 +21,12 @@ AGENTS_TO_CONTINUE_IN = {
     "gemini": "Gemini CLI",
     "pi": "pi",
 }
+
+
+def kinds_of_agents(names: Sequence[str]) -> list[str]:
+    """The kinds of history of agents as people write them."""
+    known = {name.casefold(): kind for kind, title in NAMES.items() for name in (kind, title)}
+    known |= {agent: known[title.casefold()] for agent, title in AGENTS_TO_CONTINUE_IN.items()}
+    if unknown := [name for name in names if name.casefold() not in known]:
+        raise InvalidInput(f"There is no agent {unknown[0]}.", remedy=f"Available: {', '.join(NAMES)}.")
+    return [known[name.casefold()] for name in names]

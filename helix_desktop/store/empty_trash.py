@@ -7,7 +7,7 @@ again ends what was begun. What was spent in them is no longer counted.
 
 import json
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Collection, Generator, Iterator
 from pathlib import Path
 
 from helix_desktop.engine import fact_encoding
@@ -27,13 +27,14 @@ _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
 
 class TrashEmptying:
     """One emptying: `find_what_goes` and `remove_trashed_content`, in slices on the thread that owns the stores; then `delete_from_backups`, `delete_conversations` and `end_emptying`.
-    Content that is put in the meantime stays.
+    Content that is put in the meantime stays. `only`: these conversations, in the trash or not, in place of all in the trash.
     """
 
-    def __init__(self, journal: JournalFile, cache: CacheFolder) -> None:
+    def __init__(self, journal: JournalFile, cache: CacheFolder, only: Collection[str] = ()) -> None:
         self._journal = journal
+        self._only = frozenset(only)
         self._cache = cache
-        self._gone: set[str] = set()
+        self.gone: set[str] = set()
         # The entries that only these conversations use, by the first digits of their hashes.
         self._own: dict[str, list[str]] = {}
         self._seen = 0  # The id of the last fact that was checked.
@@ -42,8 +43,8 @@ class TrashEmptying:
     def find_what_goes(self) -> Iterator[bool]:
         """Find what is to go: what their facts use, but for what any other fact mentions."""
         self._cache.put_again = set()
-        self._gone = yield from self._conversations_to_delete()
-        for name in sorted(self._gone):
+        self.gone = yield from self._conversations_to_delete()
+        for name in sorted(self.gone):
             for lines in _pages_of_conversation(self._journal, name):
                 for line in lines:
                     self._claim_entries_of(line)
@@ -54,7 +55,7 @@ class TrashEmptying:
     def _conversations_to_delete(self) -> Generator[bool, None, set[str]]:
         """Those in the trash, and their sub-agents' that no fork still shows. A fork belongs to nobody else."""
         rows = self._journal.conversation_rows()
-        gone = {row.id for row in rows if row.trashed}
+        gone = {row.id for row in rows if (row.id in self._only if self._only else row.trashed)}
         shown: set[str] = set()
         for row in rows:
             if row.forked_from and row.id not in gone:
@@ -80,7 +81,7 @@ class TrashEmptying:
         lines = self._journal.stored_facts_since(self._seen, _PAGE)
         for line in lines:
             self._seen = line.id
-            if line.conversation not in self._gone:
+            if line.conversation not in self.gone:
                 for mention in map(str.lower, _MENTION.findall(line.fact)):
                     held = self._own.get(mention[:_SHORTEST], [])
                     held[:] = [name for name in held if not name.startswith(mention)]
@@ -123,10 +124,10 @@ class TrashEmptying:
 
     def delete_conversations(self) -> EmptyTrashResult:
         self._delete_from_journal(self._journal)
-        return EmptyTrashResult(tuple(sorted(self._gone)), self._entries, self._bytes)
+        return EmptyTrashResult(tuple(sorted(self.gone)), self._entries, self._bytes)
 
     def _delete_from_journal(self, journal: JournalFile) -> int:
-        removed = sum(journal.delete_conversation(name) for name in sorted(self._gone))
+        removed = sum(journal.delete_conversation(name) for name in sorted(self.gone))
         if removed:
             journal.scrub_journal()
         return removed

@@ -37,6 +37,7 @@ from helix_desktop.store.workspace_lock import WorkspaceLock
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 
 log = logging.getLogger(__name__)
+DELETED = "deleted-conversations.txt"  # Their ids, one a line: the recorder does not bring them back.
 
 
 class StoredWorkspace:
@@ -275,14 +276,15 @@ class StoredWorkspace:
         await stores.thread.run_there(stores.cache.level.compact_database)
         self.cache.changed()
 
-    async def delete_trashed_conversations(self) -> EmptyTrashResult:
-        """Remove the conversations in the trash for good, with what only they use; from the backups too.
+    async def delete_trashed_conversations(self, only: Collection[str] = ()) -> EmptyTrashResult:
+        """Remove the conversations in the trash, or only these, for good, with what only they use; from the backups too. The recorder does
+        not bring them back.
 
         Minutes for a large workspace. No turn may be going on: what it has put and not yet named in a fact counts as used
         by nobody.
         """
-        emptying = TrashEmptying(self._stores.journal, self._stores.cache)
-        if not any(row.trashed for row in await self.journal.list_conversations()):
+        emptying = TrashEmptying(self._stores.journal, self._stores.cache, only)
+        if not any(row.trashed or row.id in only for row in await self.journal.list_conversations()):
             return EmptyTrashResult()
         emptied = EmptyTrashResult()
 
@@ -292,10 +294,22 @@ class StoredWorkspace:
 
         try:
             await self._stores.thread.run_slices(emptying.find_what_goes())
+            await asyncio.to_thread(self._note_deleted, emptying.gone)
             await self.index.rebuild_around(clear)
         finally:
             await self._stores.thread.run_there(emptying.end_emptying)
         return emptied
+
+    def deleted_conversations(self) -> frozenset[str]:
+        """Those that were deleted for good."""
+        try:
+            return frozenset((self.folder / DELETED).read_text("utf-8").split())
+        except FileNotFoundError:
+            return frozenset()
+
+    def _note_deleted(self, names: Collection[str]) -> None:
+        every = sorted(self.deleted_conversations() | frozenset(names))
+        atomic_files.write_file_atomically(self.folder / DELETED, "\n".join(every) + "\n", private=True)
 
     async def _clear_trash_everywhere(self, emptying: TrashEmptying) -> EmptyTrashResult:
         stores = self._stores

@@ -8,9 +8,10 @@ fork of it.
 
 import asyncio
 import itertools
+import math
 import secrets as random
 import time as clock
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from functools import partial
@@ -111,11 +112,13 @@ class HistoryImport:
     settings: RequestSettings | None = None  # what the next request of such a conversation would have besides it
     earlier: EarlierImports = field(default_factory=EarlierImports)
     copies: Path | None = None  # a folder of copies, which are read in the place of their files
+    _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     async def import_files(self, files: Sequence[Path], report: Report = ignore_import_progress) -> ImportResult:
         """Bring in all sessions of these files. What cannot be read, or not be written now, gets a sentence."""
         await self._read_earlier_imports()
+        self._deleted = await asyncio.to_thread(self.workspace.deleted_conversations)
         reader, maker = StoreThread("bring in"), StoreThread("make facts")
         sizes = [_file_size_bytes(file) for file in files]
         done, ahead = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False)), 0
@@ -194,8 +197,18 @@ class HistoryImport:
 
     # --- on the event loop
 
+    def _was_deleted(self, held: SessionToImport) -> bool:
+        """Whether somebody deleted the conversation, or what it belongs to, for good: the recorder leaves it out then."""
+        one, own = held.recording, held.under_own_name().recording
+        if self.copies is None or {one.identity_of_session, own.identity_of_session} & self.earlier.last.keys():
+            return False
+        sessions = filter(None, (one.session, own.session, one.parent, one.forked_from))
+        return any(conversation_id_of_session(one.kind, session) in self._deleted for session in sessions)
+
     async def _import_session(self, held: SessionToImport) -> None:
         recording = held.recording
+        if self._was_deleted(held):
+            return
         if not any(message.role == "assistant" for message in recording.messages):
             self.result.complaints.append(f"{recording.name} was left out because it contains no reply.")
             return
@@ -298,6 +311,19 @@ async def _undo_imported_facts(workspace: StoredWorkspace, brought: Recorded) ->
         brought.conversation, [(0.0, change), (0.0, replace(fact, size=0, modified=0, undone=True, cost=0.0))]
     )
     return True
+
+
+async def find_recorded_conversations(
+    workspace: StoredWorkspace, kinds: Collection[str] = (), before: float = math.inf
+) -> list[str]:
+    """The conversations of these other programs, or of all of them, with their forks. `before`: which changed last before that time."""
+    brought = (one for one in await workspace.journal.imported_facts() if isinstance(one.fact, BroughtIn))
+    origins = ((one.conversation, one.fact.origin.kind) for one in brought if isinstance(one.fact, BroughtIn))
+    found = {conversation for conversation, kind in origins if kind and (not kinds or kind in kinds)}
+    rows = await workspace.journal.list_conversations()
+    while more := {row.id for row in rows if row.forked_from in found} - found:
+        found |= more
+    return [row.id for row in rows if row.id in found and row.updated < before]
 
 
 async def list_import_runs(workspace: StoredWorkspace) -> list[tuple[str, int, bool]]:

@@ -624,10 +624,10 @@ class Workbench:
             await self._reread_rows(purged.conversations)
         return purged
 
-    async def empty_conversation_trash(self) -> EmptyTrashResult:
-        """Remove the conversations in the trash for good, with what only they use; Refused while anything works."""
+    async def empty_conversation_trash(self, only: Collection[str] = ()) -> EmptyTrashResult:
+        """Remove the conversations in the trash, or only these, for good, with what only they use; Refused while anything works."""
         async with self._reading, self.sessions.hold_all_sessions_still():
-            emptied = await self.workspace.delete_trashed_conversations()
+            emptied = await self.workspace.delete_trashed_conversations(only)
         self._rows.remove_conversation_rows(emptied.conversations)
         await self.sessions.close_sessions(emptied.conversations)
         self.size_limit.count_cache_size_soon()

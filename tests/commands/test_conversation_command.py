@@ -12,6 +12,7 @@ from helix_desktop import program_folders
 from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import ConversationStarted, Folded, FoldKind, ModelReplied, Span, Stop, Text, UserSaid
 from tests.commands.conftest import Helix
+from tests.histories import written
 
 
 @pytest.fixture
@@ -45,3 +46,35 @@ def test_what_is_not_there_is_a_sentence(helix: Helix, workspace: str, begins: s
     code, out, err = helix("conversation", "export", "-w", "Work", begins)
     assert code in (1, 2)
     assert (out, bool(err.strip())) == ("", True)
+
+
+def test_a_conversation_is_deleted_for_good_when_that_is_confirmed(helix: Helix, workspace: str) -> None:
+    code, out, err = helix("conversation", "delete", "-w", "Work", "abc")
+    assert (code, out.split()[-1], "Nothing was removed" in err) == (1, "Looking", True)
+    assert helix("conversation", "delete", "-w", "Work", "abc", "--yes")[0] == 0
+    _, out, _ = helix("conversation", "list", "-w", "Work", "--json")
+    assert [row["title"] for row in json.loads(out)] == ["Other"]
+    code, _, err = helix("conversation", "delete", "-w", "Work", "--yes")
+    assert (code != 0, "No conversation was chosen" in err) == (True, True)
+
+
+def test_what_was_recorded_is_forgotten_by_agent_time_and_folder(helix: Helix, workspace: str, tmp_path: Path) -> None:
+    codex, claude = written.codex(tmp_path / "one"), written.claude(tmp_path / "two")
+    assert helix("conversation", "import", "-w", "Work", str(codex), str(claude))[0] == 0
+
+    def left() -> set[str]:
+        rows = json.loads(helix("conversation", "list", "-w", "Work", "--json")[1])
+        return {row["id"] for row in rows} - {"abc-1", "abd-2"}
+
+    both = left()
+    assert len(both) == 2
+    for choice in (["--before", "2020-01-01"], ["--folder", str(tmp_path / "elsewhere")], ["--agent", "goose"]):
+        assert helix("recorder", "forget", *choice, "--yes")[0] == 0
+        assert left() == both
+    assert helix("recorder", "forget", "--agent", "Claude Code", "--folder", str(tmp_path), "--yes")[0] == 0
+    assert len(left()) == 1
+    code, _, err = helix("recorder", "forget", "--agent", "nobody", "--yes")
+    assert (code != 0, "no agent nobody" in err) == (True, True)
+    assert helix("recorder", "forget", "--before", "yesterday", "--yes")[0] != 0
+    assert helix("recorder", "forget", "--before", "2999-01-01", "--yes")[0] == 0
+    assert left() == set()

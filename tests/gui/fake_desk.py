@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from inspect import getcoroutinelocals, iscoroutine
 from pathlib import Path
@@ -641,8 +641,8 @@ class FakeWorkbench(StandIn):
             "messages": [message.role.value for message in request.messages],
         }
 
-    async def empty_conversation_trash(self) -> EmptyTrashResult:
-        gone = tuple(row.id for row in self.rows.values() if row.trashed)
+    async def empty_conversation_trash(self, only: Collection[str] = ()) -> EmptyTrashResult:
+        gone = tuple(row.id for row in self.rows.values() if (row.id in only if only else row.trashed))
         self.rows = {name: row for name, row in self.rows.items() if name not in gone}
         return EmptyTrashResult(gone, 3, 5_000_000)
 

@@ -145,6 +145,7 @@ class FakeHistories:
         self.done: list[Sequence[HistoryGroup]] = []
         self.keys: Sequence[str] = ("sk-ant-…9f",)
         self.stopped = self.undone = self.forgotten = False
+        self.deleted = ("", -1)
 
     async def find_history_groups(self) -> Sequence[HistoryGroup]:
         return self.groups
@@ -168,6 +169,10 @@ class FakeHistories:
     async def undo_last_import(self) -> Sequence[str]:
         self.undone = True
         return ()
+
+    async def delete_recorded(self, kind: str, days: int) -> int:
+        self.deleted = (kind, days)
+        return 2
 
     async def forget_found_keys(self) -> int:
         self.forgotten = True

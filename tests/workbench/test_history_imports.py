@@ -525,3 +525,22 @@ async def test_what_is_new_goes_to_the_conversation_and_not_to_a_fork_of_it(
     await workspace.journal.fork_conversation(first.id, last, "fork")
     written.lines(path, written.claude_session())
     assert {one.id for one in (await brought(workspace, path)).imported} == {first.id}
+
+
+async def test_what_was_deleted_for_good_comes_back_only_by_hand(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    path = written.lines(tmp_path / "s.jsonl", written.claude_session()[:2])
+    (first,) = (await brought(workspace, path)).imported
+    other = written.codex(tmp_path / "other")
+    (stays,) = (await brought(workspace, other)).imported
+    await workspace.journal.fork_conversation(first.id, 2, "fork")
+    find = history_imports.find_recorded_conversations
+    assert set(await find(workspace)) == {first.id, stays.id, "fork"}
+    assert await find(workspace, ["codex"]) == [stays.id]
+    assert await find(workspace, before=1.0) == []
+    gone = await find(workspace, ["claude-code"])
+    assert set((await workspace.delete_trashed_conversations(gone)).conversations) == {first.id, "fork"}
+    written.lines(path, written.claude_session())
+    recorder = HistoryImport(workspace, Words(), copies=tmp_path / "copies")
+    assert (await recorder.import_files([path, other])).imported == []
+    assert [row.id for row in await workspace.journal.list_conversations()] == [stays.id]
+    assert [one.id for one in (await brought(workspace, path)).imported] == [first.id]

@@ -230,7 +230,7 @@ class Sidebar(QWidget):
 
     def _menu_actions_for(self, row: ConversationListRow) -> list[tuple[str, str]]:
         if row.trashed:
-            return [("restore", tr("Restore"))]
+            return [("restore", tr("Restore")), ("delete", tr("Delete permanently…"))]
         return [
             ("rename", tr("Rename…")),
             ("pin", tr("Unpin") if row.pinned else tr("Pin")),
@@ -249,6 +249,7 @@ class Sidebar(QWidget):
             ("", ""),
             ("archive", tr("Unarchive") if row.archived else tr("Archive")),
             ("trash", tr("Move to trash")),
+            ("delete", tr("Delete permanently…")),
         ]
 
     def _build_sidebar_button(self, name: str, text: str) -> QToolButton:

@@ -76,6 +76,10 @@ class HistoryImportPort(Protocol):
         """Take the last import back; a sentence for each conversation that stays."""
         ...
 
+    async def delete_recorded(self, kind: str, days: int) -> int:
+        """Delete what was recorded or imported from one program, or with no kind from all, and last changed so many days ago; how many."""
+        ...
+
     async def forget_found_keys(self) -> int:
         """Remove what looks like a key from each workspace of the last import for good; how many."""
         ...

@@ -1,6 +1,7 @@
 """The dialog that imports other programs' conversations: what was found, which to import, progress, result, undo."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
@@ -8,7 +9,9 @@ from PySide6.QtWidgets import (
     QDialog,
     QHBoxLayout,
     QLineEdit,
+    QMenu,
     QProgressBar,
+    QPushButton,
     QVBoxLayout,
     QWidget,
 )
@@ -23,10 +26,12 @@ from helix_desktop.gui.importing.history_import_port import (
     HistoryImportPort,
     ImportOutcome,
 )
+from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 
 WIDTH, HEIGHT = 720, 560
@@ -79,7 +84,7 @@ class ImportConversationsDialog(QDialog):
         column.addWidget(self._message_label)
         column.addWidget(self.filter_line)
         column.addWidget(self.found, 1)
-        column.addWidget(self._build_recorder_checkbox())
+        column.addLayout(build_row(self._build_recorder_checkbox(), 1, self._build_delete_button()))
         column.addWidget(self._bar)
         column.addWidget(self._progress_label)
         column.addLayout(self._build_import_buttons())
@@ -91,6 +96,29 @@ class ImportConversationsDialog(QDialog):
         self.recorder_box.setChecked(self._settings[RECORDER])
         self.recorder_box.toggled.connect(lambda on: self._settings.change_setting(RECORDER, on))
         return self.recorder_box
+
+    def _build_delete_button(self) -> QPushButton:
+        button = build_push_button(tr("Delete recorded conversations"), self, look="link")
+        menu = QMenu(button)
+        ages = {tr("All"): 0, tr("Older than 30 days"): 30, tr("Older than a year"): 365}
+        for kind, title in {"": tr("All agents"), **NAMES}.items():
+            inner = menu.addMenu(title)
+            for age, days in ages.items():
+                inner.addAction(age, partial(self._ask_to_delete_recorded, kind, days, f"{title}: {age}"))
+        button.setMenu(menu)
+        return button
+
+    def _ask_to_delete_recorded(self, kind: str, days: int, choice: str) -> None:
+        text = tr("What was recorded or imported is deleted permanently in all workspaces, along with cached content that nothing else uses. This can't be undone. The agents' own files stay, and the recorder leaves these conversations out from now on.")  # fmt: skip
+
+        def show_deleted(number: int) -> None:
+            self._message_label.setText(format_count(number, "{n} conversation deleted", "{n} conversations deleted"))
+            self._on_conversations_changed()
+
+        def delete_now() -> None:
+            self._doing.run_in_background(self._histories.delete_recorded(kind, days), then=show_deleted, owner=self)
+
+        ask_to_confirm(self, choice, text, tr("Delete permanently"), delete_now)
 
     def _build_import_buttons(self) -> QHBoxLayout:
         self._undo = build_push_button(tr("Undo"), self, self._undo_import, "link")

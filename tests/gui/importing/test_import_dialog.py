@@ -146,3 +146,18 @@ def test_nothing_found_is_said(window: MainWindow) -> None:
     dialog.find_conversations()
     assert "No conversations from other programs were found" in words(dialog)
     assert histories.done == []
+
+
+def test_what_was_recorded_of_an_agent_is_deleted_after_a_question(window: MainWindow) -> None:
+    histories = FakeHistories()
+    dialog, _, changed = shown(window, histories)
+    button = next(one for one in dialog.findChildren(QPushButton) if one.text() == "Delete recorded conversations")
+    menus = {action.text(): action.menu() for action in button.menu().actions()}
+    old = next(action for action in menus["Codex"].actions() if action.text() == "Older than 30 days")
+    old.trigger()
+    box = dialog.findChild(QMessageBox)
+    assert "can't be undone" in box.text()
+    next(one for one in box.buttons() if one.text() == "Delete permanently").click()
+    assert histories.deleted == ("codex", 30)
+    assert "2 conversations deleted" in words(dialog)
+    assert changed == [True]
