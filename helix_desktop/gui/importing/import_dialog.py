@@ -100,7 +100,7 @@ class ImportConversationsDialog(QDialog):
     def _build_delete_button(self) -> QPushButton:
         button = build_push_button(tr("Delete recorded conversations"), self, look="link")
         menu = QMenu(button)
-        ages = {tr("All"): 0, tr("Older than 30 days"): 30, tr("Older than a year"): 365}
+        ages = {tr("Any age"): 0, tr("Older than 30 days"): 30, tr("Older than a year"): 365}
         for kind, title in {"": tr("All agents"), **NAMES}.items():
             inner = menu.addMenu(title)
             for age, days in ages.items():
