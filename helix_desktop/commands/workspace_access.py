@@ -23,7 +23,15 @@ from helix_desktop import commands, program_folders, program_settings, running_i
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb
 from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.ports import EmptyTrashResult
-from helix_desktop.errors import ActionRefused, AmbiguousName, NotFound, StoppedByUser, StoreBusy, StoreFailed, format_things
+from helix_desktop.errors import (
+    ActionRefused,
+    AmbiguousName,
+    NotFound,
+    StoppedByUser,
+    StoreBusy,
+    StoreFailed,
+    format_things,
+)
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import reading_copy, workspace_link
 from helix_desktop.store.all_workspaces import AllWorkspaces

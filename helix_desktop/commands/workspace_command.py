@@ -10,7 +10,6 @@ from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, sharing_commands, workspace_access
 from helix_desktop.commands.workspace_access import print_json, print_result
 from helix_desktop.console import Console, Terminal
-from helix_desktop.errors import format_things
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
