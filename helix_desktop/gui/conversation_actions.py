@@ -121,7 +121,7 @@ class ConversationActions:
         self._ask_to_delete_for_good(bench, tr("Empty trash"), text)
 
     def ask_to_delete(self, bench: Workbench, row: ConversationListRow) -> None:
-        text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This can't be undone. The files of the agent that wrote it stay, and the recorder leaves the conversation out from now on.", title=row.title or row.begins)  # fmt: skip
+        text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This can't be undone. The files of the agent that wrote it stay, and the recorder leaves the conversation out from now on.", title=row.title)  # fmt: skip
         self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, (row.id,))
 
     def _ask_to_delete_for_good(self, bench: Workbench, title: str, text: str, only: Sequence[str] = ()) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
+from PySide6.QtWidgets import QLabel, QMenu, QMessageBox, QPushButton
 
 from helix_desktop.gui.importing.history_import_port import HistoryDetails, ImportOutcome
 from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
@@ -152,10 +152,10 @@ def test_what_was_recorded_of_an_agent_is_deleted_after_a_question(window: MainW
     histories = FakeHistories()
     dialog, _, changed = shown(window, histories)
     button = next(one for one in dialog.findChildren(QPushButton) if one.text() == "Delete recorded conversations")
-    menus = {action.text(): action.menu() for action in button.menu().actions()}
-    old = next(action for action in menus["Codex"].actions() if action.text() == "Older than 30 days")
-    old.trigger()
+    (menu,) = (each for each in button.menu().findChildren(QMenu) if each.title() == "Codex")
+    next(action for action in menu.actions() if action.text() == "Older than 30 days").trigger()
     box = dialog.findChild(QMessageBox)
+    assert isinstance(box, QMessageBox)
     assert "can't be undone" in box.text()
     next(one for one in box.buttons() if one.text() == "Delete permanently").click()
     assert histories.deleted == ("codex", 30)
