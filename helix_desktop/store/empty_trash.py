@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Generator, Iterator
 from pathlib import Path
 
+from helix_desktop import atomic_files
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin
@@ -20,6 +21,7 @@ from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
+DELETED = "deleted-conversations.txt"  # Their ids, one a line: the recorder does not bring them back.
 _PAGE = 200  # How many facts or entries are worked on before other work gets its turn.
 _SHORTEST = 8  # In digits. A shorter beginning of a hash may be an ordinary word.
 _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
@@ -131,6 +133,19 @@ class TrashEmptying:
         if removed:
             journal.scrub_journal()
         return removed
+
+
+def read_deleted_conversations(workspace: Path) -> frozenset[str]:
+    """Those that were deleted for good."""
+    try:
+        return frozenset((workspace / DELETED).read_text("utf-8").split())
+    except FileNotFoundError:
+        return frozenset()
+
+
+def note_deleted_conversations(workspace: Path, names: Collection[str]) -> None:
+    every = sorted(read_deleted_conversations(workspace) | frozenset(names))
+    atomic_files.write_file_atomically(workspace / DELETED, "\n".join(every) + "\n", private=True)
 
 
 def _pages_of_conversation(journal: JournalFile, conversation: str) -> Iterator[list[StoredFact]]:

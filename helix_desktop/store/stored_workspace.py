@@ -19,7 +19,7 @@ from helix_desktop.store import content_forgetting as forgetting
 from helix_desktop.store import journal_backups, store_opening, workspace_export, workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_maintenance import CollectResult
-from helix_desktop.store.empty_trash import TrashEmptying
+from helix_desktop.store.empty_trash import TrashEmptying, note_deleted_conversations
 from helix_desktop.store.index_file import StoreFeed
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.live_index import WorkspaceIndex
@@ -37,7 +37,6 @@ from helix_desktop.store.workspace_lock import WorkspaceLock
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 
 log = logging.getLogger(__name__)
-DELETED = "deleted-conversations.txt"  # Their ids, one a line: the recorder does not bring them back.
 
 
 class StoredWorkspace:
@@ -294,22 +293,11 @@ class StoredWorkspace:
 
         try:
             await self._stores.thread.run_slices(emptying.find_what_goes())
-            await asyncio.to_thread(self._note_deleted, emptying.gone)
+            await asyncio.to_thread(note_deleted_conversations, self.folder, emptying.gone)
             await self.index.rebuild_around(clear)
         finally:
             await self._stores.thread.run_there(emptying.end_emptying)
         return emptied
-
-    def deleted_conversations(self) -> frozenset[str]:
-        """Those that were deleted for good."""
-        try:
-            return frozenset((self.folder / DELETED).read_text("utf-8").split())
-        except FileNotFoundError:
-            return frozenset()
-
-    def _note_deleted(self, names: Collection[str]) -> None:
-        every = sorted(self.deleted_conversations() | frozenset(names))
-        atomic_files.write_file_atomically(self.folder / DELETED, "\n".join(every) + "\n", private=True)
 
     async def _clear_trash_everywhere(self, emptying: TrashEmptying) -> EmptyTrashResult:
         stores = self._stores

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from helix_desktop.context_server import client_snippets
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet
@@ -24,53 +24,44 @@ from helix_desktop.histories.session_from_facts import list_compactions
 from helix_desktop.processes.starter import find_program, own_program_command
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.workbench.model_roles import WorkspaceModels
 
 FRAME_TOKENS = 30_000  # What an agent itself puts into each request.
 
 
-class ForkingDesk(Protocol):
-    """What is needed of a workbench."""
-
-    models: WorkspaceModels
-
-    async def fork_conversation(self, conversation: str, at: int = 0, *, title: str = "") -> Session: ...
-
-
 class ConversationRelay:
-    """Of one workspace. `open_desk`: its workbench, which is opened only where something is folded."""
+    """Of one workspace. `open_desk`: its workbench, which has one of these itself; opened only where something is folded."""
 
     def __init__(
         self,
         workspace: StoredWorkspace,
         tokens: TokenCounter,
-        open_desk: Callable[[], AbstractAsyncContextManager[ForkingDesk]],
+        open_desk: Callable[[], AbstractAsyncContextManager[Any]],
     ) -> None:
         self._workspace, self._tokens, self._open_desk = workspace, tokens, open_desk
 
     async def restore_for_agent(self, asked: RestoreRequest) -> RestoredSession:
         """The conversation as it can be written for the agent."""
-        restored = await self._build_session(asked)
+        restored = await self._read_restored(asked)
         room = (asked.window or restoring.FORMATS[asked.agent].window) - FRAME_TOKENS
         if not asked.is_folded and await self._fits(restored.texts, room):
             return restored
         async with self._open_desk() as desk:
             fork = await self._fold_in_fork(desk, asked, room)
-        folded = await self._build_session(replace(asked, conversation=fork, before_compaction=0, is_folded=True))
+        folded = await self._read_restored(replace(asked, conversation=fork, before_compaction=0, is_folded=True))
         return replace(folded, fits=await self._fits(folded.texts, room))
 
     async def _fits(self, texts: Sequence[str], room: int) -> bool:
-        def count() -> bool:
+        def are_few_enough() -> bool:
             return sum(map(len, map(str.encode, texts))) <= room or sum(map(self._tokens.count_tokens, texts)) <= room
 
-        return await asyncio.to_thread(count)
+        return await asyncio.to_thread(are_few_enough)
 
-    async def _build_session(self, asked: RestoreRequest) -> RestoredSession:
+    async def _read_restored(self, asked: RestoreRequest) -> RestoredSession:
         facts = await self._workspace.journal.read_facts(asked.conversation)
         contents = await self._workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
         return await asyncio.to_thread(restoring.restore_session, facts, contents.get, asked)
 
-    async def _fold_in_fork(self, desk: ForkingDesk, asked: RestoreRequest, room: int) -> str:
+    async def _fold_in_fork(self, desk: Any, asked: RestoreRequest, room: int) -> str:
         """A fork that takes no more than `room` tokens, as far as that can be had. Without a model it only lists what was left out."""
         facts, at = await self._workspace.journal.read_facts(asked.conversation), 0
         if asked.before_compaction:

@@ -37,6 +37,7 @@ from helix_desktop.histories.history_rows import ReadingComplaints
 from helix_desktop.histories.pending_copies import path_of_copy
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts, texts_to_count
 from helix_desktop.histories.recording_facts import FactDraft
+from helix_desktop.store.empty_trash import read_deleted_conversations
 from helix_desktop.store.search_words import text_or_none
 from helix_desktop.store.store_thread import StoreThread
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -118,7 +119,7 @@ class HistoryImport:
     async def import_files(self, files: Sequence[Path], report: Report = ignore_import_progress) -> ImportResult:
         """Bring in all sessions of these files. What cannot be read, or not be written now, gets a sentence."""
         await self._read_earlier_imports()
-        self._deleted = await asyncio.to_thread(self.workspace.deleted_conversations)
+        self._deleted = await asyncio.to_thread(read_deleted_conversations, self.workspace.folder)
         reader, maker = StoreThread("bring in"), StoreThread("make facts")
         sizes = [_file_size_bytes(file) for file in files]
         done, ahead = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False)), 0

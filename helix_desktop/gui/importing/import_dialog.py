@@ -115,10 +115,10 @@ class ImportConversationsDialog(QDialog):
             self._message_label.setText(format_count(number, "{n} conversation deleted", "{n} conversations deleted"))
             self._on_conversations_changed()
 
-        def delete_now() -> None:
+        def delete_what_was_recorded() -> None:
             self._doing.run_in_background(self._histories.delete_recorded(kind, days), then=show_deleted, owner=self)
 
-        ask_to_confirm(self, choice, text, tr("Delete permanently"), delete_now)
+        ask_to_confirm(self, choice, text, tr("Delete permanently"), delete_what_was_recorded)
 
     def _build_import_buttons(self) -> QHBoxLayout:
         self._undo = build_push_button(tr("Undo"), self, self._undo_import, "link")
