@@ -34,7 +34,7 @@ OPTIONS: Options = {
 def add_restore_command(verbs: Subparsers) -> None:
     sentence = "save a conversation as a new session of another agent"
     workspace_access.add_workspace_verb(
-        verbs, "restore", sentence, restore_conversation, OPTIONS, run=run_restore, reads=True
+        verbs, "restore", sentence, restore_for_named_agent, OPTIONS, run=run_restore, reads=True
     )
 
 
@@ -51,7 +51,7 @@ def run_restore(arguments: argparse.Namespace) -> int:
     return workspace_access.run_on_workspace(arguments)
 
 
-async def restore_conversation(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+async def restore_for_named_agent(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.conversation_relay import ConversationRelay
 

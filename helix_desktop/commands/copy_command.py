@@ -34,7 +34,7 @@ def add_copy_command(nouns: Subparsers) -> None:
     add_workspace_verb(verbs, "list", sentence, partial(workspace_access.act_on_workbench, _print_copies))
     work = partial(workspace_access.act_on_workbench, _print_copy)
     add_workspace_verb(verbs, "show", "show the changes that exist only in a copy", work, COPY)
-    work = partial(workspace_access.act_on_workbench, _bring_back)
+    work = partial(workspace_access.act_on_workbench, _bring_back_into_folder)
     sentence = "bring the changes in a copy back into your own folder"
     add_workspace_verb(
         verbs,
@@ -65,7 +65,7 @@ async def _print_copy(bench: Workbench, arguments: argparse.Namespace, console: 
     return await print_result(arguments, console, _describe_copy(bench, copy, found), *lines)
 
 
-async def _bring_back(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+async def _bring_back_into_folder(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
     copy = await _find_copy(bench, arguments.copy)
     if arguments.by == "discard" and not arguments.yes:
         found = await bench.copies.read_contents(copy)

@@ -96,7 +96,7 @@ class HistoryRecorder:
         """What is being imported is given a moment; the rest stays copied."""
         self._is_ending.set()
         self._has_work.set()
-        self._importing.end_process()
+        self._importing.end_importing()
 
     def recorder_status(self) -> dict[str, Any]:
         return {"last_import": self.last_import, "trouble": self.trouble, "pid": self._importing.pid}
@@ -164,7 +164,7 @@ class HistoryRecorder:
     def import_until_ended(self) -> None:
         while not self._is_ending.is_set():
             if not self._has_work.wait(IDLE_SECONDS if self._importing.pid else None):
-                self._importing.end_process()
+                self._importing.end_importing()
                 continue
             begun = time.monotonic()
             self._has_work.clear()
@@ -172,7 +172,7 @@ class HistoryRecorder:
                 self._has_work.set()
             pause = max(SHORTEST_PAUSE_SECONDS, PAUSE_SHARE * (time.monotonic() - begun))
             self._is_ending.wait(min(pause, LONGEST_PAUSE_SECONDS) * 2 ** min(self._failures, 6))
-        self._importing.end_process()  # It may have been started while this was ending.
+        self._importing.end_importing()  # It may have been started while this was ending.
 
     def _import_copies(self) -> bool:
         """False: not all of them could be imported. Copies that end the process again and again are set aside."""
@@ -238,10 +238,10 @@ class ImportingProcess:
                 process.stdin.flush()
                 answer: dict[str, Any] = json.loads(process.stdout.readline())
                 return answer
-        self.end_process()
+        self.end_importing()
         return None
 
-    def end_process(self) -> None:
+    def end_importing(self) -> None:
         """It ends after what it is doing; one that does not is killed."""
         process, self._process = self._process, None
         if process is None:

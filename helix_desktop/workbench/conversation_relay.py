@@ -77,7 +77,7 @@ class ConversationRelay:
         if not session.conversation.current_meter().request_fits:
             await session.steward.prepare_step()
             session.steward.cancel_fold()
-        return session.id
+        return str(session.id)
 
     def offer_originals(self, agent: str, folder: Path, places: HistoryPlaces) -> str:
         """Write the workspace's MCP server into the agent's settings, beside what is there; a sentence that says so."""
