@@ -284,7 +284,9 @@ class AgentRequests:
 
     def _create_terminal(self, params: dict[str, Any]) -> dict[str, Any]:
         if sum(not each.running.done() for each in self.terminals.values()) >= MOST_TERMINALS:
-            raise ActionRefused(f"{MOST_TERMINALS} commands are running already.", remedy="Wait for one of them.")
+            raise ActionRefused(
+                f"{MOST_TERMINALS} commands are running already.", remedy="Wait until one of them has ended."
+            )
         name = f"terminal-{self.conversation.state.last_seq}-{len(self.terminals)}"
         folder = {"folder": text_at(params, "cwd")} if text_at(params, "cwd") else {}
         values = {"command": _command_line(params), "seconds": TERMINAL_SECONDS, **folder}

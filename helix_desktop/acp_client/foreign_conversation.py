@@ -274,7 +274,7 @@ class ForeignConversation:
 
     async def _answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if self._turn is None:
-            raise ActionRefused("No turn is running, so nothing may be done.")
+            raise ActionRefused("No turn is running, so the agent may not do anything.")
         self._turn.recorder.has_heard_agent = True
         return await self._turn.answer_agent(method, params)
 

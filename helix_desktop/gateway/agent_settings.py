@@ -57,8 +57,8 @@ def plan_address_install(
         (one for one in (usual, *others) if one.provider and (one is usual or one.provider in USUAL_PROVIDERS)), None
     ):
         raise ActionRefused(
-            f"{agent.title} has its own address for {kept.provider} ({kept.source}), which would be lost.",
-            remedy="Start the agent with `wrap` each time instead. `wrap` sends requests to that address.",
+            f"{agent.title} already has another address for {kept.provider} ({kept.source}). Connecting it would overwrite that address.",
+            remedy="Start the agent with `wrap` each time instead. `wrap` still sends the agent's requests to that address.",
         )
     registration = GatewayRegistration(new_token(), usual.address, agent=agent.name)
     file = agent.file(home, environ)
@@ -109,7 +109,7 @@ def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange
     now = _read_settings_or_none(file)
     if now != after:
         raise ActionRefused(
-            f"{file} was changed after it was connected. Nothing was written.",
+            f"The settings file {file} was changed after the agent was connected. Nothing was written.",
             remedy=f"Remove the gateway's address yourself, and delete {note}.",
         )
     return AgentSettingsChange(agent.name, file, now, before, created=created)

@@ -146,7 +146,7 @@ class MainWindow(WindowFrame):
         """Lets the user write in this conversation before it can be opened. `sent`: messages already sent there."""
         self.awaited_conversation = place[1]
         self.unsent_messages.add_remembered_messages(place, sent)
-        self.chat.show_transcript_or_start(name, begun=place[1] != "new")
+        self.chat.show_transcript_or_start(name, begun=place[1] != "new", loads=True)
         if self.memory.get_remembered("layout", place[0], "page", default="chat") == "chat":
             self.restore_window_layout(place[0])
         self._show_in_composer(place, name)
@@ -549,7 +549,10 @@ class MainWindow(WindowFrame):
         named = bench.name if len(bench.name) <= SHOWN_NAME_LENGTH else f"{bench.name[: SHOWN_NAME_LENGTH - 1]}…"
         self.memory.remember_value("box", value={"name": named, "is_shown": not self.chat.composer.isHidden()})
         self.chat.show_transcript_or_start(
-            named, begun=bool(awaited) or self._has_begun(session), scripted=self.current_model == DEMO_MODEL
+            named,
+            begun=bool(awaited) or self._has_begun(session),
+            loads=bool(awaited),
+            scripted=self.current_model == DEMO_MODEL,
         )
         composer = self.chat.composer
         self._show_in_composer((bench.id, name or "new"), named)

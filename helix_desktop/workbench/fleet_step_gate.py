@@ -40,7 +40,7 @@ class FleetStepGate:
             left, beside = state.dollars_left(task.order.agent), len(self._under_way)
             if left <= 0:
                 scope = state.tightest_limit(task.order.agent)
-                raise BudgetSpent(f"The budget ({scope}) is spent.", for_all=not scope.startswith("agent"))
+                raise BudgetSpent(f"The budget ({scope}) is used up.", for_all=not scope.startswith("agent"))
             is_near = bool(state.limits) and (self._dearest is None or left <= self._dearest * (beside + 1))
             if provider in state.paused or (beside and is_near):
                 return False

@@ -263,7 +263,7 @@ class HookRunner:
 
 
 async def _refuse_every_action(_: ToolAction) -> None:
-    raise ActionRefused("A hook needs no permission of its own.")
+    raise ActionRefused("A hook cannot be given a permission of its own.")
 
 
 def _hook_environment(hook: ProjectHook, payload: Mapping[str, Any]) -> dict[str, str]:

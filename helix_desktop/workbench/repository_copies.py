@@ -527,7 +527,7 @@ def _join_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str
     for source, checkout, _ in _checkouts_of(copy):
         if source is None:
             raise ActionRefused(
-                "The original repository no longer exists.", remedy="Copy the files you need from the copy yourself."
+                "The original repository no longer exists.", remedy="You can still copy the files you need by hand."
             )
         checkout.check_sound()
         source.check_finished()

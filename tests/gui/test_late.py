@@ -263,6 +263,16 @@ def starting(theme: Theme, memory: WindowMemory, settings: ProgramSettings, doin
     return made
 
 
+def test_what_is_being_opened_says_so_in_place_of_a_blank_page(
+    starting: MainWindow, desk: FakeDesk, held: Held
+) -> None:
+    chat = starting.chat
+    chat._slow.timeout.emit()
+    assert (chat._loading.isVisible(), chat._loading.text()) == (True, "Loading…")
+    go_on(starting, desk, held, at=0)
+    assert chat.transcript.isVisible()
+
+
 def stage(window: MainWindow, desk: FakeDesk, held: Held, steps: int) -> None:
     """Let a start go on: the workspaces are listed, the last one is opened, its conversation is opened."""
     if steps > 0:

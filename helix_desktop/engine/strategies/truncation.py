@@ -13,7 +13,7 @@ def plan_truncation(situation: FoldSituation, until: int = 0) -> FoldPlan | None
     span = find_foldable_span(situation, until)
     if span is None:
         return None
-    return FoldPlan(FoldKind.TRUNCATION, span, "the next request would not fit otherwise", panic=True)
+    return FoldPlan(FoldKind.TRUNCATION, span, "otherwise, the next request would not fit", panic=True)
 
 
 def fill_truncation_sections(todo: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The page Chat: the transcript, the questions that wait for the user, the composer."""
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import QEvent, Qt, QTimer
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
@@ -14,10 +14,13 @@ from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
 from helix_desktop.gui.chat.rewrite_cost_line import RewriteCostLine
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelpLine
 from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
+from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_memory import WindowMemory
 
+SLOW_MS = 300  # milliseconds until it is said that a conversation is loading
 # Least heights in pixels: of the transcript beside a question, and of the question with the composer.
 ABOVE, BELOW = 96, 560
 
@@ -47,9 +50,13 @@ class ChatPage(QWidget):
         self.empty = EmptyConversationPanel(theme, self)
         self.empty.suggested.connect(self._fill_in_suggestion)
         self.empty.demo_prompt_chosen.connect(lambda words: self.composer.sent.emit((Text(words),), False))
+        self._loading = build_plain_label("", "faint", self)
+        self._loading.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._slow = QTimer(self, interval=SLOW_MS, singleShot=True)
+        self._slow.timeout.connect(lambda: self._loading.setText(tr("Loading…")))
         self._above = QStackedWidget(self)
-        self._above.addWidget(transcript)
-        self._above.addWidget(self.empty)
+        for each in (transcript, self.empty, self._loading):
+            self._above.addWidget(each)
         build_column(
             (self._above, 1),
             self.approvals,
@@ -81,13 +88,15 @@ class ChatPage(QWidget):
         least = 1 if needed < self.height() else max(min(self.height() - px(BELOW), px(ABOVE)), 1)
         self._above.setMinimumSize(1, least)
 
-    def show_transcript_or_start(self, name: str, *, begun: bool, scripted: bool = False) -> None:
-        """Shows the transcript, or the start panel before the first message. `name`: the
-        workspace's name. `scripted`: the built-in script is the model.
+    def show_transcript_or_start(self, name: str, *, begun: bool, loads: bool = False, scripted: bool = False) -> None:
+        """Shows the transcript, or the start panel before the first message. `name`: the workspace's name. `loads`: the
+        transcript is not there yet. `scripted`: the built-in script is the model.
         """
         self.empty.show_workspace_name(name)
         self.empty.show_demo_suggestions(scripted=scripted)
-        self._above.setCurrentWidget(self.transcript if begun else self.empty)
+        self._loading.setText("")
+        self._slow.start()
+        self._above.setCurrentWidget(self.empty if not begun else self._loading if loads else self.transcript)
 
     def show_transcript(self) -> None:
         self._above.setCurrentWidget(self.transcript)

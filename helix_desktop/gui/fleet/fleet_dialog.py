@@ -62,6 +62,7 @@ class FleetDialog(TransientDialog):
         following = doing.run_in_background(self._fleet.follow_fleet(self._show_fleet), failed=self._show_error)
         self.finished.connect(lambda _result: following.cancel())
         self._read_schedules()
+        self._task_list.setFocus()
 
     def _add_tab(self, words: str, page: QWidget) -> QPushButton:
         self._pages.addWidget(page)

@@ -55,7 +55,7 @@ class FoundConversationTree(QTreeWidget):
 
     def _add_project(self, group: HistoryGroup) -> QTreeWidgetItem:
         folder = format_folder(Path(group.folder)) if group.folder else tr("no folder")
-        project = QTreeWidgetItem(self, [f"{folder}  ·  {group.program}", format_date(group.last)])
+        project = QTreeWidgetItem(self, [f"{folder}  ·  {group.program}"])
         project.setFlags(project.flags() | Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsAutoTristate)
         if not group.is_folder_present:
             project.setToolTip(
@@ -82,7 +82,11 @@ class FoundConversationTree(QTreeWidget):
         if row is None:
             return
         row.setText(_TITLE, make_safe_text(details.title) or tr("Untitled"))
-        row.setText(_DATE, format_date(details.last or group.last))
+        last, project = details.last or group.last, row.parent()
+        row.setText(_DATE, format_date(last))
+        if last > (project.data(_DATE, _GROUP) or 0.0):
+            project.setData(_DATE, _GROUP, last)
+            project.setText(_DATE, format_date(last))
         row.setText(_LENGTH, format_count(details.messages, "{n} message", "{n} messages"))
         row.setText(_COST, format_dollars(details.cost) if details.cost else "")
         if details.reason:

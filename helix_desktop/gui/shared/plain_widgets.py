@@ -68,9 +68,9 @@ def build_popup_menu(parent: QWidget) -> QMenu:
 def build_confirm_buttons(dialog: QDialog, yes: str, act: Callable[[], object]) -> QDialogButtonBox:
     """A dialog's buttons, in the order usual on this system. Return presses `yes`."""
     buttons = QDialogButtonBox(dialog)
-    wanted = buttons.addButton(yes, QDialogButtonBox.ButtonRole.AcceptRole)
-    wanted.setProperty("look", "primary")
+    wanted = build_push_button(yes, dialog, look="primary")
     wanted.setDefault(True)
+    buttons.addButton(wanted, QDialogButtonBox.ButtonRole.AcceptRole)
     buttons.addButton(tr("Cancel"), QDialogButtonBox.ButtonRole.RejectRole).setAutoDefault(False)
     buttons.accepted.connect(act)
     buttons.rejected.connect(dialog.reject)

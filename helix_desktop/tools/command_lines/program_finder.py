@@ -142,7 +142,7 @@ class ProgramFinder:
             ):
                 raise UnreadableCommand(f"it creates {name} and runs it")
         if self.changes_path and (self.places_files or self.written_files):
-            raise UnreadableCommand("it changes the search path for programs and creates files in such a folder")
+            raise UnreadableCommand("it changes the search path for programs and creates files in one of its folders")
         if self.has_arithmetic and self.literal:
             raise UnreadableCommand("an arithmetic expression can run text as a command")
 

@@ -198,6 +198,7 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders
 ) -> None:
     dialog, fleet, went, _parent = opened(theme, doing, places)
+    assert dialog.focusWidget() is dialog._task_list  # and not the button that stops everything
     choose(dialog, "Task 2")
     press(dialog, "Stop")
     choose(dialog, "Task 3")
@@ -235,6 +236,7 @@ def test_a_task_is_given_and_the_chosen_row_stays_chosen(
     asking = next(each for each in dialog.findChildren(QWidget) if each.windowTitle() == "New task")
     press(asking, "Add task")
     assert fleet.asked == []  # nothing was said
+    assert next(each for each in asking.findChildren(QPushButton) if each.isDefault()).property("look") == "primary"
     asking.findChildren(QPlainTextEdit)[0].setPlainText(" Check the references ")
     asking.findChildren(QComboBox)[1].setCurrentIndex(1)
     press(asking, "Add task")
