@@ -81,7 +81,7 @@ class FleetDialog(TransientDialog):
             build_column(*labels, owner=card, margins=(14, 10, 14, 10), spacing=2)
         words = tr("Filter: agent, computer, state, words")
         self._filter = plain_widgets.build_line_edit(words, words, page)
-        columns = ((tr("State"), 110), (tr("Task"), 0), (tr("Workspace"), 130), (tr("Agent"), 80), (tr("Where"), 130),
+        columns = ((tr("State"), 150), (tr("Task"), 0), (tr("Workspace"), 130), (tr("Agent"), 80), (tr("Where"), 130),
                    (tr("Now"), 260), (tr("Age"), 100), (tr("Cost"), 80))  # fmt: skip
         self._task_list = FleetList(tr("Tasks"), columns, page, figures=[len(columns) - 1])
         self._task_list.currentItemChanged.connect(lambda _now, _before: self._show_chosen_task())
