@@ -127,7 +127,7 @@ class FleetDialog(TransientDialog):
     def _show_chosen_task(self) -> None:
         state, _, task = self._chosen_task()
         self._title.setText(make_safe_text(task.get("text", tr("There are no tasks."))[:LONGEST_TEXT]))
-        words = [fleet_rows.describe_reason(state, task) if task else "", task.get("answer", "")[:LONGEST_TEXT]]
+        words = [fleet_rows.describe_task_reason(state, task) if task else "", task.get("answer", "")[:LONGEST_TEXT]]
         self._detail.setText(make_safe_text("\n".join(filter(None, words))))
         self._open.setEnabled(bool(task.get("conversation")))
         self._stop.setVisible(state in ("running", "waiting", "needs_you"))

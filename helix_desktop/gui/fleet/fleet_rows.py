@@ -120,7 +120,7 @@ def list_task_rows(found: Sequence[Figures]) -> dict[str, tuple[str, Figures, Fi
     return rows
 
 
-def describe_reason(state: str, task: Figures) -> str:
+def describe_task_reason(state: str, task: Figures) -> str:
     """Why it is in its state; of one that goes on, not why it once stopped."""
     goes_on = state == "running" or (state == "waiting" and task["asked"])
     return "" if goes_on else translate_sentences(task["why"])
@@ -134,7 +134,7 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
     where = task["worker"].rpartition(" ")[0]  # without the number of its process
     if task["worker"] in one["lost"]:
         where = tr("{worker} (not responding)", worker=where)
-    now = describe_reason(state, task) or (tr("attempt {n}", n=task["claims"]) if task["claims"] > 1 else "")
+    now = describe_task_reason(state, task) or (tr("attempt {n}", n=task["claims"]) if task["claims"] > 1 else "")
     text, agent = " ".join(task["text"].split())[:LONGEST_CELL], task["agent"] or tr("agent")
     words = [states[state], text, one["name"], agent, where or NOTHING, now]
     cost = format_dollars(task["cost"]) if task["cost"] else NOTHING

@@ -84,7 +84,7 @@ class FoundConversationTree(QTreeWidget):
         row.setText(_TITLE, make_safe_text(details.title) or tr("Untitled"))
         last, project = details.last or group.last, row.parent()
         row.setText(_DATE, format_date(last))
-        if last > (project.data(_DATE, _GROUP) or 0.0):
+        if project is not None and last > (project.data(_DATE, _GROUP) or 0.0):
             project.setData(_DATE, _GROUP, last)
             project.setText(_DATE, format_date(last))
         row.setText(_LENGTH, format_count(details.messages, "{n} message", "{n} messages"))

@@ -89,7 +89,9 @@ def test_the_date_is_that_of_the_last_message_and_not_of_the_file(window: MainWi
     dialog, _, _ = shown(window, histories)
     dialog.find_conversations()
     row = dialog.found.rows["/b.jsonl", "/gone"]
-    assert (row.text(1), row.parent().text(1)) == ("4 Mar 2025", "4 Mar 2025")
+    project = row.parent()
+    assert project is not None
+    assert (row.text(1), project.text(1)) == ("4 Mar 2025", "4 Mar 2025")
 
 
 def test_what_came_is_told_and_taken_back(window: MainWindow) -> None:
