@@ -46,7 +46,7 @@ class ChangesUndo(QObject):
         """What can be undone of a turn, of `turns`, some of which are `undone` already."""
         if self._changes is not None:
             menu = partial(self._show_undo_menu, turn, turns, undone)
-            self._run(self._undoable_steps(self._changes, turn, undone), then=menu)
+            self._run_undo_work(self._undoable_steps(self._changes, turn, undone), then=menu)
 
     async def _undoable_steps(
         self, changes: FileChanges, turn: TurnOfChanges, undone: Sequence[TurnOfChanges]
@@ -96,7 +96,7 @@ class ChangesUndo(QObject):
             work = self._changes.changes_since_checkpoint(turn.first_checkpoint, folders=True)
             sources = (source for each in turns if each.seq >= turn.seq for source in each.sources)
             undoes = undone_facts(sources, self._conversation)
-            self._run(work, then=lambda files: self.plan_and_confirm_undo(files, undoes, title))
+            self._run_undo_work(work, then=lambda files: self.plan_and_confirm_undo(files, undoes, title))
 
     def undo_change_sources(self, sources: Sequence[ChangeSource], title: str) -> None:
         """Some steps: all they changed, its folders too; after a question."""
@@ -106,7 +106,7 @@ class ChangesUndo(QObject):
         def confirm_undo_of_found(left: tuple[Sequence[FileChange], bool]) -> None:
             self.plan_and_confirm_undo(left[0], (), title.removesuffix("…"), redo=left[1])
 
-        self._run(self._changes_left_to_undo(self._changes, sources), then=confirm_undo_of_found)
+        self._run_undo_work(self._changes_left_to_undo(self._changes, sources), then=confirm_undo_of_found)
 
     async def _changes_left_to_undo(
         self, changes: FileChanges, sources: Sequence[ChangeSource]
@@ -129,19 +129,19 @@ class ChangesUndo(QObject):
             dialog.accepted.connect(lambda: self._undo_confirmed(files, dialog.choices_by_path, undoes))
             dialog.open()
 
-        self._run(changes.plan_undo(files), then=show_undo_dialog)
+        self._run_undo_work(changes.plan_undo(files), then=show_undo_dialog)
 
     def _undo_confirmed(self, files: Sequence[FileChange], choices: dict[str, str], undoes: Sequence[int]) -> None:
         if self._changes is not None:
             work = self._changes.undo_file_changes(
                 files, conversation=self._conversation, choices=choices, undoes=undoes
             )
-            self._run(work, then=self._report_undone)
+            self._run_undo_work(work, then=self._report_undone)
 
     def _compare_three_versions(self, planned: PlannedUndo, *, redo: bool) -> None:
         if self._changes is not None:
             place = planned.path.partition("/")[2]
-            self._run(
+            self._run_undo_work(
                 self._changes.three_versions_of_file(planned),
                 then=lambda versions: ThreeVersionsDialog(self._theme, place, versions, self._button, redo=redo).open(),
             )
@@ -168,7 +168,7 @@ class ChangesUndo(QObject):
     def undo_hunk(self, file: FileChange, hunk: str) -> None:
         if self._changes is not None:
             work = self._changes.undo_hunks(file, [hunk], conversation=self._conversation)
-            self._run(work, then=self._report_undone_hunk)
+            self._run_undo_work(work, then=self._report_undone_hunk)
 
-    def _run(self, work: Coroutine[Any, Any, Any], *, then: Callable[[Any], object]) -> None:
+    def _run_undo_work(self, work: Coroutine[Any, Any, Any], *, then: Callable[[Any], object]) -> None:
         self._doing.run_in_background(work, then=then, owner=self)
