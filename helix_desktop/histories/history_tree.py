@@ -12,6 +12,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.history_rows import ReadingComplaints
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 
+MOST_BRANCHES = 500  # Each holds the rows it shares, so further ones would take work and memory without end.
 ROOT = "\0root"  # the parent of a row that says it has none
 
 
@@ -64,6 +65,8 @@ class HistoryTree:
             self.places[name] = (self.current, len(self.branches[self.current].rows) - 1)
 
     def _begins_new_branch(self, branch: int, at: int, node: HistoryNode) -> bool:
+        if len(self.branches) >= MOST_BRANCHES:
+            return False
         rows = self.branches[branch].rows
         step = self.nodes[rows[at]].step if 0 <= at < len(rows) else ""
         later = (self.nodes[index] for index in rows[at + 1 :])

@@ -47,7 +47,8 @@ async def _add_tasks_of_agent(workspace: StoredWorkspace, args: ToolArguments, u
     from helix_desktop.store.fleet_tasks import FleetTaskOrder, NewFleetTask
 
     texts = list(filter(None, (str(text).strip() for text in args.list_argument("tasks"))))
-    agent, preview = args.text_argument("agent"), "\n\n".join(texts)
+    agent = args.text_argument("agent")
+    preview = "\n\n".join([*([f"Agent: {agent}"] if agent else []), *texts])
     await use.permit(ToolAction(use.call.name, ActionEffect.FOREIGN, "Give tasks to workers", preview))
     order = [FleetTaskOrder(text, agent) for text in texts]
     new = [NewFleetTask(one, key=f"{use.context.conversation} {one.agent} {one.text}") for one in order]

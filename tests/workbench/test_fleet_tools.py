@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
-from helix_desktop.engine.facts import Text, ToolReturned
-from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.engine.facts import Text, ToolCall, ToolReturned
+from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import Event, QuestionAsked
 from helix_desktop.store.fleet_tasks import FleetTaskOrder, NewFleetTask
+from helix_desktop.workbench.fleet_tools import build_fleet_tools
 from helix_desktop.workbench.fleet_worker import FleetWorker
 from tests.peers.chat_server import reply
 from tests.peers.peer import Answer, Seen
@@ -67,3 +69,18 @@ async def test_a_task_that_waits_for_its_own_tasks_leaves_them_its_place(desks: 
         results = [one["content"] for one in server.bodies[-1]["messages"] if one["role"] == "tool"]
         assert [line.split()[1] for read in results[-1:] for line in read.splitlines()] == ["done", "done"]
         assert (await tasks.count_fleet_tasks())[0]["done"] == 3
+
+
+async def test_the_card_names_the_agent_that_does_the_tasks(desks: Desks, folder: Path) -> None:
+    """It may be allowed more than the one that asks."""
+    bench = await desks().create_workspace("w", folder)
+    asked: list[str] = []
+
+    async def refuse(question: PermissionQuestion) -> PermissionAnswer:
+        asked.append(question.preview)
+        return PermissionAnswer(allowed=False)
+
+    box = bench.kit.build_toolbox(others=build_fleet_tools(bench.workspace, bench.fences))
+    given = json.dumps({"tasks": ["deploy"], "agent": "Deployer"})
+    await box.run_tool_call(ToolCall("1", "add_fleet_tasks", given), CallContext("c", refuse, lambda _: None))
+    assert asked == ["Agent: Deployer\n\ndeploy"]
