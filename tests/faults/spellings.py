@@ -92,7 +92,7 @@ _OF_THE_SHELL = (
     "function",
     "echo",
     "cat",
-    "time",
+    "time ",
     "select",
     "coproc",
     "shopt",
@@ -122,10 +122,12 @@ def wrapped(wrap: str, line: str) -> str:
     if (
         re.match(r"(A=\S+ )*[\w/-]{3,}", wrap)
         and ("{}" in wrap or wrap.startswith("env -S"))
-        and not wrap.startswith(_OF_THE_SHELL)
+        and (not wrap.startswith(_OF_THE_SHELL) or "| xargs" in wrap)
         and not re.fullmatch(r"[\w ./:-]+", line)
     ):
         line = wrapped("bash -c {q}", line)
+    if "`{}`" in wrap:
+        line = line.replace("`", "\\`")
     return wrap.format(line, q="'" + line.replace("'", "'\\''") + "'")
 
 
