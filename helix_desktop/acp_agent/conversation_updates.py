@@ -16,31 +16,8 @@ from acp.schema import (
     UsageUpdate,
 )
 
+from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.blocks import ReasoningDelta, TextDelta
-from helix_desktop.engine.facts import (
-    Attachment,
-    ConversationChanged,
-    Fact,
-    FileChanged,
-    Folded,
-    ModelReplied,
-    Reasoning,
-    Text,
-    TodoSet,
-    ToolCall,
-    ToolReturned,
-    TurnEnded,
-    UserSaid,
-)
-from helix_desktop.engine.session_events import (
-    CallStage,
-    CallStageChanged,
-    Event,
-    FactAppended,
-    MeterChanged,
-    ReplyStreamed,
-    ToolPrinted,
-)
 from helix_desktop.engine.tool_names import EDITS, RECALLS, ToolName
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
@@ -90,58 +67,60 @@ class ConversationUpdates:
     _printed: dict[str, str] = field(default_factory=dict)
     _usage: tuple[int, int, float] | None = None
 
-    async def updates_of_event(self, event: Event) -> AsyncIterator[Any]:
+    async def updates_of_event(self, event: session_events.Event) -> AsyncIterator[Any]:
         """In the order in which they are sent. A dict is sent as it is, without the SDK."""
         match event:
-            case FactAppended(recorded):
+            case session_events.FactAppended(recorded):
                 async for update in self.updates_of_fact(recorded.fact):
                     yield update
-            case ReplyStreamed(delta=TextDelta(text)):
+            case session_events.ReplyStreamed(delta=TextDelta(text)):
                 yield helpers.update_agent_message_text(text)
-            case ReplyStreamed(delta=ReasoningDelta(text)):
+            case session_events.ReplyStreamed(delta=ReasoningDelta(text)):
                 yield helpers.update_agent_thought_text(text)
-            case CallStageChanged(call=call, stage=CallStage.RUNNING):
+            case session_events.CallStageChanged(call=call, stage=session_events.CallStage.RUNNING):
                 yield helpers.update_tool_call(call, status="in_progress")
-            case ToolPrinted(call=call, text=text):
+            case session_events.ToolPrinted(call=call, text=text):
                 yield self._printed_update(call, text)
-        if isinstance(event, MeterChanged) or (
-            isinstance(event, FactAppended)
-            and isinstance(event.recorded.fact, ModelReplied | ToolReturned | Folded | TurnEnded)
+        if isinstance(event, session_events.MeterChanged) or (
+            isinstance(event, session_events.FactAppended)
+            and isinstance(
+                event.recorded.fact, facts.ModelReplied | facts.ToolReturned | facts.Folded | facts.TurnEnded
+            )
         ):
             for update in self.usage_updates():
                 yield update
 
-    async def updates_of_fact(self, fact: Fact, *, again: bool = False) -> AsyncIterator[Any]:
+    async def updates_of_fact(self, fact: facts.Fact, *, again: bool = False) -> AsyncIterator[Any]:
         """`again`: of a conversation that is loaded, whose texts were not streamed."""
         match fact:
-            case UserSaid(by="") | ModelReplied():
+            case facts.UserSaid(by="") | facts.ModelReplied():
                 for update in self._message_updates(fact, again=again):
                     yield update
-            case ToolReturned():
+            case facts.ToolReturned():
                 yield await self._result_update(fact)
-            case TodoSet(items=items):
+            case facts.TodoSet(items=items):
                 yield helpers.update_plan(helpers.plan_entry(text, status=_PLAN[state]) for text, state in items)
-            case Folded(fold=fold, text=text) if self.abilities.compaction:
+            case facts.Folded(fold=fold, text=text) if self.abilities.compaction:
                 summary = [{"type": "text", "text": text}] if text else []
                 said = {"sessionUpdate": "compaction_update", "compactionId": fold, "status": "completed"}
                 yield {**said, "summary": summary}
-            case ConversationChanged(title=str(title)):
+            case facts.ConversationChanged(title=str(title)):
                 yield SessionInfoUpdate(session_update="session_info_update", title=title)
 
-    def _message_updates(self, fact: UserSaid | ModelReplied, *, again: bool) -> Iterator[Any]:
-        is_own = isinstance(fact, UserSaid) and self.own_messages and not again
+    def _message_updates(self, fact: facts.UserSaid | facts.ModelReplied, *, again: bool) -> Iterator[Any]:
+        is_own = isinstance(fact, facts.UserSaid) and self.own_messages and not again
         self.own_messages -= 1 if is_own else 0
         for part in () if is_own else fact.parts:
             match part:
-                case ToolCall():
+                case facts.ToolCall():
                     yield self._call_update(part)
-                case Attachment(name=name):
+                case facts.Attachment(name=name):
                     yield helpers.update_user_message_text(f"[{name}]")
-                case Text(text=text) if isinstance(fact, UserSaid):
+                case facts.Text(text=text) if isinstance(fact, facts.UserSaid):
                     yield helpers.update_user_message_text(text)
-                case Text(text=text) if again:
+                case facts.Text(text=text) if again:
                     yield helpers.update_agent_message_text(text)
-                case Reasoning(text=text) if again and text:
+                case facts.Reasoning(text=text) if again and text:
                     yield helpers.update_agent_thought_text(text)
 
     def usage_updates(self) -> list[Any]:
@@ -157,7 +136,7 @@ class ConversationUpdates:
         cost = Cost(amount=usage[2], currency="USD")
         return [UsageUpdate(session_update="usage_update", used=usage[0], size=usage[1], cost=cost)]
 
-    def _call_update(self, call: ToolCall) -> Any:
+    def _call_update(self, call: facts.ToolCall) -> Any:
         update = helpers.start_tool_call(
             call.id,
             title_of_call(call),
@@ -171,7 +150,7 @@ class ConversationUpdates:
             update.field_meta = {"terminal_info": {"terminal_id": call.id, "cwd": str(self.bench.main_folder)}}
         return update
 
-    def locations_of_call(self, call: ToolCall) -> list[ToolCallLocation] | None:
+    def locations_of_call(self, call: facts.ToolCall) -> list[ToolCallLocation] | None:
         """The file it is about, for an editor that follows the agent."""
         path = (parse_object(call.arguments) or {}).get("path")
         full = self._full_path(path) if isinstance(path, str) else ""
@@ -197,7 +176,7 @@ class ConversationUpdates:
             call, content=[helpers.tool_content(helpers.text_block(fence(self._printed[call])))]
         )
 
-    async def _result_update(self, fact: ToolReturned) -> Any:
+    async def _result_update(self, fact: facts.ToolReturned) -> Any:
         was_printed = self._printed.pop(fact.call, None) is not None
         content: list[Any] = [diff for each in fact.changes if (diff := await self._difference(each)) is not None]
         text = fact.head or await self._beginning_of_output(fact)
@@ -211,7 +190,7 @@ class ConversationUpdates:
         update.content = content or None
         return update
 
-    async def _beginning_of_output(self, fact: ToolReturned) -> str:
+    async def _beginning_of_output(self, fact: facts.ToolReturned) -> str:
         session = self.bench.sessions.find_open_session(self.conversation)
         if session is None or not fact.output.size:
             return ""
@@ -221,7 +200,7 @@ class ConversationUpdates:
             return ""
         return text if fact.output.size <= SHOWN_BYTES else f"{text}\n… ({fact.output.size:,} bytes in all)"
 
-    async def _difference(self, change: FileChanged) -> FileEditToolCallContent | None:
+    async def _difference(self, change: facts.FileChanged) -> FileEditToolCallContent | None:
         texts = []
         for digest in (change.before, change.after):
             try:
@@ -237,11 +216,11 @@ class ConversationUpdates:
         )
 
 
-def kind_of_call(call: ToolCall) -> ToolKind:
+def kind_of_call(call: facts.ToolCall) -> ToolKind:
     return _KINDS.get(call.name, "other")
 
 
-def title_of_call(call: ToolCall) -> str:
+def title_of_call(call: facts.ToolCall) -> str:
     """The tool with the first thing it was given, in one line."""
     first = next((value for value in (parse_object(call.arguments) or {}).values() if isinstance(value, str)), "")
     line = " ".join(f"{call.name} {first}".split())

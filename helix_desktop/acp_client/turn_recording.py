@@ -9,22 +9,10 @@ import json
 from dataclasses import field, replace
 from typing import Any
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import ReasoningDelta, TextDelta
 from helix_desktop.engine.changes.git_patch import format_unified_diff
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import (
-    ModelReplied,
-    Purpose,
-    Reasoning,
-    ReplyPart,
-    Spent,
-    Stop,
-    Text,
-    TodoSet,
-    ToolCall,
-    ToolReturned,
-    Usage,
-)
 from helix_desktop.engine.ports import CallOutcome, EntryOrigin
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ReplyStreamed, ToolPrinted
 from helix_desktop.engine.tool_calls import UNREAD
@@ -56,13 +44,15 @@ class AcpCall:
     def title(self) -> str:
         return text_at(self.told, "title")
 
-    def as_tool_call(self) -> ToolCall:
+    def as_tool_call(self) -> facts.ToolCall:
         """Under the agent's name for the tool where it tells it, else by the kind of tool."""
         named = text_at(object_at(self.told, "_meta", "claudeCode"), "toolName")
         plain = self.title if self.title.replace("_", "").isalnum() else ""
         name = named or plain or text_at(self.told, "kind") or "tool"
         arguments = object_at(self.told, "rawInput") or {"title": self.title}
-        return ToolCall(self.id, name[:LONGEST_NAME], json.dumps(arguments, ensure_ascii=False)[:LONGEST_ARGUMENTS])
+        return facts.ToolCall(
+            self.id, name[:LONGEST_NAME], json.dumps(arguments, ensure_ascii=False)[:LONGEST_ARGUMENTS]
+        )
 
     def shows_terminal(self, terminal: str) -> bool:
         return any(text_at(each, "terminalId") == terminal for each in objects_at(self.told, "content"))
@@ -144,7 +134,7 @@ class TurnRecorder:
             for each in objects_at(update, "entries")[:200]
         )
         if items != self._conversation.state.branch.todo:
-            await self._conversation.append_facts(TodoSet(items))
+            await self._conversation.append_facts(facts.TodoSet(items))
 
     # --- calls
 
@@ -168,7 +158,7 @@ class TurnRecorder:
         call.is_live = call.is_over = True
         self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, CallStage.DONE))
 
-    async def add_finished_command(self, terminal: str, command: ToolCall, outcome: CallOutcome) -> None:
+    async def add_finished_command(self, terminal: str, command: facts.ToolCall, outcome: CallOutcome) -> None:
         """A command ended that ran here: it is the output of the agent's call that shows its terminal, else a call of its own."""
         shown = self._find_call_of_terminal(terminal)
         if shown is None:
@@ -197,7 +187,7 @@ class TurnRecorder:
                 await self._conversation.append_facts(*results)
                 if not any(isinstance(part, AcpCall) and part.is_live for part in self._draft):
                     return
-                await self._record_draft(Stop.CALLS)
+                await self._record_draft(facts.Stop.CALLS)
 
     async def _record_before_more(self) -> None:
         """The agent goes on, so what it has begun before is a reply of its own, if no earlier call still runs."""
@@ -207,9 +197,9 @@ class TurnRecorder:
         await self.record_progress()
         async with self._lock:
             if not self._running and self._draft_size > MOST_TEXT:
-                await self._record_draft(Stop.END)
+                await self._record_draft(facts.Stop.END)
 
-    async def finish_turn(self, stop: Stop, usage: Usage) -> None:
+    async def finish_turn(self, stop: facts.Stop, usage: facts.Usage) -> None:
         """Records what is left. A running call has no result, and one that was not recorded yet is left out, as it may be torn."""
         self._draft = [part for part in self._draft if not isinstance(part, AcpCall) or part.is_over]
         for call in self._running:
@@ -218,27 +208,27 @@ class TurnRecorder:
         await self.record_progress()
         if self._draft:
             await self._record_draft(stop)
-        if usage != Usage():
-            await self._conversation.append_facts(Spent(Purpose.OTHER, self.model, usage))
+        if usage != facts.Usage():
+            await self._conversation.append_facts(facts.Spent(facts.Purpose.OTHER, self.model, usage))
 
-    async def _record_draft(self, stop: Stop) -> None:
+    async def _record_draft(self, stop: facts.Stop) -> None:
         draft, self._draft, self._draft_size = self._draft, [], 0
         parts = await asyncio.to_thread(lambda: tuple(map(self._build_reply_part, draft)))
         self._running = [part for part in draft if isinstance(part, AcpCall)]
-        await self._conversation.append_facts(ModelReplied(parts, self.model, stop))
+        await self._conversation.append_facts(facts.ModelReplied(parts, self.model, stop))
         for call in self._running:
             stage = CallStage.DONE if call.is_over else CallStage.RUNNING
             self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, stage))
 
-    def _build_reply_part(self, part: _SpokenPart | AcpCall) -> ReplyPart:
+    def _build_reply_part(self, part: _SpokenPart | AcpCall) -> facts.ReplyPart:
         count = self._tokens.count_tokens
         if isinstance(part, AcpCall):
             call = part.as_tool_call()
             return replace(call, tokens=count(call.name) + count(call.arguments))
         text = "".join(part.pieces)
-        return Reasoning(text, count(text)) if part.is_thought else Text(text, count(text))
+        return facts.Reasoning(text, count(text)) if part.is_thought else facts.Text(text, count(text))
 
-    async def _build_result(self, call: AcpCall) -> ToolReturned:
+    async def _build_result(self, call: AcpCall) -> facts.ToolReturned:
         outcome = self._outcomes.get(call.id)
         if outcome is None:
             about = EntryOrigin(call.as_tool_call().name, call.title[:200])
@@ -246,7 +236,7 @@ class TurnRecorder:
             outcome = CallOutcome(stored, text_at(call.told, "status") == "completed", stopped=call.was_cut)
         size = outcome.output.size
         sample = await self._cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
-        return ToolReturned(
+        return facts.ToolReturned(
             call=call.id,
             output=outcome.output,
             tokens=await asyncio.to_thread(estimate_entry_tokens, size, sample, self._tokens.count_tokens),

@@ -7,18 +7,10 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop import program_folders
+from helix_desktop import errors, program_folders
 from helix_desktop.commands import Options, add_options, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Text, TurnEnd
-from helix_desktop.errors import (
-    ActionRefused,
-    AmbiguousName,
-    HelixError,
-    InvalidInput,
-    NotFound,
-    SharedStoreUnreachable,
-)
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -60,9 +52,9 @@ def add_ask_command(nouns: Subparsers) -> None:
 
 def run_ask_command(arguments: argparse.Namespace) -> int:
     if arguments.resume and (arguments.text or not arguments.conversation):
-        raise InvalidInput("To resume a turn, specify its conversation with --conversation and no TEXT.")
+        raise errors.InvalidInput("To resume a turn, specify its conversation with --conversation and no TEXT.")
     if not arguments.resume and not arguments.text:
-        raise InvalidInput("There is no message.", remedy="Specify it as TEXT, or - to read standard input.")
+        raise errors.InvalidInput("There is no message.", remedy="Specify it as TEXT, or - to read standard input.")
     if arguments.workspace is None:
         arguments.workspace = _find_workspace_here(arguments.home)
     return workspace_access.run_on_workspace(arguments, source=None)
@@ -77,7 +69,7 @@ def _find_workspace_here(home: Path | None) -> str:
         return max(inside)[1]
     if len(known) == 1:
         return known[0].id
-    raise NotFound(
+    raise errors.NotFound(
         f"{here} is not in a workspace folder.",
         remedy="Specify a workspace with --workspace, or create one for this folder.",
     )
@@ -117,7 +109,7 @@ async def _read_message(arguments: argparse.Namespace, console: Console) -> str:
     if text == "-":
         text = await workspace_access.read_whole_input(console)
     if not text.strip():
-        raise InvalidInput("The message is empty.")
+        raise errors.InvalidInput("The message is empty.")
     return text
 
 
@@ -169,7 +161,7 @@ async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool
         async with asyncio.timeout(FETCH_SECONDS):
             await bench.sharing.fetch_facts_of_others()
             return True
-    except SharedStoreUnreachable as error:
+    except errors.SharedStoreUnreachable as error:
         await console.print_error(error.what)
     except TimeoutError:
         await console.print_error("The shared store is taking too long to respond.")
@@ -182,14 +174,14 @@ async def _begin_writable_turn(bench: Workbench, session: Session, if_busy: str,
     while True:
         try:
             await bench.sharing.lease_for_turn(session.id)
-        except SharedStoreUnreachable:
+        except errors.SharedStoreUnreachable:
             return session
-        except ActionRefused as error:
+        except errors.ActionRefused as error:
             machine = bench.sharing.machine_writing_now(session.id)
             if if_busy == "branch":
                 return await bench.fork_conversation(session.id)
             if not machine or if_busy == "refuse":
-                raise ActionRefused(
+                raise errors.ActionRefused(
                     error.what, remedy="Nothing was sent. Add --if-busy wait or --if-busy branch."
                 ) from error
             if machine != told:
@@ -204,7 +196,7 @@ async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool
     """Sends the turn to the shared store; whether that worked. Unsent facts stay here: the turn has not failed."""
     try:
         await bench.sharing.wait_until_sent()
-    except HelixError as error:
+    except errors.HelixError as error:
         await console.print_error(f"Not sent to the shared store yet: {error}")
         link = bench.workspace.link
         return link is None or link.acknowledge == "local"
@@ -237,14 +229,14 @@ async def _open_named_session(bench: Workbench, name: str, acp_agent: str = "") 
         return await bench.start_users_conversation(acp_agent=acp_agent)
     rows = [row for row in bench.list_conversations() if name in (row.id, row.title)]
     if not rows:
-        raise NotFound(f"There is no conversation {name} in {bench.name}.")
+        raise errors.NotFound(f"There is no conversation {name} in {bench.name}.")
     if len(rows) > 1:
         ids = ", ".join(row.id for row in rows[:10])
-        raise AmbiguousName(f"{len(rows)} conversations are called {name}: {ids}.", remedy="Use the id.")
+        raise errors.AmbiguousName(f"{len(rows)} conversations are called {name}: {ids}.", remedy="Use the id.")
     return await bench.open_session(rows[0].id)
 
 
-def _no_model_chosen_error(bench: Workbench) -> InvalidInput:
-    return InvalidInput(
+def _no_model_chosen_error(bench: Workbench) -> errors.InvalidInput:
+    return errors.InvalidInput(
         f"No model is chosen for {bench.name}.", remedy="Choose a model with --model or `helix-desktop model set`."
     )

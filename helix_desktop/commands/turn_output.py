@@ -5,19 +5,12 @@ import json
 from dataclasses import field
 
 from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.engine import session_events
 from helix_desktop.engine.blocks import RetryDelay, TextDelta
 from helix_desktop.engine.fact_encoding import encode_fact
 from helix_desktop.engine.facts import Fact, Folded, ModelReplied, Recorded, Text, ToolCall, TurnEnd, TurnEnded
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.session_events import (
-    ActivityChanged,
-    ConversationActivity,
-    Event,
-    FactAppended,
-    QuestionAsked,
-    ReplyStreamed,
-)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.workbench.unattended_permissions import is_allowed_unattended, name_to_allow
 
@@ -37,26 +30,28 @@ class TurnPrinter:
     refused: list[str] = field(default_factory=list)
     _waiting: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
-    def print_event(self, event: Event) -> None:
+    def print_event(self, event: session_events.Event) -> None:
         match event:
-            case QuestionAsked():
+            case session_events.QuestionAsked():
                 self.answer_early_question(event)
-            case FactAppended(recorded):
+            case session_events.FactAppended(recorded):
                 self._print_fact(recorded)
-            case ActivityChanged(running=ConversationActivity.IDLE | ConversationActivity.FAILED, why=why):
+            case session_events.ActivityChanged(
+                running=session_events.ConversationActivity.IDLE | session_events.ConversationActivity.FAILED, why=why
+            ):
                 self._end_printing(why)
-            case ReplyStreamed(delta=TextDelta(text)) if not self.as_lines:
+            case session_events.ReplyStreamed(delta=TextDelta(text)) if not self.as_lines:
                 self._waiting.put_nowait(escape_control_characters(text))
-            case ReplyStreamed(delta=RetryDelay(why=why, seconds=seconds)):
+            case session_events.ReplyStreamed(delta=RetryDelay(why=why, seconds=seconds)):
                 self._waiting.put_nowait(
                     StandardErrorLine(f"Retrying in {round(seconds)} s: {escape_control_characters(why)}")
                 )
             case _:
                 pass
 
-    def answer_early_question(self, event: Event) -> None:
+    def answer_early_question(self, event: session_events.Event) -> None:
         """Answers questions that come before the turn, such as those of the shell lines of a slash command."""
-        if isinstance(event, QuestionAsked):
+        if isinstance(event, session_events.QuestionAsked):
             self.session.answer_question(event.number, self.answer_as_allowed(event.question))
 
     def _print_fact(self, recorded: Recorded) -> None:

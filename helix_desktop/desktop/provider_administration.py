@@ -15,16 +15,10 @@ from helix_desktop.gui.model_setup_port import (
     WindowSizeSource,
 )
 from helix_desktop.gui.translation import tr
+from helix_desktop.providers import provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, check_key
 from helix_desktop.providers.known_models import ModelInfo, WindowFrom, without_edition_date
-from helix_desktop.providers.provider_catalog import (
-    PRESETS,
-    ProviderConfig,
-    describe_model,
-    find_provider_key,
-    with_base_url,
-)
 from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 
 TITLES = {
@@ -75,7 +69,7 @@ class ProviderAdministration:
         self._connections = connections
 
     def list_well_known_providers(self) -> Sequence[ProviderChoice]:
-        return [_provider_for_window(config) for config in PRESETS.values() if config.needs_key]
+        return [_provider_for_window(config) for config in provider_catalog.PRESETS.values() if config.needs_key]
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]:
         configs = await asyncio.to_thread(self._configured.list_providers)
@@ -96,7 +90,7 @@ class ProviderAdministration:
         config = self._config_of_provider(provider)
         self._secrets.allow_asking_keyring()
         if not key:
-            key = await find_provider_key(config, self._secrets) or ""
+            key = await provider_catalog.find_provider_key(config, self._secrets) or ""
         models = tuple(
             _model_for_window(info) for info in await model_listing.list_models(config, key or None, self._connections)
         )
@@ -125,7 +119,7 @@ class ProviderAdministration:
         from helix_desktop.providers import model_listing
 
         config = await asyncio.to_thread(self._configured.find_provider, provider)
-        key = await find_provider_key(config, self._secrets)
+        key = await provider_catalog.find_provider_key(config, self._secrets)
         found = await model_listing.list_and_save_models(self._configured, provider, key, self._connections)
         return [_model_for_window(info) for info in found]
 
@@ -134,7 +128,7 @@ class ProviderAdministration:
 
     def _build_known_models(self) -> Sequence[ModelChoice]:
         named = [
-            _model_for_window(describe_model(config, model))
+            _model_for_window(provider_catalog.describe_model(config, model))
             for config in self._configured.list_providers()
             for model in sorted({*config.reported, *config.learned, *config.corrections})
         ]
@@ -170,7 +164,7 @@ class ProviderAdministration:
         provider, _, name = model.partition("/")
         await asyncio.to_thread(self._configured.forget_corrections, provider, name)
 
-    async def _with_key(self, config: ProviderConfig) -> ProviderChoice:
+    async def _with_key(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
         provider = _provider_for_window(config)
         try:
             where = await self._secrets.find_secret_keeper(config.provider_key)
@@ -178,13 +172,13 @@ class ProviderAdministration:
             where = None
         return replace(provider, key=where.value if where else "", ready=where is not None or not config.needs_key)
 
-    def _config_of_provider(self, provider: ProviderChoice) -> ProviderConfig:
+    def _config_of_provider(self, provider: ProviderChoice) -> provider_catalog.ProviderConfig:
         try:
             config = self._configured.find_provider(provider.name)
         except NotFound:
-            config = ProviderConfig(provider.name)
+            config = provider_catalog.ProviderConfig(provider.name)
         if provider.address:
-            config = with_base_url(config, provider.address)
+            config = provider_catalog.with_base_url(config, provider.address)
         given = {"kind": provider.kind, "variable": provider.variable}
         return replace(config, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
 
@@ -200,7 +194,7 @@ def best_first_model(models: Sequence[ModelChoice]) -> str:
     return models[0].name if len(models) == 1 else ""
 
 
-def _provider_for_window(config: ProviderConfig) -> ProviderChoice:
+def _provider_for_window(config: provider_catalog.ProviderConfig) -> ProviderChoice:
     return ProviderChoice(
         config.name,
         _provider_title(config.name),

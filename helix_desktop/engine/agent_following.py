@@ -7,23 +7,9 @@ module must not know where the messages come from.
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import View
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
-from helix_desktop.engine.facts import (
-    ModelReplied,
-    Recorded,
-    ReplyPart,
-    Stop,
-    Stored,
-    Text,
-    ToolCall,
-    ToolReturned,
-    TurnEnd,
-    TurnEnded,
-    Usage,
-    UserPart,
-    UserSaid,
-)
 from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.fast_dataclass import dataclass
@@ -39,18 +25,18 @@ class AgentOutput:
     call: str
     text: str
     ok: bool = True
-    images: tuple[Stored, ...] = ()
-    stored: Stored | None = None  # set if the content is already in the cache
+    images: tuple[facts.Stored, ...] = ()
+    stored: facts.Stored | None = None  # set if the content is already in the cache
 
 
 @dataclass(frozen=True, slots=True)
 class AgentReply:
     """A reply of the agent's model, before the tokens of its parts are counted."""
 
-    parts: tuple[ReplyPart, ...]
+    parts: tuple[facts.ReplyPart, ...]
     model: str
-    stop: Stop
-    usage: Usage = Usage()
+    stop: facts.Stop
+    usage: facts.Usage = facts.Usage()
     raw: str = ""
     seconds: float = 0.0
 
@@ -74,7 +60,7 @@ class AgentFollower:
         tokens: TokenCounter,
         *,
         waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = await_directly,
-        stored: Callable[[Stored, str], object] = lambda _stored, _text: None,
+        stored: Callable[[facts.Stored, str], object] = lambda _stored, _text: None,
     ) -> None:
         self.conversation = conversation
         self.steward = steward
@@ -93,12 +79,12 @@ class AgentFollower:
         other._reads = self._reads
         return other
 
-    async def record_user_message(self, parts: tuple[UserPart, ...], *, steering: bool = False) -> None:
+    async def record_user_message(self, parts: tuple[facts.UserPart, ...], *, steering: bool = False) -> None:
         """Records a message of the user. It ends the previous turn unless it was sent while the agent worked."""
         if not steering:
             await self.end_agent_turn()
         counted = tuple(self.with_token_count(part) for part in parts)
-        said = UserSaid(counted, steering=steering)
+        said = facts.UserSaid(counted, steering=steering)
         await self.conversation.append_facts(*await self.steward.admit_user_message(said))
 
     async def end_agent_turn(self) -> bool:
@@ -107,8 +93,8 @@ class AgentFollower:
         if not branch.turn.running or not branch.steps:
             return False
         last = self.conversation.fact_at(branch.steps[-1])
-        calls = isinstance(last, ModelReplied) and last.stop is Stop.CALLS
-        await self.conversation.append_facts(TurnEnded(TurnEnd.STOPPED if calls else TurnEnd.DONE))
+        calls = isinstance(last, facts.ModelReplied) and last.stop is facts.Stop.CALLS
+        await self.conversation.append_facts(facts.TurnEnded(facts.TurnEnd.STOPPED if calls else facts.TurnEnd.DONE))
         self.steward.start_folds_after_turn()
         return True
 
@@ -117,11 +103,11 @@ class AgentFollower:
         await self._waiting(self.steward.prepare_step())
         return self.conversation.current_view()
 
-    async def record_reply(self, written: AgentReply, saw: int) -> Recorded:
+    async def record_reply(self, written: AgentReply, saw: int) -> facts.Recorded:
         """Records a reply. `saw` is the newest fact in the view it answers."""
         parts = tuple(self.with_token_count(part) for part in written.parts)
         usage, seconds, raw = written.usage, written.seconds, written.raw
-        reply = ModelReplied(parts, written.model, written.stop, usage, saw=saw, seconds=seconds, raw=raw)
+        reply = facts.ModelReplied(parts, written.model, written.stop, usage, saw=saw, seconds=seconds, raw=raw)
         return (await self.conversation.append_facts(reply))[0]
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
@@ -138,20 +124,20 @@ class AgentFollower:
             folds = await self._waiting(self.steward.admit_results(batch, {}))
             await self.conversation.append_facts(*batch, *folds)
         for output in stray:
-            await self.record_user_message((Text(STRAY + output.text),), steering=True)
+            await self.record_user_message((facts.Text(STRAY + output.text),), steering=True)
 
-    async def store_output(self, text: str, call: ToolCall) -> Stored:
+    async def store_output(self, text: str, call: facts.ToolCall) -> facts.Stored:
         content = text.encode("utf-8", "surrogatepass") if len(text) <= SLICE else _encode_in_slices(text)
         return await self._cache.store_content(content, EntryOrigin(call.name, call.arguments[:200]))
 
-    async def _build_tool_result(self, output: AgentOutput, call: ToolCall) -> ToolReturned:
+    async def _build_tool_result(self, output: AgentOutput, call: facts.ToolCall) -> facts.ToolReturned:
         stored = output.stored or await self.store_output(output.text, call)
         self._stored(stored, output.text)
         read = (call.name, call.arguments, stored.digest.raw)
         before = self.conversation.state.last_return_of(stored.digest) if read in self._reads else 0
         self.repeats += before > 0
         self._reads.add(read)
-        return ToolReturned(
+        return facts.ToolReturned(
             call=output.call,
             output=stored,
             tokens=self._tokens.count_tokens(output.text),
@@ -162,9 +148,9 @@ class AgentFollower:
         )
 
     def with_token_count(self, part: Any) -> Any:
-        if isinstance(part, ToolCall):
+        if isinstance(part, facts.ToolCall):
             tokens = self._tokens.count_tokens(part.name) + self._tokens.count_tokens(part.arguments)
-            return ToolCall(part.id, part.name, part.arguments, tokens, part.keep)
+            return facts.ToolCall(part.id, part.name, part.arguments, tokens, part.keep)
         if getattr(part, "tokens", 1) or not getattr(part, "text", ""):
             return part
         return _set_part_tokens(part, self._tokens.count_tokens(part.text))
@@ -177,6 +163,6 @@ async def _encode_in_slices(text: str) -> AsyncIterator[bytes]:
 
 
 def _set_part_tokens(part: Any, tokens: int) -> Any:
-    if isinstance(part, Text):
-        return Text(part.text, tokens)
+    if isinstance(part, facts.Text):
+        return facts.Text(part.text, tokens)
     return type(part)(part.text, tokens, part.opaque, part.provider)

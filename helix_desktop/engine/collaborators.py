@@ -5,33 +5,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
-from helix_desktop.engine.facts import (
-    Fact,
-    FilesChanged,
-    ModelRole,
-    ModelSet,
-    PolicySet,
-    Recorded,
-    RulesSet,
-    SystemSet,
-    TurnEnded,
-    UserPart,
-)
-from helix_desktop.engine.ports import (
-    Clock,
-    ContentCache,
-    ModelClient,
-    PermissionAnswer,
-    PermissionQuestion,
-    SearchIndex,
-    TokenCounter,
-    ToolSet,
-)
+from helix_desktop.engine import facts, ports
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
-Words = tuple[tuple[UserPart, ...], str]  # The parts of a message, and on whose behalf it is sent (`UserSaid.by`).
+# The parts of a message, and on whose behalf it is sent (`UserSaid.by`).
+Words = tuple[tuple[facts.UserPart, ...], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +61,14 @@ async def run_no_hooks(_event: str, _conversation: str, _values: Mapping[str, An
 class ConversationSetup:
     """What the view depends on besides the messages. It is compared before every step, and what changed is appended."""
 
-    system: SystemSet
-    policy: PolicySet
-    models: tuple[ModelSet, ...]
-    rules: tuple[RulesSet, ...] = ()
+    system: facts.SystemSet
+    policy: facts.PolicySet
+    models: tuple[facts.ModelSet, ...]
+    rules: tuple[facts.RulesSet, ...] = ()
     notes: tuple[StandingNote, ...] = ()
 
     @property
-    def settings_facts(self) -> tuple[Fact, ...]:
+    def settings_facts(self) -> tuple[facts.Fact, ...]:
         return (self.system, *self.rules, self.policy, *self.models)
 
 
@@ -97,10 +77,10 @@ class FileRestoration:
     """The result of restoring files: one sentence per file, and the fact that records it."""
 
     said: Sequence[str] = ()
-    fact: FilesChanged | None = None
+    fact: facts.FilesChanged | None = None
 
 
-async def _no_file_changes(_conversation: str) -> Sequence[FilesChanged]:
+async def _no_file_changes(_conversation: str) -> Sequence[facts.FilesChanged]:
     return ()
 
 
@@ -114,11 +94,11 @@ async def unshared_turn(_conversation: str) -> AsyncIterator[None]:
 class TurnCallbacks:
     """The turn's line to the user: questions and its state out, steering messages in, and back where they found no room."""
 
-    ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
+    ask: Callable[[ports.PermissionQuestion], Awaitable[ports.PermissionAnswer]]
     steering: Callable[[], Sequence[Words]]
     steer_again: Callable[[Sequence[Words]], None]
     running: Callable[[ConversationActivity], None]
-    end_when_stopped: Callable[[], TurnEnded]
+    end_when_stopped: Callable[[], facts.TurnEnded]
 
 
 class TaskSpawner(Protocol):
@@ -137,22 +117,22 @@ class SessionCollaborators:
     `turn_lease` is held during a turn; it raises ActionRefused while another machine works in the conversation.
     """
 
-    cache: ContentCache
-    index: SearchIndex
-    tokens: TokenCounter
-    clock: Clock
-    tools: ToolSet
-    models: Callable[[ModelRole], ModelClient | None]
+    cache: ports.ContentCache
+    index: ports.SearchIndex
+    tokens: ports.TokenCounter
+    clock: ports.Clock
+    tools: ports.ToolSet
+    models: Callable[[facts.ModelRole], ports.ModelClient | None]
     setup: Callable[[], Awaitable[ConversationSetup]]
     spawn: TaskSpawner
-    restore: Callable[[Sequence[Recorded]], Awaitable[FileRestoration]]
+    restore: Callable[[Sequence[facts.Recorded]], Awaitable[FileRestoration]]
     limits: Callable[[], TurnLimits] = TurnLimits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     # What this agent and all its sub-agents have spent together, and the limit for it.
     agents_spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
-    collect_file_changes: Callable[[str], Awaitable[Sequence[FilesChanged]]] = _no_file_changes
+    collect_file_changes: Callable[[str], Awaitable[Sequence[facts.FilesChanged]]] = _no_file_changes
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks
     turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = unshared_turn
     # Runs and records a turn of a foreign agent. None: this program's own agent works here.
-    run_foreign_turn: Callable[[TurnCallbacks], Awaitable[TurnEnded]] | None = None
+    run_foreign_turn: Callable[[TurnCallbacks], Awaitable[facts.TurnEnded]] | None = None

@@ -10,24 +10,11 @@ import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from helix_desktop.engine import fold_economics, passages, span_as_text, token_budget
+from helix_desktop.engine import facts, fold_economics, passages, span_as_text, token_budget
 from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation_details import DetailSource, format_argument_values
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    Folded,
-    ModelReplied,
-    PartRef,
-    Purpose,
-    Recorded,
-    Span,
-    Spent,
-    Stored,
-    Text,
-    ToolReturned,
-    UserSaid,
-)
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, SearchIndex, TokenCounter
 from helix_desktop.engine.strategies import output_admission, text_preview
@@ -138,7 +125,7 @@ def whole_tokens_for(state: ConversationState | None = None, policy: Policy | No
     return token_budget.whole_entry_tokens(state, policy, PAGE_TOKENS, WHOLE_TOKENS)
 
 
-async def _recall_whole_or_outline(cache: ContentCache, tokens: TokenCounter, stored: Stored, whole: int) -> str:
+async def _recall_whole_or_outline(cache: ContentCache, tokens: TokenCounter, stored: facts.Stored, whole: int) -> str:
     """All of a short entry; of a longer one the beginning, and an outline of the rest with the lines to ask for."""
     taken = await read_entry_lines(cache, stored, 1, 0)
     text = "\n".join(taken)
@@ -156,7 +143,7 @@ async def _recall_whole_or_outline(cache: ContentCache, tokens: TokenCounter, st
     return f"[lines 1-{until} of {total:,}]\n{text}\n[the rest, by line:]\n{outline}\n{way_on}"
 
 
-async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: Stored, words: str) -> str:
+async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: facts.Stored, words: str) -> str:
     """Returns the passages with the words; of a very long entry only from its beginning."""
     content = await cache.read_range(stored.digest, 0, min(FIND_BYTES, stored.size)) if stored.size else b""
     lines = content.decode("utf-8", "replace").split("\n")
@@ -204,7 +191,7 @@ async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> s
 
 
 async def compact_entry(
-    cache: ContentCache, client: ModelClient, name: str, keep: str, spent: Callable[[Spent], None]
+    cache: ContentCache, client: ModelClient, name: str, keep: str, spent: Callable[[facts.Spent], None]
 ) -> str:
     """Lets a fast model shorten an entry. Raises ModelFailed if it does not answer."""
     digest = await find_entry(cache, name)
@@ -212,7 +199,7 @@ async def compact_entry(
     text = await span_as_text.read_stored_text(cache, entry.stored)
     about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
     question = output_admission.compaction_question(about, keep, COMPACTED_TOKENS // 2)
-    request = build_material_request(text[:COMPACT_BYTES], question, Purpose.COMPACTION, COMPACTED_TOKENS)
+    request = build_material_request(text[:COMPACT_BYTES], question, facts.Purpose.COMPACTION, COMPACTED_TOKENS)
     answer = await ModelInquiry(spent).ask_for_text(client, request, COMPACT_SECONDS)
     return answer[: PAGE_BYTES // 2] or "[the model found nothing to say about it]"
 
@@ -231,7 +218,7 @@ async def recall_folded_messages(
     branch, asked = state.branch, words.strip()
     folds = [_require_fold(state, name)] if name.strip() or not asked else _live_summaries(state)
     covers = (fold.cover for fold in folds)
-    spans = [Span(cover.seq, cover.seq) if isinstance(cover, PartRef) else cover for cover in covers]
+    spans = [facts.Span(cover.seq, cover.seq) if isinstance(cover, facts.PartRef) else cover for cover in covers]
     messages = [
         branch.message_at(seq) for seq in sorted({seq for span in spans for seq in branch.covered_messages(span)})
     ]
@@ -246,16 +233,20 @@ async def recall_folded_messages(
 
 
 async def _passages_in_messages(
-    branch: ConversationBranch, cache: ContentCache, tokens: TokenCounter, messages: Sequence[Recorded], words: str
+    branch: ConversationBranch,
+    cache: ContentCache,
+    tokens: TokenCounter,
+    messages: Sequence[facts.Recorded],
+    words: str,
 ) -> str:
     """The passages with the words. Of equal ones the newest counts; no more outputs are read than there is room for."""
     texts: list[tuple[str, list[str]]] = []
     room, left = FIND_BYTES, 0
     for message in reversed(messages):
         fact, seq = message.fact, message.seq
-        if not isinstance(fact, ToolReturned):
+        if not isinstance(fact, facts.ToolReturned):
             texts.append((f"message {seq}", format_message(branch, message).split("\n")))
-        elif branch.is_excluded(PartRef(seq)):
+        elif branch.is_excluded(facts.PartRef(seq)):
             continue
         elif fact.output.size > room:
             left += 1
@@ -271,7 +262,7 @@ async def _passages_in_messages(
     return (found or f"[none of these words is in the {len(messages):,} messages]") + rest
 
 
-def _require_fold(state: ConversationState, name: str) -> Folded:
+def _require_fold(state: ConversationState, name: str) -> facts.Folded:
     name = name.strip().strip("\"'`")
     fold = state.find_fold(name)
     if fold is None:
@@ -282,24 +273,24 @@ def _require_fold(state: ConversationState, name: str) -> Folded:
     return fold
 
 
-def _live_summaries(state: ConversationState) -> list[Folded]:
-    return [fold for fold in state.live_folds if isinstance(fold.cover, Span)]
+def _live_summaries(state: ConversationState) -> list[facts.Folded]:
+    return [fold for fold in state.live_folds if isinstance(fold.cover, facts.Span)]
 
 
-def format_message(branch: ConversationBranch, recorded: Recorded) -> str:
+def format_message(branch: ConversationBranch, recorded: facts.Recorded) -> str:
     """Formats one message as it was said. Reasoning is left out."""
     fact, seq = recorded.fact, recorded.seq
-    if isinstance(fact, ToolReturned):
+    if isinstance(fact, facts.ToolReturned):
         about = describe_output(branch, seq)
         shown = fact.head or "(the text is in the entry)"
         return f'[{seq}] output of {about}: recall_cached_content("{fact.output.digest.hex}")\n{shown}'
-    if isinstance(fact, UserSaid):
+    if isinstance(fact, facts.UserSaid):
         said = [
-            part.text if isinstance(part, Text) else f"attached {part.name} {part.stored.digest.hex}"
+            part.text if isinstance(part, facts.Text) else f"attached {part.name} {part.stored.digest.hex}"
             for part in fact.parts
         ]
         return "\n".join(f"[{seq}] user: {text}" for text in said)
-    if isinstance(fact, ModelReplied):
+    if isinstance(fact, facts.ModelReplied):
         return "\n".join(_format_source(source) for source in span_as_text.sources_of_reply(branch, seq, fact))
     return ""
 
@@ -327,13 +318,13 @@ def parse_line_range(words: str) -> tuple[int, int]:
     return first, last
 
 
-async def read_in_pieces(cache: ContentCache, stored: Stored) -> AsyncIterator[bytes]:
+async def read_in_pieces(cache: ContentCache, stored: facts.Stored) -> AsyncIterator[bytes]:
     """Yields the entry piece by piece. Each piece is checked by itself."""
     for start in range(0, stored.size, PIECE):
         yield await cache.read_range(stored.digest, start, min(PIECE, stored.size - start))
 
 
-async def read_entry_lines(cache: ContentCache, stored: Stored, first: int, last: int) -> Sequence[str]:
+async def read_entry_lines(cache: ContentCache, stored: facts.Stored, first: int, last: int) -> Sequence[str]:
     """The wanted lines, up to about a page. Those before them are counted but not kept; those after them not read."""
     if not stored.size:
         return ["(empty)"]
@@ -349,7 +340,7 @@ async def read_entry_lines(cache: ContentCache, stored: Stored, first: int, last
     return [line.decode("utf-8", "replace") for line in wanted]
 
 
-async def _find_line_start(cache: ContentCache, stored: Stored, number: int) -> int:
+async def _find_line_start(cache: ContentCache, stored: facts.Stored, number: int) -> int:
     """Returns the offset at which a line begins; the end of the entry if there is no such line."""
     before, start = number - 1, 0
     if number == 1:

@@ -14,30 +14,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from helix_desktop.engine import conversation_details, details_entry, legal_messages, span_as_text
+from helix_desktop.engine import conversation_details, details_entry, facts, legal_messages, span_as_text
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.conversation_details import Detail, DetailSource
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    DocumentEdited,
-    Excluded,
-    Fact,
-    Folded,
-    FoldKind,
-    Forgotten,
-    Included,
-    ModelRole,
-    Pinned,
-    Purpose,
-    Refolded,
-    Span,
-    Spent,
-    Unfolded,
-    Unpinned,
-)
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.history.covers import covers_overlap
 from helix_desktop.engine.history.view_items import ViewItem
@@ -61,7 +44,7 @@ SMALLEST = 400  # a document below this many tokens says nothing
 STRETCH = 0.002  # seconds of computing between two pauses
 ENTRY = "details of a conversation"
 
-Models = Callable[[ModelRole], ModelClient | None]
+Models = Callable[[facts.ModelRole], ModelClient | None]
 T = TypeVar("T")
 
 
@@ -84,9 +67,9 @@ class DocumentMaterial:
 class WrittenDocument:
     """The result of phase two: a fold, to be appended if the covered facts are unchanged."""
 
-    fold: Folded
+    fold: facts.Folded
     reading: DocumentMaterial
-    spent: tuple[Spent, ...]
+    spent: tuple[facts.Spent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +78,19 @@ class WritingAttempt:
 
     name: str
     client: ModelClient
-    role: ModelRole
+    role: facts.ModelRole
     way: str  # How the model is shown the history: "prefix", "transcript" or "pieces".
 
 
 class NoDocumentWritten(ModelFailed):
     """No attempt produced a document that saves anything. `spent` is what trying cost."""
 
-    def __init__(self, what: str, *, spent: Sequence[Spent] = ()) -> None:
+    def __init__(self, what: str, *, spent: Sequence[facts.Spent] = ()) -> None:
         super().__init__(what)
         self.spent = tuple(spent)
 
 
-def cost_of_failure(error: HelixError) -> tuple[Spent, ...]:
+def cost_of_failure(error: HelixError) -> tuple[facts.Spent, ...]:
     return error.spent if isinstance(error, NoDocumentWritten) else ()
 
 
@@ -128,16 +111,18 @@ def is_material_current(reading: DocumentMaterial, state: ConversationState) -> 
     return not any(_changes_material(recorded.fact, reading) for recorded in state.facts[reading.seq :])
 
 
-def _changes_material(fact: Fact, reading: DocumentMaterial) -> bool:
+def _changes_material(fact: facts.Fact, reading: DocumentMaterial) -> bool:
     """Returns whether a later fact changes what the document should have said."""
     match fact:
-        case Pinned(ref=cover) | Unpinned(ref=cover) | Excluded(ref=cover) | Included(ref=cover):
+        case (
+            facts.Pinned(ref=cover) | facts.Unpinned(ref=cover) | facts.Excluded(ref=cover) | facts.Included(ref=cover)
+        ):
             return covers_overlap(cover, reading.plan.span)
-        case Unfolded(fold=name) | Refolded(fold=name) | DocumentEdited(fold=name):
+        case facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name):
             return name in reading.branch.folds and covers_overlap(reading.branch.folds[name].cover, reading.plan.span)
-        case Folded(cover=Span() as cover):
+        case facts.Folded(cover=facts.Span() as cover):
             return covers_overlap(cover, reading.plan.span)
-        case Forgotten():
+        case facts.Forgotten():
             return True
     return False
 
@@ -156,7 +141,7 @@ class DocumentWriter:
         """The fold from the first attempt that works. Raises NoDocumentWritten if none does."""
         self.heard_at = math.inf
         limit = self._document_limit_tokens(reading)
-        started, spent = self.clock.current_time(), list[Spent]()
+        started, spent = self.clock.current_time(), list[facts.Spent]()
         if too_little := self.reason_not_to_fold(reading):
             raise NoDocumentWritten(too_little)
         found, entry, known = await self._gather_details(reading)
@@ -272,9 +257,9 @@ class DocumentWriter:
 
     def _build_document_fold(
         self, reading: DocumentMaterial, making: DocumentPlan, made: FoldDocument, model: str, seconds: float
-    ) -> Folded:
+    ) -> facts.Folded:
         plan = reading.plan
-        return Folded(
+        return facts.Folded(
             fold=making.fold,
             kind=plan.kind,
             cover=plan.span,
@@ -284,7 +269,7 @@ class DocumentWriter:
             batch=making.fold,
             entries=(making.entry,),
             details=made.kept,
-            number=making.number if plan.kind is FoldKind.HANDOVER else 0,
+            number=making.number if plan.kind is facts.FoldKind.HANDOVER else 0,
             model=model,
             seconds=seconds,
             why=plan.why,
@@ -294,21 +279,26 @@ class DocumentWriter:
 
     def _writing_attempts(self, reading: DocumentMaterial) -> Iterator[WritingAttempt]:
         """Yields the ways to try, the policy's choice first. The main model replaces a role that has no model."""
-        main, fast, long = (self.models(role) for role in ModelRole)
+        main, fast, long = (self.models(role) for role in facts.ModelRole)
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
-            yield WritingAttempt(f"{main.model_name}, using its own context", main, ModelRole.MAIN, "prefix")
+            yield WritingAttempt(f"{main.model_name}, using its own context", main, facts.ModelRole.MAIN, "prefix")
         quick = fast or main
         if quick is not None:
-            yield WritingAttempt(quick.model_name, quick, ModelRole.FAST if fast else ModelRole.MAIN, "transcript")
+            yield WritingAttempt(
+                quick.model_name, quick, facts.ModelRole.FAST if fast else facts.ModelRole.MAIN, "transcript"
+            )
         if long is not None and (quick is None or long.model_name != quick.model_name):
-            yield WritingAttempt(f"{long.model_name}, using its long window", long, ModelRole.LONG, "transcript")
+            yield WritingAttempt(f"{long.model_name}, using its long window", long, facts.ModelRole.LONG, "transcript")
         if quick is not None:
             yield WritingAttempt(
-                f"{quick.model_name}, in several parts", quick, ModelRole.FAST if fast else ModelRole.MAIN, "pieces"
+                f"{quick.model_name}, in several parts",
+                quick,
+                facts.ModelRole.FAST if fast else facts.ModelRole.MAIN,
+                "pieces",
             )
         if main is not None and quick is not None and main.model_name != quick.model_name:
-            yield WritingAttempt(main.model_name, main, ModelRole.MAIN, "transcript")
+            yield WritingAttempt(main.model_name, main, facts.ModelRole.MAIN, "transcript")
 
     async def _ask_until_supported(
         self,
@@ -348,7 +338,7 @@ class DocumentWriter:
         seconds: float,
     ) -> str:
         answer = min(_answer_limit_tokens(reading.situation, rung.role), self._document_limit_tokens(reading) * 3 // 2)
-        purpose = Purpose(reading.plan.kind.value)
+        purpose = facts.Purpose(reading.plan.kind.value)
         room = self._material_room_tokens(reading.situation, rung.role)
         if rung.way == "prefix":
             request = append_question(await self._request_of_view(reading.view), question, purpose, answer)
@@ -388,7 +378,7 @@ class DocumentWriter:
         lacking = handover.find_missing_sections(found)
         if lacking:
             request = build_material_request(
-                text, handover.missing_sections_question(lacking), Purpose(making.plan.kind.value), answer
+                text, handover.missing_sections_question(lacking), facts.Purpose(making.plan.kind.value), answer
             )
             try:
                 more = handover.split_handover_sections(await asking.ask_for_text(rung.client, request, seconds))
@@ -400,18 +390,20 @@ class DocumentWriter:
     async def _request_of_view(self, view: View) -> Request:
         return legal_messages.build_request(view, await self.contents.read_view_contents(view))
 
-    def _material_room_tokens(self, situation: FoldSituation, role: ModelRole) -> int:
+    def _material_room_tokens(self, situation: FoldSituation, role: facts.ModelRole) -> int:
         """Returns the tokens of material that fit a role's window, with room for the question and the answer."""
         room = _role_window_tokens(situation, role) - _answer_limit_tokens(situation, role) - 600
         return max(1_000, int(room / max(situation.meter.factor, 1.0) * 0.95))
 
 
-def _role_window_tokens(situation: FoldSituation, role: ModelRole) -> int:
-    chosen = situation.state.settings.model_for_role(role) or situation.state.settings.model_for_role(ModelRole.MAIN)
+def _role_window_tokens(situation: FoldSituation, role: facts.ModelRole) -> int:
+    chosen = situation.state.settings.model_for_role(role) or situation.state.settings.model_for_role(
+        facts.ModelRole.MAIN
+    )
     return chosen.window if chosen and chosen.window > 0 else situation.policy.window
 
 
-def _answer_limit_tokens(situation: FoldSituation, role: ModelRole) -> int:
+def _answer_limit_tokens(situation: FoldSituation, role: facts.ModelRole) -> int:
     return min(ANSWER, _role_window_tokens(situation, role) // 4)
 
 

@@ -11,18 +11,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from helix_desktop.engine import token_budget
+from helix_desktop.engine import document_writer, token_budget
 from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
-from helix_desktop.engine.document_writer import (
-    DocumentMaterial,
-    DocumentWriter,
-    NoDocumentWritten,
-    WrittenDocument,
-    cost_of_failure,
-    gather_material,
-    is_material_current,
-)
 from helix_desktop.engine.facts import (
     Fact,
     Folded,
@@ -95,12 +86,12 @@ class FoldSteward:
         self._clock = clock
         self.spawn = spawn
         self._contents = ViewContents(cache)
-        self._writer = DocumentWriter(conversation, cache, tokens, clock, models, self._contents)
+        self._writer = document_writer.DocumentWriter(conversation, cache, tokens, clock, models, self._contents)
         self._sweeping = PartClearer(conversation, cache, tokens)
         self._admission = OutputAdmission(conversation, cache, tokens, models, self._contents)
         self._flying: asyncio.Task[object] | None = None
         self._flying_plan: FoldPlan | None = None
-        self._ready: WrittenDocument | None = None
+        self._ready: document_writer.WrittenDocument | None = None
         self._planner = FoldPlanner(conversation, clock)
 
     def steward_for_draft(self, draft: ConversationDraft) -> "DraftSteward":
@@ -166,7 +157,7 @@ class FoldSteward:
             raise ActionRefused(
                 "A fold is already in progress.", remedy="Wait for the current fold to finish, or cancel it."
             )
-        reading = gather_material(plan, self.current_situation())
+        reading = document_writer.gather_material(plan, self.current_situation())
         if kind is FoldKind.TRUNCATION:
             return await self.append_written_fold(
                 await self._writer.write_truncation(reading, self.conversation.new_fold_name(kind))
@@ -290,7 +281,7 @@ class FoldSteward:
                 self._start_fold(plan)
 
     def _start_fold(self, plan: FoldPlan) -> None:
-        reading = gather_material(plan, self.current_situation())
+        reading = document_writer.gather_material(plan, self.current_situation())
         try:
             self._flying = self.spawn(self._write_fold(reading), name=f"{plan.kind.value} of {self.conversation.id}")
         except StoppedByUser:
@@ -298,14 +289,14 @@ class FoldSteward:
         self._flying_plan = plan
         self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why))
 
-    async def _write_fold(self, reading: DocumentMaterial) -> None:
+    async def _write_fold(self, reading: document_writer.DocumentMaterial) -> None:
         """The task of a fold in flight. Its end is told whatever it is."""
         plan = reading.plan
         try:
             wait = reading.situation.policy.summary_wait
             self._ready = await self._writer.write_document(reading, self.conversation.new_fold_name(plan.kind), wait)
         except HelixError as error:
-            await self._planner.record_failure(plan.kind, error.what, cost_of_failure(error))
+            await self._planner.record_failure(plan.kind, error.what, document_writer.cost_of_failure(error))
         except Exception:
             log.exception("a %s could not be written", plan.kind.value)
             await self._planner.record_failure(plan.kind, "a bug in Helix Desktop (see the log)")
@@ -320,10 +311,12 @@ class FoldSteward:
             await asyncio.wait([flying])
         if self._ready is None:
             failures = [r.fact for r in self.conversation.state.facts[-3:] if isinstance(r.fact, FoldFailed)]
-            raise NoDocumentWritten(f"Nothing was folded: {failures[-1].why if failures else 'it was cancelled'}")
+            raise document_writer.NoDocumentWritten(
+                f"Nothing was folded: {failures[-1].why if failures else 'it was cancelled'}"
+            )
         recorded = await self.adopt_ready_fold()
         if not recorded and self._ready is None:
-            raise NoDocumentWritten("Nothing was folded: the messages changed in the meantime")
+            raise document_writer.NoDocumentWritten("Nothing was folded: the messages changed in the meantime")
         return recorded
 
     async def adopt_ready_fold(self) -> tuple[Recorded, ...]:
@@ -333,7 +326,7 @@ class FoldSteward:
         ready = self._ready
         if ready is None:
             return ()
-        same = is_material_current(ready.reading, self.conversation.state)
+        same = document_writer.is_material_current(ready.reading, self.conversation.state)
         if same and ready.reading.plan.span.last >= first_seq_of_tail(self.current_situation()):
             return ()
         if not same:
@@ -349,11 +342,11 @@ class FoldSteward:
                 await self._sweeping.clear_to_markers(along.parts_to_clear(situation), along.why, batch=ready.fold.fold)
         return recorded
 
-    async def append_written_fold(self, written: WrittenDocument) -> tuple[Recorded, ...]:
+    async def append_written_fold(self, written: document_writer.WrittenDocument) -> tuple[Recorded, ...]:
         """Phase three."""
 
         def facts(_: int) -> tuple[Fact, ...]:
-            same = is_material_current(written.reading, self.conversation.state)
+            same = document_writer.is_material_current(written.reading, self.conversation.state)
             return (*written.spent, *((written.fold,) if same else ()))
 
         recorded = await self.conversation.append_facts_from(facts)

@@ -9,22 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block, ContextKind, Role
-from helix_desktop.engine.facts import (
-    Attachment,
-    Folded,
-    ModelReplied,
-    PartRef,
-    Reasoning,
-    Recorded,
-    ReplyPart,
-    Stored,
-    Text,
-    ToolCall,
-    ToolReturned,
-    UserPart,
-    UserSaid,
-)
 from helix_desktop.engine.tool_calls import parse_arguments, parse_strict_json
 
 IMAGE_TOKENS = 1_600  # About what providers bill for one picture.
@@ -34,59 +20,59 @@ EXCLUDED = "[Taken out of the context by the user]"
 SAME_ENTRY = "[CACHED] in the same entry"
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
-MessageFact = UserSaid | ModelReplied | ToolReturned
+MessageFact = facts.UserSaid | facts.ModelReplied | facts.ToolReturned
 
 
-def parts_of(fact: MessageFact) -> tuple[UserPart | ReplyPart | Stored, ...]:
+def parts_of(fact: MessageFact) -> tuple[facts.UserPart | facts.ReplyPart | facts.Stored, ...]:
     """The parts a `PartRef` counts: of an output the text first, then its pictures."""
-    if isinstance(fact, ToolReturned):
+    if isinstance(fact, facts.ToolReturned):
         return (fact.output, *fact.images)
     return fact.parts
 
 
-def build_original_block(recorded: Recorded, ref: PartRef, ids: Mapping[PartRef, str]) -> Block:
+def build_original_block(recorded: facts.Recorded, ref: facts.PartRef, ids: Mapping[facts.PartRef, str]) -> Block:
     """The part `ref` of this fact as it was said. `ids`: the names calls go by where the model's own are empty or used twice."""
     fact, part = recorded.fact, ref.part
-    if isinstance(fact, UserSaid):
+    if isinstance(fact, facts.UserSaid):
         said = fact.parts[part]
         return Block(ContextKind.CONVERSATION, Role.USER, ref, said, _tokens_of_part(said))
-    if isinstance(fact, ModelReplied):
+    if isinstance(fact, facts.ModelReplied):
         answer = fact.parts[part]
-        if isinstance(answer, ToolCall):
+        if isinstance(answer, facts.ToolCall):
             answer = make_call_legal(answer, ids.get(ref, answer.id) if ids else answer.id)
         return Block(ContextKind.CONVERSATION, Role.ASSISTANT, ref, answer, answer.tokens)
-    if isinstance(fact, ToolReturned):
-        call = ids.get(PartRef(recorded.seq), fact.call) if ids else fact.call
+    if isinstance(fact, facts.ToolReturned):
+        call = ids.get(facts.PartRef(recorded.seq), fact.call) if ids else fact.call
         tokens = fact.tokens if part == 0 else IMAGE_TOKENS
         return Block(ContextKind.OUTPUT, Role.TOOL, ref, parts_of(fact)[part], tokens, call=call, ok=fact.ok)
     raise TypeError(f"{type(fact).__name__} is not a message")
 
 
-def fold_block(block: Block, fold: Folded) -> Block:
-    originals = tuple(Stored(digest, 0) for digest in fold.entries)
-    content: Text | ToolCall = Text(fold.text, fold.tokens)
-    if isinstance(block.content, ToolCall):
+def fold_block(block: Block, fold: facts.Folded) -> Block:
+    originals = tuple(facts.Stored(digest, 0) for digest in fold.entries)
+    content: facts.Text | facts.ToolCall = facts.Text(fold.text, fold.tokens)
+    if isinstance(block.content, facts.ToolCall):
         content = replace(
             block.content, arguments=clear_arguments(block.content.arguments, fold.text), tokens=fold.tokens
         )
-    elif isinstance(block.content, Stored):
+    elif isinstance(block.content, facts.Stored):
         originals = (block.content,)
-    elif isinstance(block.content, Attachment):
+    elif isinstance(block.content, facts.Attachment):
         originals = (block.content.stored,)
     return replace(block, content=content, tokens=fold.tokens, fold=fold.fold, cached=originals)
 
 
 def exclude_block(block: Block) -> Block | None:
     """What stands for a part the user took out: nothing, or a note where a call needs its result."""
-    if isinstance(block.content, ToolCall):
+    if isinstance(block.content, facts.ToolCall):
         gone = replace(block.content, arguments=json.dumps({"note": EXCLUDED}), tokens=NOTE_TOKENS)
         return replace(block, content=gone, tokens=NOTE_TOKENS)
-    if block.role is Role.TOOL and isinstance(block.source, PartRef) and not block.source.part:
-        return replace(block, content=Text(EXCLUDED, NOTE_TOKENS), tokens=NOTE_TOKENS)
+    if block.role is Role.TOOL and isinstance(block.source, facts.PartRef) and not block.source.part:
+        return replace(block, content=facts.Text(EXCLUDED, NOTE_TOKENS), tokens=NOTE_TOKENS)
     return None
 
 
-def make_call_legal(call: ToolCall, name_in_request: str) -> ToolCall:
+def make_call_legal(call: facts.ToolCall, name_in_request: str) -> facts.ToolCall:
     """The call as every provider accepts it: an id, a plain name, an object of arguments."""
     name = _NAME.sub("_", call.name)[:64] or "unnamed"
     arguments = call.arguments if is_json_object(call.arguments) else _repair_arguments(call.arguments)
@@ -111,21 +97,23 @@ def is_long_value(value: object) -> bool:
 
 
 def render_message_blocks(
-    recorded: Recorded,
-    ids: Mapping[PartRef, str],
-    fold_of: Callable[[PartRef], Folded | None],
-    pinned: Callable[[PartRef], bool],
-    is_excluded: Callable[[PartRef], bool],
+    recorded: facts.Recorded,
+    ids: Mapping[facts.PartRef, str],
+    fold_of: Callable[[facts.PartRef], facts.Folded | None],
+    pinned: Callable[[facts.PartRef], bool],
+    is_excluded: Callable[[facts.PartRef], bool],
 ) -> tuple[Block, ...]:
     """All blocks of a message. A part taken out beats a pin, and a pin beats a fold."""
     blocks = []
-    whole = [(PartRef(recorded.seq, index), part) for index, part in enumerate(parts_of(require_message(recorded)))]
-    no_thinking = any(is_excluded(ref) for ref, part in whole if isinstance(part, Reasoning))
+    whole = [
+        (facts.PartRef(recorded.seq, index), part) for index, part in enumerate(parts_of(require_message(recorded)))
+    ]
+    no_thinking = any(is_excluded(ref) for ref, part in whole if isinstance(part, facts.Reasoning))
     for ref, part in whole:
         block: Block | None = build_original_block(recorded, ref, ids)
-        if block is None or (isinstance(block.content, Text) and not block.content.text.strip()):
+        if block is None or (isinstance(block.content, facts.Text) and not block.content.text.strip()):
             continue
-        if is_excluded(ref) or (no_thinking and isinstance(part, Reasoning)):
+        if is_excluded(ref) or (no_thinking and isinstance(part, facts.Reasoning)):
             block = exclude_block(block)
         elif pinned(ref):
             block = replace(block, pinned=True)
@@ -136,15 +124,15 @@ def render_message_blocks(
     return tuple(blocks)
 
 
-def require_message(recorded: Recorded) -> MessageFact:
+def require_message(recorded: facts.Recorded) -> MessageFact:
     """The fact, known to be a message."""
-    if isinstance(recorded.fact, UserSaid | ModelReplied | ToolReturned):
+    if isinstance(recorded.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned):
         return recorded.fact
     raise TypeError(f"{type(recorded.fact).__name__} is not a message")
 
 
-def _tokens_of_part(part: UserPart | ReplyPart) -> int:
-    if isinstance(part, Attachment) and part.stored.media_type.startswith("image/"):
+def _tokens_of_part(part: facts.UserPart | facts.ReplyPart) -> int:
+    if isinstance(part, facts.Attachment) and part.stored.media_type.startswith("image/"):
         return part.tokens or IMAGE_TOKENS
     return part.tokens
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
-from helix_desktop.engine import legal_messages, token_budget
+from helix_desktop.engine import legal_messages, token_budget, turn_loop
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.collaborators import (
     ConversationSetup,
@@ -61,13 +61,6 @@ from helix_desktop.engine.session_events import (
     QuestionAsked,
 )
 from helix_desktop.engine.token_budget import NextMessageCost, PendingRewrite, WindowMeter
-from helix_desktop.engine.turn_loop import (
-    TurnLoop,
-    expect_changed_settings,
-    note_facts,
-    record_changed_settings,
-    turn_end_of_error,
-)
 from helix_desktop.engine.view_contents import SAMPLE, ViewContents, estimate_entry_tokens
 from helix_desktop.errors import ActionRefused, HelixError, NotFound
 from helix_desktop.fast_dataclass import dataclass
@@ -106,7 +99,7 @@ class Session:
         self._turn: asyncio.Task[None] | None = None
         self.last_end: TurnEnded | None = None  # of the newest turn here, also where it could not be recorded
         self._why_stopped = CLOSED
-        self._talking: TurnLoop | None = None
+        self._talking: turn_loop.TurnLoop | None = None
         self._is_held = False
         self._begun = False  # whether its hooks have been told that it is open
         # how often hooks have made the agent continue since the user's last message
@@ -230,7 +223,7 @@ class Session:
         """Its next request will depend on this: what is shown of it goes by that, and nothing is recorded."""
         if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
-        expect_changed_settings(self._crew, self.conversation, setup)
+        turn_loop.expect_changed_settings(self._crew, self.conversation, setup)
         self.conversation.notify_listeners(MeterChanged(self.id))
 
     def estimate_cost_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
@@ -407,7 +400,7 @@ class Session:
         facts: list[Fact] = [TurnEnded(TurnEnd.DONE)] if self.conversation.state.branch.turn.running else []
         facts += [ConversationChanged(title=title)] if title else []
         await self.conversation.append_facts(*facts)
-        await record_changed_settings(self._crew, self.conversation)
+        await turn_loop.record_changed_settings(self._crew, self.conversation)
 
     async def set_own_model(self, name: str) -> None:
         """A main model of this conversation alone; empty: the workspace's."""
@@ -472,10 +465,10 @@ class Session:
                 talk = TurnCallbacks(self._ask_user, *steering, self._set_activity, self._end_when_stopped)
                 if self._crew.run_foreign_turn is not None:
                     return await self._crew.run_foreign_turn(talk)
-                self._talking = TurnLoop(self.conversation, self._crew, self.steward, self._contents, talk)
+                self._talking = turn_loop.TurnLoop(self.conversation, self._crew, self.steward, self._contents, talk)
                 return await self._talking.run_turn()
         except HelixError as error:
-            return turn_end_of_error(error)
+            return turn_loop.turn_end_of_error(error)
         except Exception:
             with suppress(HelixError):
                 await self.conversation.append_facts(TurnEnded(TurnEnd.FAILED, BUG))
@@ -569,7 +562,7 @@ class Session:
             answer = await future
             if question.plan and answer.allowed:  # The plan must be in force before anything reacts to the answer.
                 plan = StandingNote("plan", PLAN + (answer.values.strip() or question.preview))
-                await self.conversation.append_facts(*note_facts([plan], self._crew, self.conversation))
+                await self.conversation.append_facts(*turn_loop.note_facts([plan], self._crew, self.conversation))
             return answer
         finally:
             del self._answers[number], self.questions[number]

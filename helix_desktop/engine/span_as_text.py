@@ -6,20 +6,9 @@ Writers read what the view shows, so a summary costs no more than the context di
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block, Role
 from helix_desktop.engine.conversation_details import Detail, DetailSource
-from helix_desktop.engine.facts import (
-    Attachment,
-    ModelReplied,
-    PartRef,
-    Reasoning,
-    Span,
-    Stored,
-    Text,
-    ToolCall,
-    ToolReturned,
-    UserSaid,
-)
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.history.view_items import ViewItem
 from helix_desktop.engine.ports import ContentCache
@@ -38,7 +27,7 @@ class SpanText:
     tokens: int
 
 
-async def read_stored_text(cache: ContentCache, stored: Stored) -> str:
+async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
     """The text of an entry, at most its beginning and its end; a sentence where it is gone."""
     try:
         if stored.size <= MOST_BYTES:
@@ -52,7 +41,7 @@ async def read_stored_text(cache: ContentCache, stored: Stored) -> str:
 
 
 async def read_span_texts(
-    branch: ConversationBranch, span: Span, cache: ContentCache, *, dated: bool = False
+    branch: ConversationBranch, span: facts.Span, cache: ContentCache, *, dated: bool = False
 ) -> list[SpanText]:
     """What the view shows of the span, message by message; `dated`: with the minute each was said."""
     return [await _text_of_item(branch, item, cache, dated=dated) for item in branch.items_in_span(span)]
@@ -68,15 +57,15 @@ async def _text_of_item(branch: ConversationBranch, item: ViewItem, cache: Conte
 
 async def _text_of_block(branch: ConversationBranch, block: Block, cache: ContentCache) -> str:
     match block.content:
-        case Text(text=text) if block.role is Role.TOOL:
+        case facts.Text(text=text) if block.role is Role.TOOL:
             return f"output{_call_suffix(branch, block)}:\n{text}"
-        case Text(text=text):
+        case facts.Text(text=text):
             return text if block.fold else f"{block.role}: {text}"
-        case ToolCall(name=name, arguments=arguments):
+        case facts.ToolCall(name=name, arguments=arguments):
             return f"call of {name}: {arguments}"
-        case Stored() as stored:
+        case facts.Stored() as stored:
             return f"output{_call_suffix(branch, block)}:\n{await read_stored_text(cache, stored)}"
-        case Attachment(name=name, stored=stored):
+        case facts.Attachment(name=name, stored=stored):
             return f"user attached {name}:\n{await read_stored_text(cache, stored)}"
         case _:
             return ""  # reasoning is not passed on
@@ -92,20 +81,20 @@ async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache
     found: list[DetailSource] = []
     for seq in seqs:
         fact = branch.message_at(seq).fact
-        if isinstance(fact, ToolReturned):
-            if not branch.is_excluded(PartRef(seq)):
+        if isinstance(fact, facts.ToolReturned):
+            if not branch.is_excluded(facts.PartRef(seq)):
                 found.append(await _source_of_output(branch, seq, fact, cache))
         elif (
-            isinstance(fact, UserSaid) and not fact.by
+            isinstance(fact, facts.UserSaid) and not fact.by
         ):  # Notes are pinned and stay in the view, so they are left out here.
             found.append(await _source_of_user_message(branch, seq, fact, cache))
-        elif isinstance(fact, ModelReplied):
+        elif isinstance(fact, facts.ModelReplied):
             found.extend(sources_of_reply(branch, seq, fact))
     return found
 
 
 async def _source_of_output(
-    branch: ConversationBranch, seq: int, fact: ToolReturned, cache: ContentCache
+    branch: ConversationBranch, seq: int, fact: facts.ToolReturned, cache: ContentCache
 ) -> DetailSource:
     call = call_answered_by(branch, seq)
     text = await read_stored_text(cache, fact.output)
@@ -114,13 +103,13 @@ async def _source_of_output(
 
 
 async def _source_of_user_message(
-    branch: ConversationBranch, seq: int, fact: UserSaid, cache: ContentCache
+    branch: ConversationBranch, seq: int, fact: facts.UserSaid, cache: ContentCache
 ) -> DetailSource:
     texts, names = [], []
     for index, part in enumerate(fact.parts):
-        if branch.is_excluded(PartRef(seq, index)):
+        if branch.is_excluded(facts.PartRef(seq, index)):
             continue
-        if isinstance(part, Text):
+        if isinstance(part, facts.Text):
             texts.append(part.text)
         else:
             names.append(f"{part.name} {part.stored.digest.hex}")
@@ -129,11 +118,11 @@ async def _source_of_user_message(
     return DetailSource(seq, "user", "\n".join(texts), names=tuple(names))
 
 
-def sources_of_reply(branch: ConversationBranch, seq: int, fact: ModelReplied) -> Iterator[DetailSource]:
+def sources_of_reply(branch: ConversationBranch, seq: int, fact: facts.ModelReplied) -> Iterator[DetailSource]:
     for index, part in enumerate(fact.parts):
-        if branch.is_excluded(PartRef(seq, index)) or isinstance(part, Reasoning):
+        if branch.is_excluded(facts.PartRef(seq, index)) or isinstance(part, facts.Reasoning):
             continue
-        if isinstance(part, ToolCall):
+        if isinstance(part, facts.ToolCall):
             yield DetailSource(seq, "call", part.arguments, part.name)
         else:
             yield DetailSource(seq, "assistant", part.text)
@@ -143,11 +132,11 @@ def details_of_stored_entries(branch: ConversationBranch, seqs: list[int]) -> It
     """Every entry the span's messages refer to, so that each can be recalled by its hash."""
     for seq in seqs:
         fact = branch.message_at(seq).fact
-        if isinstance(fact, ToolReturned):
+        if isinstance(fact, facts.ToolReturned):
             yield Detail("stored", f"{fact.output.digest.hex} {describe_output(branch, seq)}", seq)
             for picture in fact.images:
                 yield Detail("stored", f"{picture.digest.hex} picture", seq)
-        elif isinstance(fact, UserSaid):
+        elif isinstance(fact, facts.UserSaid):
             for part in fact.parts:
-                if isinstance(part, Attachment):
+                if isinstance(part, facts.Attachment):
                     yield Detail("stored", f"{part.stored.digest.hex} attachment {part.name}", seq)

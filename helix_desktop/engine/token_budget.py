@@ -7,28 +7,9 @@ the meter shows the same one.
 
 from collections.abc import Mapping
 
-from helix_desktop.engine import fold_economics
+from helix_desktop.engine import facts, fold_economics
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.context_policy import Policy
-from helix_desktop.engine.facts import (
-    Cover,
-    DocumentEdited,
-    Excluded,
-    Fact,
-    Folded,
-    Included,
-    ModelReplied,
-    ModelRole,
-    ModelSet,
-    Refolded,
-    Rewound,
-    RulesSet,
-    Span,
-    SystemSet,
-    ToolsOffered,
-    Unfolded,
-    Usage,
-)
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.history.live_folds import count_item_tokens
 from helix_desktop.engine.history.moment import Moment
@@ -110,7 +91,7 @@ class PendingRewrite:
 
 def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     """What the next request comes to, from the running sums: O(1)."""
-    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     factor_now = state.main_model_factor()
     counted = state.branch.tokens_by_kind(state.settings.settings_tokens)
     parts = {kind: round(tokens * factor_now) for kind, tokens in zip(ContextKind, counted, strict=True)}
@@ -122,20 +103,20 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     )
 
 
-def count_unfoldable_tokens(state: ConversationState, *more: Cover) -> int:
+def count_unfoldable_tokens(state: ConversationState, *more: facts.Cover) -> int:
     """What no fold can make shorter: system prompt, tools, rules and pins, `more` among them; corrected tokens."""
     return correct_tokens(state.settings.settings_tokens + state.branch.tokens_pinned(*more), state)
 
 
 def window_tokens(state: Moment, policy: Policy) -> int:
     """The main model's window, or the policy's where the model's own is not known."""
-    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     return chosen.window if chosen and chosen.window > 0 else policy.window
 
 
 def reserved_tokens(state: Moment, policy: Policy) -> int:
     """Room for the reply and for a summary of the conversation, in corrected tokens."""
-    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     size = window_tokens(state, policy)
     reply = min(chosen.max_output if chosen and chosen.max_output > 0 else policy.reserve_reply, policy.reserve_reply)
     return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
@@ -144,7 +125,7 @@ def reserved_tokens(state: Moment, policy: Policy) -> int:
 def whole_entry_tokens(state: ConversationState, policy: Policy, least: int, most: int) -> int:
     """Up to how many counted tokens an entry that this conversation recalls comes back whole."""
     meter = measure_window(state, policy)
-    price = relative_prices(state.settings.model_for_role(ModelRole.MAIN))
+    price = relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN))
     most = min(most, max(least, round(meter.free_tokens / meter.factor)))
     context = round(meter.used / meter.factor)
     return fold_economics.whole_entry_tokens(context, len(state.branch.steps), price, least, most)
@@ -155,7 +136,7 @@ def correct_tokens(tokens: int, state: Moment) -> int:
     return round(tokens * state.main_model_factor())
 
 
-def relative_prices(chosen: ModelSet | None) -> RelativePrices:
+def relative_prices(chosen: facts.ModelSet | None) -> RelativePrices:
     """The model's prices as shares of its input price; the usual ones where they are unknown."""
     if chosen is None:
         return RelativePrices()
@@ -166,10 +147,10 @@ def relative_prices(chosen: ModelSet | None) -> RelativePrices:
 
 def compute_savings(state: Moment) -> Savings:
     """What was sent and paid until then, beside what it would have been without any fold."""
-    return state.savings_then(relative_prices(state.settings.model_for_role(ModelRole.MAIN)))
+    return state.savings_then(relative_prices(state.settings.model_for_role(facts.ModelRole.MAIN)))
 
 
-def compute_cost(usage: Usage, chosen: ModelSet | None) -> float:
+def compute_cost(usage: facts.Usage, chosen: facts.ModelSet | None) -> float:
     """Dollars for a usage: the reported cost, else computed from the model's prices; 0 where they are unknown."""
     if usage.cost > 0 or chosen is None or chosen.price_input <= 0:
         return usage.cost
@@ -183,15 +164,15 @@ def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> 
     """What sending now costs with the last request still in the provider's cache, and without; None: no price known.
     `before`: sent in place of this message and all that came after it.
     """
-    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
     left = count_item_tokens(state.branch.items_from(before)) if before else 0
     used, ledger = max(0, measure_window(state, policy).used - correct_tokens(left, state)), state.record.ledger
     cached = min(used, count_cached_tokens(state, chosen.model))
     reply = ledger.median_reply_tokens(state.seq)
-    warm = Usage(used, cache_read=cached, cache_write=used - cached, output=reply)
-    cold = Usage(used, cache_write=used, output=reply)
+    warm = facts.Usage(used, cache_read=cached, cache_write=used - cached, output=reply)
+    cold = facts.Usage(used, cache_write=used, output=reply)
     until = _last_request_time(state, chosen.model) + chosen.cache_seconds if cached and chosen.cache_seconds else 0.0
     per_token = relative_prices(chosen).write * chosen.price_input / PER_MILLION
     forever = bool(cached) and not chosen.cache_seconds
@@ -224,7 +205,7 @@ def head_is_to_change(state: Moment) -> bool:
 
 def estimate_pending_rewrite(state: Moment, recorded: Moment) -> PendingRewrite | None:
     """What a choice that is not sent yet would have written anew: another model, other tools or rules. None: nothing, or no price."""
-    before, after = (one.settings.model_for_role(ModelRole.MAIN) for one in (recorded, state))
+    before, after = (one.settings.model_for_role(facts.ModelRole.MAIN) for one in (recorded, state))
     if before is None or after is None or after.price_input <= 0:
         return None
     lost = count_cached_tokens(recorded, before.model) - count_cached_tokens(state, after.model)
@@ -246,28 +227,28 @@ def _first_changed_message(state: Moment, saw: int) -> int | None:
     return min(places, default=None)
 
 
-def _first_message_changed_by(state: Moment, fact: Fact) -> int | None:
+def _first_message_changed_by(state: Moment, fact: facts.Fact) -> int | None:
     match fact:
-        case SystemSet() | RulesSet() | ToolsOffered():
+        case facts.SystemSet() | facts.RulesSet() | facts.ToolsOffered():
             return 0
-        case Rewound(to=to):
+        case facts.Rewound(to=to):
             return max(0, to) + 1
-        case Folded(cover=cover):
+        case facts.Folded(cover=cover):
             return _first_seq_of_cover(cover)
-        case Unfolded(fold=name) | Refolded(fold=name) | DocumentEdited(fold=name):
+        case facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name):
             fold = state.find_fold(name)
             return None if fold is None else _first_seq_of_cover(fold.cover)
-        case Excluded(ref=ref) | Included(ref=ref):
+        case facts.Excluded(ref=ref) | facts.Included(ref=ref):
             return _first_seq_of_cover(ref)
     return None
 
 
-def _first_seq_of_cover(cover: Cover) -> int:
-    return max(1, cover.first if isinstance(cover, Span) else cover.seq)
+def _first_seq_of_cover(cover: facts.Cover) -> int:
+    return max(1, cover.first if isinstance(cover, facts.Span) else cover.seq)
 
 
 def _last_request_time(state: Moment, model: str) -> float:
     answered = state.record.ledger.last_billed_reply(model, state.seq)
     recorded = state.record.facts[answered - 1]
-    seconds = recorded.fact.seconds if isinstance(recorded.fact, ModelReplied) else 0.0
+    seconds = recorded.fact.seconds if isinstance(recorded.fact, facts.ModelReplied) else 0.0
     return recorded.time - seconds

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from helix_desktop import errors
 from helix_desktop.engine import legal_messages, token_budget
 from helix_desktop.engine.blocks import Image, Reply, Request, RetryDelay, TextDelta, View
 from helix_desktop.engine.collaborators import ConversationSetup, SessionCollaborators, StandingNote, TurnCallbacks
@@ -38,28 +39,17 @@ from helix_desktop.engine.reply_calls import ReplyCalls
 from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
 from helix_desktop.engine.tool_calls import match_tool_name, unwrap_call
 from helix_desktop.engine.view_contents import ViewContents
-from helix_desktop.errors import (
-    ActionRefused,
-    ContextTooLong,
-    HelixError,
-    ModelFailed,
-    ModelOverloaded,
-    ProviderKeyRefused,
-    ProviderUnreachable,
-    StoreFailed,
-    UnknownModel,
-)
 from helix_desktop.fast_dataclass import dataclass
 
 CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3
-_CAUSES: Mapping[type[HelixError], str] = {
-    ProviderKeyRefused: "key",
-    UnknownModel: "model",
-    ContextTooLong: "window",
-    ModelOverloaded: "busy",
-    ProviderUnreachable: "connection",
-    StoreFailed: "store",
+_CAUSES: Mapping[type[errors.HelixError], str] = {
+    errors.ProviderKeyRefused: "key",
+    errors.UnknownModel: "model",
+    errors.ContextTooLong: "window",
+    errors.ModelOverloaded: "busy",
+    errors.ProviderUnreachable: "connection",
+    errors.StoreFailed: "store",
 }
 
 
@@ -154,7 +144,7 @@ class TurnLoop:
                 end = self._end_after_reply(reply, going_on=called or steered)
                 if end is None and self._cuts:
                     await self._prepare_retry(reply)
-        except HelixError as error:
+        except errors.HelixError as error:
             end = turn_end_of_error(error)
         except asyncio.CancelledError:
             await asyncio.shield(self._record_end(self._talk.end_when_stopped()))
@@ -174,7 +164,7 @@ class TurnLoop:
         if meter.used <= meter.window or not state.branch.pins:
             return
         kept = token_budget.count_unfoldable_tokens(state)
-        raise ActionRefused(
+        raise errors.ActionRefused(
             f"The next request would take up {meter.used:,} tokens, but the window of {meter.model or 'the model'} holds only {meter.window:,}: the system prompt, tools, rules and pins alone take up {kept:,}. Nothing was sent.",
             remedy="Unpin something, or choose a model with a larger window.",
         )
@@ -196,7 +186,9 @@ class TurnLoop:
     def _main_model_client(self) -> ModelClient:
         client = self._crew.models(ModelRole.MAIN)
         if client is None:
-            raise ModelFailed("No model has been chosen for this workspace.", remedy="Choose a model at the top right.")
+            raise errors.ModelFailed(
+                "No model has been chosen for this workspace.", remedy="Choose a model at the top right."
+            )
         return client
 
     async def _ask_until_answered(self) -> Reply:
@@ -205,7 +197,7 @@ class TurnLoop:
         for _ in range(OVERFLOWS_IN_A_ROW):
             try:
                 return await self._stream_and_record_reply()
-            except ContextTooLong as error:
+            except errors.ContextTooLong as error:
                 before = self._conversation.current_meter()
                 # The provider's refusal may have named the real size of the window.
                 await record_changed_settings(self._crew, self._conversation)
@@ -279,7 +271,7 @@ class TurnLoop:
                 await self._conversation.append_facts(
                     *(UserSaid(parts, steering=within, by=by) for parts, by in steering)
                 )
-            except HelixError:
+            except errors.HelixError:
                 self._talk.steer_again(steering)
                 raise
         return bool(steering)
@@ -335,7 +327,7 @@ class TurnLoop:
         return None
 
 
-def turn_end_of_error(error: HelixError) -> TurnEnded:
+def turn_end_of_error(error: errors.HelixError) -> TurnEnded:
     cause = next((name for kind, name in _CAUSES.items() if isinstance(error, kind)), "")
     return TurnEnded(TurnEnd.FAILED, str(error), cause)
 

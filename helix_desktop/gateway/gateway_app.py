@@ -20,7 +20,7 @@ from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gateway import access_check, agent_identity
+from helix_desktop.gateway import access_check, agent_identity, request_routes
 from helix_desktop.gateway.agent_exchange import AgentExchange
 from helix_desktop.gateway.agent_figures import Figures
 from helix_desktop.gateway.body_parsing import BodyBytes, BodyParser, BodyPieces
@@ -40,16 +40,6 @@ from helix_desktop.gateway.request_parsing import (
     IncomingRequest,
     ParsedRequest,
     parse_incoming_request,
-)
-from helix_desktop.gateway.request_routes import (
-    CODEX_SUBSCRIPTION_URL,
-    CONNECTION_HEADERS,
-    HELIX_HEADERS,
-    STATUS,
-    UPSTREAMS,
-    guess_protocol,
-    join_provider_address,
-    parse_route,
 )
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.gemini import gemini_wire
@@ -139,13 +129,13 @@ class GatewayApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _answer_agent_request(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
-        where = parse_route(scope["raw_path"].decode("ascii", "replace"))
+        where = request_routes.parse_route(scope["raw_path"].decode("ascii", "replace"))
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         registration = access_check.find_registration_or_refusal(headers, self._registrations, where.token)
         if isinstance(registration, str):
             await _send_own_answer(send, 403, registration)
             return
-        if where.path == STATUS:
+        if where.path == request_routes.STATUS:
             await _send_own_answer(send, 200, await self.status_for_registration(registration))
             return
         content = await _receive_body(receive)
@@ -211,9 +201,9 @@ class GatewayApp:
         where, registration = incoming.route, incoming.registration
         if _needs_stored_key(incoming):
             incoming = _with_stored_key(
-                incoming, where.wire or guess_protocol(where.path, incoming.headers), registration.key
+                incoming, where.wire or request_routes.guess_protocol(where.path, incoming.headers), registration.key
             )
-        url = join_provider_address(_provider_address(incoming), where.path, incoming.query)
+        url = request_routes.join_provider_address(_provider_address(incoming), where.path, incoming.query)
         request = await self._parse_if_understood(incoming)
         async with AsyncExitStack() as lasting:
             room = await self._enter_conversations(incoming, lasting) if request is not None else None
@@ -330,7 +320,7 @@ class GatewayApp:
             headers = [
                 (n, v)
                 for n, v in incoming.raw_headers
-                if n.decode("latin-1").lower() not in CONNECTION_HEADERS | HELIX_HEADERS
+                if n.decode("latin-1").lower() not in request_routes.CONNECTION_HEADERS | request_routes.HELIX_HEADERS
             ]
             self._workspaces_of_conversations.setdefault(incoming.registration.token, {})[conversation] = (
                 _workspace_of_request(incoming)
@@ -392,10 +382,10 @@ def _provider_address(incoming: IncomingRequest) -> str:
     registration, where = incoming.registration, incoming.route
     if registration.upstream:
         return registration.upstream
-    wire = where.wire or guess_protocol(where.path, incoming.headers)
+    wire = where.wire or request_routes.guess_protocol(where.path, incoming.headers)
     if wire == responses_wire.NAME and "chatgpt-account-id" in incoming.headers:
-        return CODEX_SUBSCRIPTION_URL
-    return registration.upstreams.get(wire) or UPSTREAMS[wire]
+        return request_routes.CODEX_SUBSCRIPTION_URL
+    return registration.upstreams.get(wire) or request_routes.UPSTREAMS[wire]
 
 
 def _needs_stored_key(incoming: IncomingRequest) -> bool:
@@ -425,7 +415,7 @@ def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, alone
         if "max_tokens" in body:
             body["max_tokens"] = most or 4_000
     body.pop("stream_options", None)
-    if body.get("stream") and not (wire is responses_wire and CODEX_SUBSCRIPTION_URL in last.url):
+    if body.get("stream") and not (wire is responses_wire and request_routes.CODEX_SUBSCRIPTION_URL in last.url):
         body["stream"] = False
     body = wire.with_messages(body, wire.joined([*((unit, False) for unit in units), (wire.said(question), True)]))
     return [orjson.dumps(body)] if alone else last.request.parsed_body.encode_changed_body(body)

@@ -8,21 +8,9 @@ from typing import Any
 
 from PySide6.QtCore import QEvent, QTimer, Signal
 
-from helix_desktop.engine import token_budget
+from helix_desktop.engine import session_events, token_budget
 from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow
-from helix_desktop.engine.session_events import (
-    ActivityChanged,
-    ConversationActivity,
-    ConversationReplaced,
-    Event,
-    FactAppended,
-    FoldProgress,
-    MessagesQueued,
-    MeterChanged,
-    QuestionAnswered,
-    QuestionAsked,
-)
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -425,7 +413,7 @@ class MainWindow(WindowFrame):
         )
         watched.activity_ended.connect(partial(self.activity_ended.emit, bench.id))
         for conversation in watched.failed_conversations():
-            self._on_state_changed(watched, conversation, ConversationActivity.FAILED)
+            self._on_state_changed(watched, conversation, session_events.ConversationActivity.FAILED)
 
     def _on_settings_changed(self, bench: Workbench) -> None:
         if self.current_workbench is bench:
@@ -433,7 +421,9 @@ class MainWindow(WindowFrame):
             self.sidebar.show_workspace_title(bench.name, next(iter(bench.allowed_folders), None))
         self.refresh_workspaces()
 
-    def _on_state_changed(self, watched: WorkspaceActivity, conversation: str, running: ConversationActivity) -> None:
+    def _on_state_changed(
+        self, watched: WorkspaceActivity, conversation: str, running: session_events.ConversationActivity
+    ) -> None:
         self.rail.show_workspace_state(watched.bench.id, watched.most_urgent_state)
         if watched.bench is self.current_workbench:
             self.sidebar.list.lines.update_running_state(conversation, running)
@@ -556,7 +546,7 @@ class MainWindow(WindowFrame):
         )
         composer = self.chat.composer
         self._show_in_composer((bench.id, name or "new"), named)
-        composer.show_run_state(session.running if session else ConversationActivity.IDLE)
+        composer.show_run_state(session.running if session else session_events.ConversationActivity.IDLE)
         if session is not None:
             composer.show_waiting_messages([waiting.parts for waiting in session.queue])
         if session is not None and not session.queue:
@@ -586,49 +576,51 @@ class MainWindow(WindowFrame):
         self.window().setWindowTitle(" — ".join(filter(None, parts)))
         self.top.show_working_copy(describe_copy_of(row) if row else "")
 
-    def _on_session_events(self, events: tuple[Event, ...]) -> None:
+    def _on_session_events(self, events: tuple[session_events.Event, ...]) -> None:
         session = self.current_session
         if session is None:
             return
         self.pages.pass_events_to_pages(events)
         for event in events:
             self._show_session_event(session, event)
-        if any(isinstance(event, ConversationReplaced) for event in events):
+        if any(isinstance(event, session_events.ConversationReplaced) for event in events):
             self.show_session_or_new(session)
-        if any(isinstance(event, FactAppended) for event in events):
+        if any(isinstance(event, session_events.FactAppended) for event in events):
             self.chat.show_transcript()
         row = self.find_current_row()
-        if any(isinstance(event, FactAppended | MeterChanged) for event in events) and (row is None or not row.agent):
+        if any(isinstance(event, session_events.FactAppended | session_events.MeterChanged) for event in events) and (
+            row is None or not row.agent
+        ):
             self._update_meter_and_price()  # a connected agent's conversation has no composer
 
-    def _show_session_event(self, session: Session, event: Event) -> None:
+    def _show_session_event(self, session: Session, event: session_events.Event) -> None:
         composer = self.chat.composer
-        if isinstance(event, ActivityChanged):
+        if isinstance(event, session_events.ActivityChanged):
             composer.show_run_state(event.running)
             self.chat.way_on.show_last_turn_end(session)
             self.enable_possible_actions()
             if event.running not in WORKING_STATES:
                 self._measuring.start()
                 self.chat.rewrite_cost.explain_last_turn(session)
-        elif isinstance(event, QuestionAsked | QuestionAnswered):
+        elif isinstance(event, session_events.QuestionAsked | session_events.QuestionAnswered):
             self.chat.approvals.show_oldest_question(
                 session.questions, describe_uncovered_files(self.current_workbench)
             )
-            if isinstance(event, QuestionAsked):
+            if isinstance(event, session_events.QuestionAsked):
                 self._focus_question(event)
-        elif isinstance(event, MessagesQueued):
+        elif isinstance(event, session_events.MessagesQueued):
             composer.show_waiting_messages(event.messages)
             self.chat.way_on.show_last_turn_end(session)
-        elif isinstance(event, FoldProgress):
+        elif isinstance(event, session_events.FoldProgress):
             self.top.show_background_work(
                 "" if event.done else tr("Folding: {kind}…", kind=describe_fold_kind(event.kind))
             )
-        elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
+        elif isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
             self._cost += event.recorded.fact.usage.cost
             if session.running not in WORKING_STATES:  # a connected agent's turn runs elsewhere
                 self.chat.rewrite_cost.explain_last_turn(session)
 
-    def _focus_question(self, event: QuestionAsked) -> None:
+    def _focus_question(self, event: session_events.QuestionAsked) -> None:
         """Focus the question, unless the user is writing."""
         announce_to_screen_reader(self, announce_question_text(event.question))
         card = self.chat.approvals.visible_card
@@ -680,11 +672,11 @@ class MainWindow(WindowFrame):
             )
 
     def enable_possible_actions(self) -> None:
-        running = self.current_session.running if self.current_session else ConversationActivity.IDLE
+        running = self.current_session.running if self.current_session else session_events.ConversationActivity.IDLE
         works, allow = running in WORKING_STATES, self.window_actions.set_actions_enabled
         allow(WORKSPACE_ACTIONS, when=self.current_workbench is not None)
         allow(CONVERSATION_ACTIONS, when=self.current_session is not None)
-        allow(QUESTION_ACTIONS, when=running is ConversationActivity.ASKING)
+        allow(QUESTION_ACTIONS, when=running is session_events.ConversationActivity.ASKING)
         allow(("regenerate", "resume"), when=self.current_session is not None and not works)
         allow(("stop",), when=works)
 

@@ -1,18 +1,11 @@
 """Keeps streamed replies and printed output that are not facts yet, so that a reopened conversation shows them."""
 
+from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import ModelReplied, Rewound, ToolReturned, TurnEnded
-from helix_desktop.engine.session_events import (
-    ActivityChanged,
-    ConversationActivity,
-    Event,
-    FactAppended,
-    ReplyStreamed,
-    ToolPrinted,
-)
 from helix_desktop.gui.event_bridge import SHOWN_OUTPUT_CHARACTERS, EventBatch
 
 _REPLY = ""  # no call has this id
-_AT_REST = frozenset({ConversationActivity.IDLE, ConversationActivity.FAILED})
+_AT_REST = frozenset({session_events.ConversationActivity.IDLE, session_events.ConversationActivity.FAILED})
 
 
 class UnfinishedOutput:
@@ -21,27 +14,27 @@ class UnfinishedOutput:
     def __init__(self) -> None:
         self._batches_by_conversation: dict[str, dict[str, EventBatch]] = {}
 
-    def unfinished_events_of(self, conversation: str) -> tuple[Event, ...]:
+    def unfinished_events_of(self, conversation: str) -> tuple[session_events.Event, ...]:
         return tuple(
             event
             for batch in self._batches_by_conversation.get(conversation, {}).values()
             for event in batch.join_events()
         )
 
-    def note_streamed_event(self, event: Event) -> None:
-        if isinstance(event, ReplyStreamed):
+    def note_streamed_event(self, event: session_events.Event) -> None:
+        if isinstance(event, session_events.ReplyStreamed):
             self._batch_of_stream(event.conversation, _REPLY).add_event(event)
-        elif isinstance(event, ToolPrinted):
+        elif isinstance(event, session_events.ToolPrinted):
             self._note_printed_output(event)
-        elif isinstance(event, FactAppended):
+        elif isinstance(event, session_events.FactAppended):
             self._drop_recorded_stream(event)
-        elif isinstance(event, ActivityChanged) and event.running in _AT_REST:
+        elif isinstance(event, session_events.ActivityChanged) and event.running in _AT_REST:
             self._batches_by_conversation.pop(event.conversation, None)
 
     def _batch_of_stream(self, conversation: str, stream: str) -> EventBatch:
         return self._batches_by_conversation.setdefault(conversation, {}).setdefault(stream, EventBatch())
 
-    def _note_printed_output(self, event: ToolPrinted) -> None:
+    def _note_printed_output(self, event: session_events.ToolPrinted) -> None:
         """A command may print without end: only its last words are kept."""
         batch = self._batch_of_stream(event.conversation, event.call)
         batch.add_event(event)
@@ -50,7 +43,7 @@ class UnfinishedOutput:
             for each in batch.join_events():
                 kept.add_event(each)
 
-    def _drop_recorded_stream(self, event: FactAppended) -> None:
+    def _drop_recorded_stream(self, event: session_events.FactAppended) -> None:
         streams, fact = self._batches_by_conversation.get(event.recorded.conversation, {}), event.recorded.fact
         if isinstance(fact, ModelReplied | TurnEnded | Rewound):
             streams.pop(_REPLY, None)

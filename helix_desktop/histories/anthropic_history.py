@@ -4,15 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart
-from helix_desktop.histories import claude_code_history
-from helix_desktop.histories.history_rows import (
-    HistoryRow,
-    ReadingComplaints,
-    UnreadableRow,
-    parse_time,
-    text_and_pictures,
-    text_of_message_content,
-)
+from helix_desktop.histories import claude_code_history, history_rows
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, build_recorded_reply
 from helix_desktop.json_values import object_at, objects_at, text_at
 from helix_desktop.protocols.anthropic import anthropic_wire
@@ -28,23 +20,25 @@ def is_anthropic_message(value: Mapping[str, object]) -> bool:
     return any(block.get("type") in _BLOCKS for block in objects_at(value, "content"))
 
 
-def read_anthropic_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
+def read_anthropic_recordings(
+    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
+) -> list[RecordedSession]:
     return [RecordedSession(str(path), tuple(read_anthropic_messages(rows, told.complaints)), KIND, path.stem)]
 
 
-def read_anthropic_messages(rows: Sequence[HistoryRow], complaints: list[str]) -> list[RecordedMessage]:
+def read_anthropic_messages(rows: Sequence[history_rows.HistoryRow], complaints: list[str]) -> list[RecordedMessage]:
     made: list[RecordedMessage] = []
     for row in rows:
         try:
             made.extend(_read_anthropic_message(row.value))
-        except UnreadableRow as error:
+        except history_rows.UnreadableRow as error:
             complaints.append(row.complaint_about_row(error))
     return made
 
 
 def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage]:
     role, content = value.get("role"), value.get("content")
-    time = parse_time(value.get("ts", value.get("timestamp")))
+    time = history_rows.parse_time(value.get("ts", value.get("timestamp")))
     if role == "assistant":
         model = text_at(value, "model")
         return [
@@ -56,12 +50,12 @@ def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage
             )
         ]
     if role == "system":
-        return [RecordedMessage("system", text_of_message_content(content), time=time)]
+        return [RecordedMessage("system", history_rows.text_of_message_content(content), time=time)]
     if role != "user":
-        raise UnreadableRow(f"there is no role {role!r}")
+        raise history_rows.UnreadableRow(f"there is no role {role!r}")
     made = [_anthropic_result(block, time) for block in objects_at(content) if block.get("type") == "tool_result"]
     words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
-    text, pictures = text_and_pictures(words if isinstance(content, list) else content)
+    text, pictures = history_rows.text_and_pictures(words if isinstance(content, list) else content)
     if text.strip() or pictures:
         made.append(RecordedMessage("user", text, time=time, pictures=pictures))
     return made
@@ -76,6 +70,6 @@ def _anthropic_reply_parts(content: object) -> list[ReplyPart]:
 def _anthropic_result(block: Mapping[str, object], time: float) -> RecordedMessage:
     answers, content = text_at(block, "tool_use_id"), block.get("content")
     if not answers:
-        raise UnreadableRow("a tool result names no call")
-    text, pictures = text_and_pictures(content)
+        raise history_rows.UnreadableRow("a tool result names no call")
+    text, pictures = history_rows.text_and_pictures(content)
     return RecordedMessage("tool", text, answers=answers, ok=not block.get("is_error"), time=time, pictures=pictures)

@@ -3,14 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from helix_desktop.histories.history_rows import (
-    HistoryRow,
-    ReadingComplaints,
-    UnreadableRow,
-    arguments_json,
-    parse_time,
-    text_and_pictures,
-)
+from helix_desktop.histories import history_rows
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession, Speaker
 from helix_desktop.json_values import first_text, object_at, text_at
 from helix_desktop.protocols.openai_chat import chat_wire
@@ -35,20 +28,22 @@ def messages_in_object(value: Mapping[str, object]) -> Sequence[Mapping[str, obj
     return None
 
 
-def read_openai_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
+def read_openai_recordings(
+    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
+) -> list[RecordedSession]:
     if rows and not any("role" in row.value for row in rows):
         told.complaints.append(f"{path}: no line of it is a message: none has a role.")
         return []
     return [RecordedSession(str(path), tuple(read_openai_messages(rows, told.complaints)), KIND, path.stem)]
 
 
-def read_openai_messages(rows: Sequence[HistoryRow], complaints: list[str]) -> list[RecordedMessage]:
+def read_openai_messages(rows: Sequence[history_rows.HistoryRow], complaints: list[str]) -> list[RecordedMessage]:
     """The messages of the rows; a sentence for each that cannot be read."""
     made: list[RecordedMessage] = []
     for row in rows:
         try:
             made.append(_read_openai_message(row.value, len(made), made))
-        except UnreadableRow as error:
+        except history_rows.UnreadableRow as error:
             complaints.append(row.complaint_about_row(error))
     return made
 
@@ -56,9 +51,9 @@ def read_openai_messages(rows: Sequence[HistoryRow], complaints: list[str]) -> l
 def _read_openai_message(value: Mapping[str, object], place: int, before: Sequence[RecordedMessage]) -> RecordedMessage:
     role = _ROLES.get(str(value.get("role")))
     if role is None:
-        raise UnreadableRow(f"there is no role {value.get('role')!r}")
-    content, time = value.get("content"), parse_time(value.get("_ts", value.get("timestamp")))
-    text, pictures = text_and_pictures(content)
+        raise history_rows.UnreadableRow(f"there is no role {value.get('role')!r}")
+    content, time = value.get("content"), history_rows.parse_time(value.get("_ts", value.get("timestamp")))
+    text, pictures = history_rows.text_and_pictures(content)
     if role == "assistant":
         reasoning, model = first_text(value, "reasoning_content", "reasoning"), text_at(value, "model")
         calls, usage = _openai_calls(value, place), chat_wire.usage(object_at(value, "usage"))
@@ -72,7 +67,7 @@ def _read_openai_message(value: Mapping[str, object], place: int, before: Sequen
 def _openai_calls(value: Mapping[str, object], number: int) -> tuple[RecordedCall, ...]:
     raw = value.get("tool_calls") or []
     if not isinstance(raw, list):
-        raise UnreadableRow("its tool_calls are not a list")
+        raise history_rows.UnreadableRow("its tool_calls are not a list")
     legacy = value.get("function_call")
     entries = [*raw, {"function": legacy}] if isinstance(legacy, Mapping) else raw
     made = []
@@ -81,8 +76,8 @@ def _openai_calls(value: Mapping[str, object], number: int) -> tuple[RecordedCal
         function = object_at(call, "function") or object_at(call, "custom")
         name = text_at(function, "name")
         if not name:
-            raise UnreadableRow(f"its call {index + 1} has no name")
-        arguments = arguments_json(function.get("arguments", function.get("input")))
+            raise history_rows.UnreadableRow(f"its call {index + 1} has no name")
+        arguments = history_rows.arguments_json(function.get("arguments", function.get("input")))
         made.append(RecordedCall(text_at(call, "id") or f"call-{number}-{index}", name, arguments))
     return tuple(made)
 
@@ -94,4 +89,4 @@ def _last_call_named(value: Mapping[str, object], before: Sequence[RecordedMessa
         for call in message.calls:
             if not name or call.name == name:
                 return call.id
-    raise UnreadableRow("it answers no call: there is no tool_call_id")
+    raise history_rows.UnreadableRow("it answers no call: there is no tool_call_id")

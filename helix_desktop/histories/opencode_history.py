@@ -13,15 +13,8 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import foreign_sqlite
+from helix_desktop.histories import foreign_sqlite, history_rows
 from helix_desktop.histories.beside import read_beneath
-from helix_desktop.histories.history_rows import (
-    ReadingComplaints,
-    arguments_json,
-    cost_or_zero,
-    parse_time,
-    picture_from_data_url,
-)
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -45,7 +38,7 @@ def is_opencode_database(tables: frozenset[str]) -> bool:
 
 
 def read_opencode_database(
-    connection: sqlite3.Connection, path: Path, told: ReadingComplaints, only: str = ""
+    connection: sqlite3.Connection, path: Path, told: history_rows.ReadingComplaints, only: str = ""
 ) -> Iterator[RecordedSession]:
     """The sessions of the database, one by one. `only`: this one alone."""
     for session in foreign_sqlite.query_until_damage(connection, _SESSIONS, [only], told):
@@ -68,7 +61,7 @@ def is_opencode_file(path: Path) -> bool:
     return path.suffix == ".json" and path.stem.startswith("ses_") and path.parent.parent.name == "session"
 
 
-def read_opencode_file(path: Path, told: ReadingComplaints) -> Iterator[RecordedSession]:
+def read_opencode_file(path: Path, told: history_rows.ReadingComplaints) -> Iterator[RecordedSession]:
     """The session of an older file, with its messages and their parts from the folders beside."""
     storage = path.parent.parent.parent
     session = _load_opencode_json(storage, path, told)
@@ -84,11 +77,11 @@ def read_opencode_file(path: Path, told: ReadingComplaints) -> Iterator[Recorded
                 if (part := _load_opencode_json(storage, one, told))
             ]
             found.append((message, parts))
-    found.sort(key=lambda one: parse_time(object_at(one[0], "time").get("created")))
+    found.sort(key=lambda one: history_rows.parse_time(object_at(one[0], "time").get("created")))
     yield from _opencode_recordings({**session, "parent_id": session.get("parentID")}, found, path, told)
 
 
-def _load_opencode_json(storage: Path, path: Path, told: ReadingComplaints) -> Mapping[str, object] | None:
+def _load_opencode_json(storage: Path, path: Path, told: history_rows.ReadingComplaints) -> Mapping[str, object] | None:
     try:
         content = read_beneath(storage, str(path.relative_to(storage)))
         value = json.loads(content.decode("utf-8", "replace"))
@@ -104,7 +97,7 @@ def _opencode_recordings(
     session: Mapping[str, object],
     found: Sequence[tuple[Mapping[str, object], Parts]],
     path: Path,
-    told: ReadingComplaints,
+    told: history_rows.ReadingComplaints,
 ) -> Iterator[RecordedSession]:
     """The session; and where its end was reverted, a branch that still has it."""
     back = _first_reverted_message(session)
@@ -150,12 +143,12 @@ def _build_opencode_recording(
 
 @dataclass(slots=True)
 class _OpencodeMessages:
-    told: ReadingComplaints
+    told: history_rows.ReadingComplaints
     made: list[RecordedMessage] = field(default_factory=list)
     compactions: list[RecordedCompaction] = field(default_factory=list)
 
     def read_opencode_message(self, message: Mapping[str, object], parts: Parts) -> None:
-        time = parse_time(object_at(message, "time").get("created"))
+        time = history_rows.parse_time(object_at(message, "time").get("created"))
         if message.get("role") == "user":
             self._read_opencode_user(parts, time)
         elif message.get("role") == "assistant" and message.get("summary"):
@@ -229,7 +222,7 @@ class _OpencodeMessages:
 def _opencode_call(part: Mapping[str, object]) -> ToolCall:
     state = object_at(part, "state")
     name = first_text(part, "callID", "id") or "call"
-    return ToolCall(name, text_at(part, "tool") or "tool", arguments_json(state.get("input")))
+    return ToolCall(name, text_at(part, "tool") or "tool", history_rows.arguments_json(state.get("input")))
 
 
 def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[RecordedMessage]:
@@ -244,7 +237,7 @@ def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[Record
         first_text(state, "output", "error"),
         answers=first_text(part, "callID", "id") or "call",
         ok=status == "completed",
-        time=parse_time(times.get("end")) or time,
+        time=history_rows.parse_time(times.get("end")) or time,
         pictures=tuple(files),
         shown=CLEARED if times.get("compacted") else "",
         child=first_text(about, "sessionId", "sessionID"),
@@ -252,7 +245,7 @@ def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[Record
 
 
 def _opencode_picture(part: Mapping[str, object]) -> RecordedPicture | None:
-    found = picture_from_data_url(part.get("url"))
+    found = history_rows.picture_from_data_url(part.get("url"))
     return RecordedPicture(found.media_type, found.data, text_at(part, "filename")) if found else None
 
 
@@ -265,4 +258,4 @@ def _opencode_usage(message: Mapping[str, object]) -> Usage:
         number_at(tokens, "reasoning"),
     )
     whole, written = number_at(tokens, "input") + read + write, number_at(tokens, "output") + thoughts
-    return Usage(whole, read, write, written, thoughts, cost_or_zero(message.get("cost")))
+    return Usage(whole, read, write, written, thoughts, history_rows.cost_or_zero(message.get("cost")))

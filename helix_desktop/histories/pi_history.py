@@ -9,16 +9,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.history_rows import (
-    HistoryRow,
-    ReadingComplaints,
-    UnreadableRow,
-    arguments_json,
-    cost_or_zero,
-    parse_time,
-    text_and_pictures,
-    text_of_message_content,
-)
+from helix_desktop.histories import history_rows
 from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, record_branches
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
@@ -40,7 +31,9 @@ def is_pi_row(value: Mapping[str, object]) -> bool:
     return header or (value.get("type") in (*_SHOWN, *_ABOUT) and ("parentId" in value))
 
 
-def read_pi_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
+def read_pi_recordings(
+    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
+) -> list[RecordedSession]:
     tree, title = HistoryTree(), ""
     about: Mapping[str, object] = {}
     for index, row in enumerate(rows):
@@ -55,7 +48,7 @@ def read_pi_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path
         if kind != "session":
             tree.add_node(index, _node_of_pi_entry(row.value))
 
-    def read(indices: Sequence[int], told: ReadingComplaints) -> _PiMessages:
+    def read(indices: Sequence[int], told: history_rows.ReadingComplaints) -> _PiMessages:
         return _PiMessages(told).read_pi_rows([rows[i] for i in indices])
 
     first = RecordedSession(
@@ -80,22 +73,22 @@ def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
 
 @dataclass(slots=True)
 class _PiMessages:
-    told: ReadingComplaints
+    told: history_rows.ReadingComplaints
     made: list[RecordedMessage] = field(default_factory=list)
     compactions: list[RecordedCompaction] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)  # For each entry, the message it became, or the next one.
 
-    def read_pi_rows(self, rows: Sequence[HistoryRow]) -> "_PiMessages":
+    def read_pi_rows(self, rows: Sequence[history_rows.HistoryRow]) -> "_PiMessages":
         for row in rows:
             self.places[text_at(row.value, "id")] = len(self.made)
             try:
                 self._read_pi_entry(row.value)
-            except UnreadableRow as error:
+            except history_rows.UnreadableRow as error:
                 self.told.complaints.append(row.complaint_about_row(error))
         return self
 
     def _read_pi_entry(self, value: Mapping[str, object]) -> None:
-        time, kind = parse_time(value.get("timestamp")), value.get("type")
+        time, kind = history_rows.parse_time(value.get("timestamp")), value.get("type")
         if kind == "message":
             self._read_pi_message(object_at(value, "message"), time)
         elif kind == "custom_message":
@@ -111,7 +104,7 @@ class _PiMessages:
                 )
 
     def _read_pi_message(self, message: Mapping[str, object], time: float) -> None:
-        time = parse_time(message.get("timestamp")) or time
+        time = history_rows.parse_time(message.get("timestamp")) or time
         role, content = message.get("role"), message.get("content")
         if role == "assistant":
             self._read_pi_reply(message, time)
@@ -128,10 +121,10 @@ class _PiMessages:
         elif role == "bashExecution":
             self.told.left_out["bash command outside the context"] += 1
         else:
-            raise UnreadableRow(f"there is no role {role!r}")
+            raise history_rows.UnreadableRow(f"there is no role {role!r}")
 
     def _read_pi_user(self, content: object, time: float, *, beside: bool = True) -> None:
-        text, pictures = text_and_pictures(content)
+        text, pictures = history_rows.text_and_pictures(content)
         if text.strip() or pictures:
             self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
 
@@ -141,7 +134,7 @@ class _PiMessages:
             self.made.append(RecordedMessage("failure", text_at(message, "errorMessage") or "error", time=time))
             return
         parts = [_pi_reply_part(block, message) for block in objects_at(content)] or [
-            Text(text_of_message_content(content))
+            Text(history_rows.text_of_message_content(content))
         ]
         self.made.append(
             build_recorded_reply(parts, model=model, time=time, usage=_pi_usage(object_at(message, "usage")))
@@ -151,11 +144,13 @@ class _PiMessages:
 def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -> ReplyPart:
     if block.get("type") == "toolCall":
         if not text_at(block, "id") or not text_at(block, "name"):
-            raise UnreadableRow("a call has no id or no name")
-        return ToolCall(text_at(block, "id"), text_at(block, "name"), arguments_json(block.get("arguments")))
+            raise history_rows.UnreadableRow("a call has no id or no name")
+        return ToolCall(
+            text_at(block, "id"), text_at(block, "name"), history_rows.arguments_json(block.get("arguments"))
+        )
     if block.get("type") == "thinking":
         return _pi_reasoning(block, message)
-    return Text(text_of_message_content([block]))
+    return Text(history_rows.text_of_message_content([block]))
 
 
 def _pi_reasoning(block: Mapping[str, object], message: Mapping[str, object]) -> Reasoning:
@@ -173,12 +168,12 @@ def _pi_reasoning(block: Mapping[str, object], message: Mapping[str, object]) ->
 def _pi_result(message: Mapping[str, object], time: float) -> RecordedMessage:
     answers, content = text_at(message, "toolCallId"), message.get("content")
     if not answers:
-        raise UnreadableRow("a tool result names no call")
-    text, pictures = text_and_pictures(content)
+        raise history_rows.UnreadableRow("a tool result names no call")
+    text, pictures = history_rows.text_and_pictures(content)
     return RecordedMessage("tool", text, answers=answers, ok=not message.get("isError"), time=time, pictures=pictures)
 
 
 def _pi_usage(found: Mapping[str, object]) -> Usage:
     read, write = number_at(found, "cacheRead"), number_at(found, "cacheWrite")
-    paid = cost_or_zero(object_at(found, "cost").get("total"))
+    paid = history_rows.cost_or_zero(object_at(found, "cost").get("total"))
     return Usage(number_at(found, "input") + read + write, read, write, number_at(found, "output"), cost=paid)

@@ -8,32 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 
-from helix_desktop.engine import fact_encoding
+from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    Attachment,
-    ConversationStarted,
-    Fact,
-    Folded,
-    FoldKind,
-    ModelReplied,
-    Origin,
-    PartRef,
-    Reasoning,
-    Recorded,
-    ReplyPart,
-    Span,
-    Stop,
-    Stored,
-    SystemSet,
-    Text,
-    ToolCall,
-    ToolReturned,
-    TurnEnd,
-    TurnEnded,
-    UserPart,
-    UserSaid,
-)
 from helix_desktop.engine.history.live_folds import DOCUMENTS
 from helix_desktop.engine.ports import EntryOrigin, TokenCounter
 from helix_desktop.engine.view import ConversationState, build_state
@@ -64,7 +40,7 @@ class FactDraft:
     """A fact before it has its place. A cover counts from the first draft, from 1; so does what it is compared by."""
 
     time: float
-    fact: Fact
+    fact: facts.Fact
     contents: tuple[Content, ...] = ()
     message: int = 0  # The number of the recorded message it comes from.
     is_summary: bool = False  # A compaction's text whose originals are not in the file.
@@ -72,26 +48,26 @@ class FactDraft:
     @property
     def was_said_or_done(self) -> bool:
         """Whether it is part of what was said and done, by which an earlier import is known."""
-        return isinstance(self.fact, UserSaid | ModelReplied | ToolReturned | SystemSet)
+        return isinstance(self.fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned | facts.SystemSet)
 
 
 def text_of_summary(draft: FactDraft) -> str:
-    part = draft.fact.parts[0] if isinstance(draft.fact, UserSaid) else None
-    text = part.text if isinstance(part, Text) else draft.contents[0][0].decode("utf-8", "replace")
+    part = draft.fact.parts[0] if isinstance(draft.fact, facts.UserSaid) else None
+    text = part.text if isinstance(part, facts.Text) else draft.contents[0][0].decode("utf-8", "replace")
     return f"{SUMMARY}\n{text}"
 
 
-def comparable_text(fact: Fact) -> str:
+def comparable_text(fact: facts.Fact) -> str:
     """What two facts are compared by: everything but where they stand."""
-    return fact_encoding.encode_fact(replace(fact, saw=0) if isinstance(fact, ModelReplied) else fact)
+    return fact_encoding.encode_fact(replace(fact, saw=0) if isinstance(fact, facts.ModelReplied) else fact)
 
 
 def started_fact(
     recording: RecordedSession, *, parent: str = "", fork: tuple[str, int] = ("", 0)
-) -> ConversationStarted:
+) -> facts.ConversationStarted:
     """The fact a conversation begins with, or goes on with as a fork."""
     source, at = fork
-    return ConversationStarted(
+    return facts.ConversationStarted(
         title_of_recording(recording),
         parent,
         recording.parent_call if parent else "",
@@ -110,8 +86,8 @@ def title_of_recording(recording: RecordedSession) -> str:
     return " ".join(text.split())[:TITLE]
 
 
-def origin_of_recording(recording: RecordedSession) -> Origin:
-    return Origin(recording.kind, recording.session, recording.name, recording.version)
+def origin_of_recording(recording: RecordedSession) -> facts.Origin:
+    return facts.Origin(recording.kind, recording.session, recording.name, recording.version)
 
 
 def draft_facts(recording: RecordedSession, tokens: TokenCounter, child: Callable[[str], str]) -> list[FactDraft]:
@@ -122,7 +98,7 @@ def draft_facts(recording: RecordedSession, tokens: TokenCounter, child: Callabl
     system = next(said, len(recording.messages))
     if system:
         text = "\n\n".join(message.text for message in recording.messages[:system])
-        writing.put_draft(recording.messages[0].time, SystemSet(text, tokens.count_tokens(text)))
+        writing.put_draft(recording.messages[0].time, facts.SystemSet(text, tokens.count_tokens(text)))
     for at, message in enumerate(recording.messages):
         if at in compactions:
             writing.draft_compaction(compactions[at])
@@ -144,19 +120,19 @@ class _FactDrafting:
     made: list[FactDraft] = field(default_factory=list)
     state: ConversationState = field(default_factory=ConversationState)
     places: dict[int, int] = field(default_factory=dict)  # For each message, the number of its first fact.
-    waiting: dict[str, ToolCall] = field(default_factory=dict)  # calls without a result
+    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # calls without a result
     calls: bool = False  # Whether the last reply made a call.
     talking: bool = False
     fold_number: int = 0
     time: float = 0.0
     message: int = 0
 
-    def put_draft(self, time: float, fact: Fact, contents: tuple[Content, ...] = ()) -> int:
+    def put_draft(self, time: float, fact: facts.Fact, contents: tuple[Content, ...] = ()) -> int:
         """The number of the draft."""
         self.time = max(self.time, time)
         self.made.append(FactDraft(self.time, fact, contents, self.message))
         if self.folds:
-            self.state.advance_state(Recorded("", len(self.made), self.time, fact))
+            self.state.advance_state(facts.Recorded("", len(self.made), self.time, fact))
         return len(self.made)
 
     def draft_message(self, at: int, message: RecordedMessage) -> None:
@@ -167,40 +143,44 @@ class _FactDrafting:
         elif message.role == "tool":
             self._draft_result(message)
         elif message.role == "failure":
-            self._draft_turn_end(message.time, TurnEnd.FAILED, message.text)
+            self._draft_turn_end(message.time, facts.TurnEnd.FAILED, message.text)
         else:
             self._draft_user_message(message)
 
     def end_last_turn(self) -> None:
         """The last turn is over where its last reply called nothing."""
         if self.talking and not self.calls:
-            self._draft_turn_end(self.time, TurnEnd.DONE)
+            self._draft_turn_end(self.time, facts.TurnEnd.DONE)
 
     # --- messages
 
     def _draft_user_message(self, message: RecordedMessage) -> None:
         if not message.beside:
-            self._draft_turn_end(message.time, TurnEnd.STOPPED if self.waiting else TurnEnd.DONE)
+            self._draft_turn_end(message.time, facts.TurnEnd.STOPPED if self.waiting else facts.TurnEnd.DONE)
         text = message.text if message.role == "user" else f"{SYSTEM_MESSAGE}{message.text}"
-        parts: list[UserPart] = []
+        parts: list[facts.UserPart] = []
         contents: list[Content] = []
         if message.beside and len(text) > LONG:
             name = " ".join(re.sub(r"[<>\[\]]", " ", text.split("\n", 1)[0]).split())[:60] or "text"
             parts.append(
-                Attachment(name, reference_to_content(text.encode("utf-8", "replace")), self.tokens.count_tokens(text))
+                facts.Attachment(
+                    name, reference_to_content(text.encode("utf-8", "replace")), self.tokens.count_tokens(text)
+                )
             )
             contents.append((text.encode("utf-8", "replace"), EntryOrigin("user", name)))
         elif text.strip():
-            parts.append(Text(text, self.tokens.count_tokens(text)))
+            parts.append(facts.Text(text, self.tokens.count_tokens(text)))
         for number, picture in enumerate(message.pictures, 1):
             name = picture.name or f"picture {number}"
             parts.append(
-                Attachment(name, reference_to_content(picture.data, picture.media_type), self._picture_tokens(picture))
+                facts.Attachment(
+                    name, reference_to_content(picture.data, picture.media_type), self._picture_tokens(picture)
+                )
             )
             contents.append((picture.data, EntryOrigin("user", name, picture.media_type)))
         if parts:
             self.put_draft(
-                message.time, UserSaid(tuple(parts), steering=message.beside and self.talking), tuple(contents)
+                message.time, facts.UserSaid(tuple(parts), steering=message.beside and self.talking), tuple(contents)
             )
             self.talking = True
             self.made[-1] = replace(self.made[-1], is_summary=message.is_summary)
@@ -209,10 +189,10 @@ class _FactDrafting:
         parts = tuple(self._with_part_tokens(part) for part in message.parts or _parts_of_recorded(message))
         if not parts:
             return
-        self.waiting = {part.id: part for part in parts if isinstance(part, ToolCall)}
+        self.waiting = {part.id: part for part in parts if isinstance(part, facts.ToolCall)}
         self.calls, self.talking = bool(self.waiting), True
-        stop = Stop.CALLS if self.waiting else Stop.END
-        self.put_draft(message.time, ModelReplied(parts, message.model, stop, message.usage))
+        stop = facts.Stop.CALLS if self.waiting else facts.Stop.END
+        self.put_draft(message.time, facts.ModelReplied(parts, message.model, stop, message.usage))
 
     def _draft_result(self, message: RecordedMessage) -> None:
         content = message.text.encode("utf-8", "replace")
@@ -220,11 +200,11 @@ class _FactDrafting:
         about = EntryOrigin(call.name if call else "tool", " ".join(call.arguments.split())[:200] if call else "")
         output, tokens = reference_to_content(content), self.tokens.count_tokens(message.text)
         if call is None:
-            parts = (Text("[An output that answers no call]", 8), Attachment("output.txt", output, tokens))
-            self.put_draft(message.time, UserSaid(parts, steering=self.talking), ((content, about),))
+            parts = (facts.Text("[An output that answers no call]", 8), facts.Attachment("output.txt", output, tokens))
+            self.put_draft(message.time, facts.UserSaid(parts, steering=self.talking), ((content, about),))
             return
         images = tuple(one for one in message.pictures if one.media_type.startswith(IMAGES))
-        fact = ToolReturned(
+        fact = facts.ToolReturned(
             message.answers,
             output,
             tokens,
@@ -238,16 +218,16 @@ class _FactDrafting:
         if message.shown:
             self._draft_excerpt(number, message, output, tokens)
 
-    def _draft_excerpt(self, number: int, message: RecordedMessage, output: Stored, before: int) -> None:
+    def _draft_excerpt(self, number: int, message: RecordedMessage, output: facts.Stored, before: int) -> None:
         """What the other program showed in the place of the output."""
         text = f'{message.shown}{EXCERPT_ENDS}"{output.digest}")]'
         tokens = self.tokens.count_tokens(text)
         if tokens < before:
-            name = self._next_fold_name(FoldKind.EXCERPT)
-            fold = Folded(
+            name = self._next_fold_name(facts.FoldKind.EXCERPT)
+            fold = facts.Folded(
                 name,
-                FoldKind.EXCERPT,
-                PartRef(number),
+                facts.FoldKind.EXCERPT,
+                facts.PartRef(number),
                 text,
                 tokens,
                 before,
@@ -256,9 +236,9 @@ class _FactDrafting:
             )
             self.put_draft(message.time, fold)
 
-    def _draft_turn_end(self, time: float, reason: TurnEnd, why: str = "") -> None:
+    def _draft_turn_end(self, time: float, reason: facts.TurnEnd, why: str = "") -> None:
         if self.talking:
-            self.put_draft(time, TurnEnded(reason, why))
+            self.put_draft(time, facts.TurnEnded(reason, why))
         self.talking, self.calls, self.waiting = False, False, {}
 
     # --- folds
@@ -269,49 +249,53 @@ class _FactDrafting:
         tokens = self.tokens.count_tokens(text)
         cover = self._cover_of_compaction(compaction)
         if cover is not None:
-            name = self._next_fold_name(FoldKind.HANDOVER)
-            number = sum(isinstance(one.fact, Folded) and one.fact.kind in DOCUMENTS for one in self.made) + 1
+            name = self._next_fold_name(facts.FoldKind.HANDOVER)
+            number = sum(isinstance(one.fact, facts.Folded) and one.fact.kind in DOCUMENTS for one in self.made) + 1
             before = self.state.branch.shown_tokens(cover)
-            fold = Folded(name, FoldKind.HANDOVER, cover, text, tokens, before, number=number, why=compaction.why)
+            fold = facts.Folded(
+                name, facts.FoldKind.HANDOVER, cover, text, tokens, before, number=number, why=compaction.why
+            )
             self.put_draft(compaction.time, fold)
             if name in self.state.branch.live:
                 return
             self.made.pop()
-            self.state = build_state(Recorded("", at, one.time, one.fact) for at, one in enumerate(self.made, 1))
-        self.put_draft(compaction.time, UserSaid((Text(compaction.text, tokens),), steering=self.talking))
+            self.state = build_state(facts.Recorded("", at, one.time, one.fact) for at, one in enumerate(self.made, 1))
+        self.put_draft(compaction.time, facts.UserSaid((facts.Text(compaction.text, tokens),), steering=self.talking))
 
-    def _cover_of_compaction(self, compaction: RecordedCompaction) -> Span | None:
+    def _cover_of_compaction(self, compaction: RecordedCompaction) -> facts.Span | None:
         """All messages before the first that was kept; calls stay with their results."""
         end = self.places.get(compaction.keep, len(self.made) + 1)
-        while end <= len(self.made) and isinstance(self.made[end - 1].fact, ToolReturned | Folded):
+        while end <= len(self.made) and isinstance(self.made[end - 1].fact, facts.ToolReturned | facts.Folded):
             end += 1
         numbers = [number for number in self.state.branch.order if number < end]
         waiting = any(
-            isinstance(self.made[number - 1].fact, ToolReturned) for number in self.state.branch.order if number >= end
+            isinstance(self.made[number - 1].fact, facts.ToolReturned)
+            for number in self.state.branch.order
+            if number >= end
         )
         if not numbers or (waiting and not self._keeps_calls_whole(end)):
             return None
-        return Span(numbers[0], numbers[-1])
+        return facts.Span(numbers[0], numbers[-1])
 
     def _keeps_calls_whole(self, end: int) -> bool:
         """Whether no result from there on answers a call before it."""
         calls = {
             part.id
             for draft in self.made[: end - 1]
-            if isinstance(draft.fact, ModelReplied)
+            if isinstance(draft.fact, facts.ModelReplied)
             for part in draft.fact.parts
-            if isinstance(part, ToolCall)
+            if isinstance(part, facts.ToolCall)
         }
-        answered = {one.fact.call for one in self.made[: end - 1] if isinstance(one.fact, ToolReturned)}
-        later = {one.fact.call for one in self.made[end - 1 :] if isinstance(one.fact, ToolReturned)}
+        answered = {one.fact.call for one in self.made[: end - 1] if isinstance(one.fact, facts.ToolReturned)}
+        later = {one.fact.call for one in self.made[end - 1 :] if isinstance(one.fact, facts.ToolReturned)}
         return not (calls - answered) & later
 
-    def _next_fold_name(self, kind: FoldKind) -> str:
+    def _next_fold_name(self, kind: facts.FoldKind) -> str:
         self.fold_number += 1
         return f"{kind.value}-{self.fold_number}"
 
-    def _with_part_tokens(self, part: ReplyPart) -> ReplyPart:
-        if isinstance(part, ToolCall):
+    def _with_part_tokens(self, part: facts.ReplyPart) -> facts.ReplyPart:
+        if isinstance(part, facts.ToolCall):
             return replace(part, tokens=self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments))
         return replace(part, tokens=self.tokens.count_tokens(part.text))
 
@@ -321,15 +305,15 @@ class _FactDrafting:
         return PICTURE_TOKENS
 
 
-def _parts_of_recorded(message: RecordedMessage) -> Iterator[ReplyPart]:
+def _parts_of_recorded(message: RecordedMessage) -> Iterator[facts.ReplyPart]:
     if message.reasoning:
-        yield Reasoning(message.reasoning)
+        yield facts.Reasoning(message.reasoning)
     if message.text:
-        yield Text(message.text)
+        yield facts.Text(message.text)
     for call in message.calls:
-        yield ToolCall(call.id, call.name, call.arguments)
+        yield facts.ToolCall(call.id, call.name, call.arguments)
 
 
-def reference_to_content(content: bytes, media_type: str = "text/plain") -> Stored:
+def reference_to_content(content: bytes, media_type: str = "text/plain") -> facts.Stored:
     lines = count_text_lines(content, EntryOrigin(media_type=media_type))
-    return Stored(Digest.of_content(content), len(content), lines, media_type)
+    return facts.Stored(Digest.of_content(content), len(content), lines, media_type)

@@ -20,15 +20,7 @@ from helix_desktop.protocols.event_stream import EventStreamParser, EventTooLong
 from helix_desktop.protocols.protocol_dialect import OutgoingRequest, ProtocolDialect, ReplyReading
 from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
 from helix_desktop.protocols.request_parts import keep_own_reasoning
-from helix_desktop.providers.http_transport import (
-    LONGEST_REFUSAL,
-    HttpAnswer,
-    NoConnection,
-    ProviderPatience,
-    ProviderTransport,
-    UnmendableFailure,
-    is_loopback,
-)
+from helix_desktop.providers import http_transport
 from helix_desktop.providers.known_models import ModelInfo, usage_cost
 from helix_desktop.tasks import OwnedTasks
 
@@ -42,7 +34,7 @@ class HttpModelClient:
 
     info: ModelInfo
     dialect: ProtocolDialect
-    transport: ProviderTransport
+    transport: http_transport.ProviderTransport
     clock: Clock
     key: str = ""
     spread: Callable[[], float] = random.random
@@ -116,12 +108,14 @@ class HttpModelClient:
                 raise ProviderUnreachable(cut)
         yield self._with_price(reading.reply_so_far("" if reading.is_reply_complete else cut))
 
-    async def _raise_for_refusal(self, answer: HttpAnswer) -> None:
+    async def _raise_for_refusal(self, answer: http_transport.HttpAnswer) -> None:
         if answer.status_code == 200 and not answer.is_web_page:
             return
         if answer.status_code == 200:
-            raise UnmendableFailure(f"{self.transport.where} returned a web page.", remedy="Check the base URL.")
-        body = read_refusal_body(await answer.read_whole_body(LONGEST_REFUSAL))
+            raise http_transport.UnmendableFailure(
+                f"{self.transport.where} returned a web page.", remedy="Check the base URL."
+            )
+        body = read_refusal_body(await answer.read_whole_body(http_transport.LONGEST_REFUSAL))
         raise failure_of_refusal(
             ProviderRefusal(self.transport.where, answer.status_code, body, answer.response_headers, self.info.id)
         )
@@ -139,7 +133,7 @@ class HttpModelClient:
         """
         patience = self.transport.patience
         failure = self._without_key(failure)
-        if attempt >= _most_tries(failure, patience, local=is_loopback(self.transport.base_url)):
+        if attempt >= _most_tries(failure, patience, local=http_transport.is_loopback(self.transport.base_url)):
             raise failure
         asked = failure.retry_after if isinstance(failure, ModelOverloaded) else None
         if asked is not None and asked > patience.longest_wait:
@@ -164,12 +158,12 @@ class HttpModelClient:
         return replace(reply, model=self.info.name, usage=with_cost(reply.usage, self.info))
 
 
-def _most_tries(failure: ModelFailed, patience: ProviderPatience, *, local: bool) -> int:
-    if isinstance(failure, UnmendableFailure):
+def _most_tries(failure: ModelFailed, patience: http_transport.ProviderPatience, *, local: bool) -> int:
+    if isinstance(failure, http_transport.UnmendableFailure):
         return 1
     if isinstance(failure, ModelOverloaded):
         return patience.attempts
-    if isinstance(failure, NoConnection) and local:
+    if isinstance(failure, http_transport.NoConnection) and local:
         return patience.attempts_local
     if isinstance(failure, ProviderUnreachable):
         return patience.attempts_unreachable
@@ -181,7 +175,7 @@ def with_cost(usage: Usage, info: ModelInfo) -> Usage:
     return usage if usage.cost else replace(usage, cost=usage_cost(usage, info.prices))
 
 
-async def _events_of_answer(answer: HttpAnswer) -> AsyncGenerator[ServerSentEvent]:
+async def _events_of_answer(answer: http_transport.HttpAnswer) -> AsyncGenerator[ServerSentEvent]:
     """The events of a stream. A server that answers with one JSON document is taken at its word: one event."""
     if not answer.is_stream:
         yield ServerSentEvent((await answer.read_whole_body()).decode("utf-8", errors="replace"))

@@ -5,18 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import quote, urlsplit
 
+from helix_desktop import json_values
 from helix_desktop.errors import ModelFailed, NotFound, ProviderUnreachable
-from helix_desktop.json_values import (
-    Json,
-    Object,
-    dump_json,
-    list_at,
-    number_at,
-    object_at,
-    parse_object,
-    text_at,
-    value_at,
-)
 from helix_desktop.protocols.anthropic import anthropic_messages
 from helix_desktop.protocols.gemini import gemini_protocol
 from helix_desktop.protocols.protocol_dialect import without_fields
@@ -71,7 +61,7 @@ async def list_and_save_models(
 
 async def fetch_reported_models(
     config: ProviderConfig, key: str | None, connections: ProviderConnections, seconds: float = SECONDS
-) -> Mapping[str, Object]:
+) -> Mapping[str, json_values.Object]:
     """What the provider says about each model that can talk, under the catalogue's names."""
     if config.kind == demo_model.DEMO:
         return {demo_model.DEMO: {}}
@@ -81,21 +71,23 @@ async def fetch_reported_models(
     items = await _fetch_all_pages(config, transport, seconds)
     details = await _local_details(transport, seconds) if config.is_local else {}
     return {
-        name: object_at(details, name) or _reported_details(item)
+        name: json_values.object_at(details, name) or _reported_details(item)
         for item in items
-        if (name := (text_at(item, "id") or text_at(item, "name").removeprefix("models/")))
+        if (name := (json_values.text_at(item, "id") or json_values.text_at(item, "name").removeprefix("models/")))
         and not any(word in name.lower() for word in _NO_CHAT)
     }
 
 
-async def _fetch_all_pages(config: ProviderConfig, transport: ProviderTransport, seconds: float) -> list[Json]:
+async def _fetch_all_pages(
+    config: ProviderConfig, transport: ProviderTransport, seconds: float
+) -> list[json_values.Json]:
     path = page = _models_path(config)
-    items: list[Json] = []
+    items: list[json_values.Json] = []
     for _ in range(MOST_PAGES):
         listed = await fetch_json(transport, page, seconds)
-        items += list_at(listed, "data") or list_at(listed, "models")
-        token = text_at(listed, "nextPageToken")
-        last = text_at(listed, "last_id") if value_at(listed, "has_more") is True else ""
+        items += json_values.list_at(listed, "data") or json_values.list_at(listed, "models")
+        token = json_values.text_at(listed, "nextPageToken")
+        last = json_values.text_at(listed, "last_id") if json_values.value_at(listed, "has_more") is True else ""
         if not token and not last:
             break
         more = f"pageToken={quote(token)}" if token else f"after_id={quote(last)}"
@@ -112,7 +104,7 @@ def _models_path(config: ProviderConfig) -> str:
     return "/models"
 
 
-async def fetch_json(transport: ProviderTransport, path: str, seconds: float) -> Object:
+async def fetch_json(transport: ProviderTransport, path: str, seconds: float) -> json_values.Object:
     """One JSON document; a ModelFailed when it is refused or is none."""
     try:
         async with asyncio.timeout(seconds), transport.open_get(path, seconds) as answer:
@@ -121,30 +113,30 @@ async def fetch_json(transport: ProviderTransport, path: str, seconds: float) ->
         raise ProviderUnreachable(f"{transport.where} did not respond within {seconds:.0f} seconds.") from None
     if status != 200:
         raise failure_of_refusal(ProviderRefusal(transport.where, status, read_refusal_body(content), headers))
-    found = parse_object(content)
+    found = json_values.parse_object(content)
     if found is None:
         raise ModelFailed(f"{transport.where} did not return a list of models.", remedy="Check the base URL.")
     return found
 
 
-def _reported_details(item: Json) -> Object:
+def _reported_details(item: json_values.Json) -> json_values.Object:
     """What a list says about a model, under the catalogue's names."""
     windows = (
-        number_at(item, "context_length"),  # OpenRouter
-        number_at(item, "max_model_len"),  # vLLM
-        number_at(item, "inputTokenLimit"),  # Gemini
-        number_at(item, "max_input_tokens"),  # Anthropic
-        number_at(item, "context_window"),  # Groq
-        number_at(item, "max_context_length"),  # Mistral
-        number_at(item, "meta", "n_ctx"),  # llama.cpp
+        json_values.number_at(item, "context_length"),  # OpenRouter
+        json_values.number_at(item, "max_model_len"),  # vLLM
+        json_values.number_at(item, "inputTokenLimit"),  # Gemini
+        json_values.number_at(item, "max_input_tokens"),  # Anthropic
+        json_values.number_at(item, "context_window"),  # Groq
+        json_values.number_at(item, "max_context_length"),  # Mistral
+        json_values.number_at(item, "meta", "n_ctx"),  # llama.cpp
     )
     outputs = (
-        number_at(item, "top_provider", "max_completion_tokens"),
-        number_at(item, "outputTokenLimit"),
-        number_at(item, "max_tokens"),
-        number_at(item, "max_completion_tokens"),
+        json_values.number_at(item, "top_provider", "max_completion_tokens"),
+        json_values.number_at(item, "outputTokenLimit"),
+        json_values.number_at(item, "max_tokens"),
+        json_values.number_at(item, "max_completion_tokens"),
     )
-    known: Object = {
+    known: json_values.Object = {
         "window": max(windows),
         "max_output": max(outputs),
         **_reported_prices(item),
@@ -153,7 +145,7 @@ def _reported_details(item: Json) -> Object:
     return {name: value for name, value in known.items() if value or value is False}
 
 
-def _reported_prices(item: Json) -> Object:
+def _reported_prices(item: json_values.Json) -> json_values.Object:
     """OpenRouter gives dollars per token, as text."""
     names = {
         "input": "prompt",
@@ -161,19 +153,19 @@ def _reported_prices(item: Json) -> Object:
         "cache_read": "input_cache_read",
         "cache_write": "input_cache_write",
     }
-    prices: Object = {}
+    prices: json_values.Object = {}
     for ours, theirs in names.items():
         try:
-            prices[ours] = round(float(text_at(item, "pricing", theirs) or 0) * 1e6, 6)
+            prices[ours] = round(float(json_values.text_at(item, "pricing", theirs) or 0) * 1e6, 6)
         except ValueError:
             continue
     return {name: price for name, price in prices.items() if isinstance(price, float) and price > 0}
 
 
-def _reported_abilities(item: Json) -> Object:
-    inputs = list_at(item, "architecture", "input_modalities")
-    parameters = list_at(item, "supported_parameters")
-    known: Object = {}
+def _reported_abilities(item: json_values.Json) -> json_values.Object:
+    inputs = json_values.list_at(item, "architecture", "input_modalities")
+    parameters = json_values.list_at(item, "supported_parameters")
+    known: json_values.Object = {}
     if inputs:
         known["images"] = "image" in inputs
     if parameters:
@@ -186,7 +178,7 @@ def _reported_abilities(item: Json) -> Object:
 # --- local servers: what is really loaded ----------------------------------------------------------------------------
 
 
-async def _local_details(transport: ProviderTransport, seconds: float) -> Object:
+async def _local_details(transport: ProviderTransport, seconds: float) -> json_values.Object:
     """What Ollama, LM Studio and llama.cpp tell beside the list: the window a model really runs with."""
     root = replace(transport, base_url=transport.base_url.removesuffix("/v1"))
     for path, read in (
@@ -202,27 +194,30 @@ async def _local_details(transport: ProviderTransport, seconds: float) -> Object
     return {}
 
 
-def _models_of_lm_studio(found: Object) -> Iterator[tuple[str, Object]]:
-    for item in list_at(found, "data"):
-        loaded, most = number_at(item, "loaded_context_length"), number_at(item, "max_context_length")
+def _models_of_lm_studio(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
+    for item in json_values.list_at(found, "data"):
+        loaded, most = (
+            json_values.number_at(item, "loaded_context_length"),
+            json_values.number_at(item, "max_context_length"),
+        )
         note = "window as loaded in LM Studio" if loaded else "the model's largest window; it is not loaded yet"
-        known: Object = {"window": loaded or most, "note": note}
-        if kind := text_at(item, "type"):  # older servers do not say what a model can do
+        known: json_values.Object = {"window": loaded or most, "note": note}
+        if kind := json_values.text_at(item, "type"):  # older servers do not say what a model can do
             known["images"] = kind == "vlm"
-        yield text_at(item, "id"), known if loaded or most else without_fields(known, "window")
+        yield json_values.text_at(item, "id"), known if loaded or most else without_fields(known, "window")
 
 
-def _models_of_ollama(found: Object) -> Iterator[tuple[str, Object]]:
+def _models_of_ollama(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
     """Only models in memory are listed here, each with the window it runs with; Ollama cuts what is longer, silently."""
-    for item in list_at(found, "models"):
-        window = number_at(item, "context_length")
+    for item in json_values.list_at(found, "models"):
+        window = json_values.number_at(item, "context_length")
         if window:
-            yield text_at(item, "name"), {"window": window, "note": "window as loaded in Ollama"}
+            yield json_values.text_at(item, "name"), {"window": window, "note": "window as loaded in Ollama"}
 
 
-def _models_of_llama_cpp(found: Object) -> Iterator[tuple[str, Object]]:
-    window = number_at(found, "default_generation_settings", "n_ctx")
-    alias = text_at(found, "model_alias") or text_at(found, "model_path")
+def _models_of_llama_cpp(found: json_values.Object) -> Iterator[tuple[str, json_values.Object]]:
+    window = json_values.number_at(found, "default_generation_settings", "n_ctx")
+    alias = json_values.text_at(found, "model_alias") or json_values.text_at(found, "model_path")
     if window:
         yield alias, {"window": window, "note": "window as llama.cpp was started with"}
 
@@ -247,7 +242,7 @@ async def learn_about_model(
     return describe_model(config, model, reported=said.get(model))
 
 
-async def load_in_ollama(config: ProviderConfig, model: str, connections: ProviderConnections) -> Object:
+async def load_in_ollama(config: ProviderConfig, model: str, connections: ProviderConnections) -> json_values.Object:
     """Have Ollama load a model, to learn the window it really runs with. Nothing where the server is another one."""
     dialect = dialect_of_provider(config)
     there = transport_to_provider(config, dialect, "", connections)
@@ -256,9 +251,9 @@ async def load_in_ollama(config: ProviderConfig, model: str, connections: Provid
         await fetch_json(root, "/api/version", 3.0)
         async with (
             asyncio.timeout(LOADING),
-            root.open_post("/api/generate", dump_json({"model": model, "stream": False}), {}) as answer,
+            root.open_post("/api/generate", json_values.dump_json({"model": model, "stream": False}), {}) as answer,
         ):
             await answer.read_whole_body()
-        return object_at(dict(_models_of_ollama(await fetch_json(root, "/api/ps", 5.0))), model)
+        return json_values.object_at(dict(_models_of_ollama(await fetch_json(root, "/api/ps", 5.0))), model)
     except (ModelFailed, TimeoutError):
         return {}

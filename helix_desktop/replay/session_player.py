@@ -13,24 +13,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from helix_desktop.engine import content_recall, legal_messages
+from helix_desktop.engine import content_recall, facts, legal_messages
 from helix_desktop.engine.agent_following import AgentFollower, AgentOutput, AgentReply
 from helix_desktop.engine.blocks import Request, ToolResult, View
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import (
-    Fact,
-    ModelRole,
-    ModelSet,
-    Reasoning,
-    ReplyPart,
-    Stop,
-    SystemSet,
-    Text,
-    ToolCall,
-    ToolsOffered,
-    Usage,
-)
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.ports import ContentCache, JournalPort, ModelClient, SearchIndex, TokenCounter
@@ -139,11 +126,11 @@ class SessionPlayer:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _new_steward(self) -> FoldSteward:
-        clients: dict[ModelRole, ModelClient] = {
-            ModelRole.MAIN: StandInModel(
+        clients: dict[facts.ModelRole, ModelClient] = {
+            facts.ModelRole.MAIN: StandInModel(
                 MAIN, self._terms.stand_in, self._tokens, self._bill_aside, self._fits_in_window
             ),
-            ModelRole.FAST: StandInModel(
+            facts.ModelRole.FAST: StandInModel(
                 FAST, self._terms.stand_in, self._tokens, self._bill_aside, self._fits_in_window
             ),
         }
@@ -163,18 +150,18 @@ class SessionPlayer:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    def _setup_facts(self) -> list[Fact]:
+    def _setup_facts(self) -> list[facts.Fact]:
         return [
-            SystemSet(self._system_text, self._system_tokens),
-            ToolsOffered((), 0),
+            facts.SystemSet(self._system_text, self._system_tokens),
+            facts.ToolsOffered((), 0),
             self._terms.policy.to_policy_fact(),
-            self._model_set_of(ModelRole.MAIN, MAIN),
-            self._model_set_of(ModelRole.FAST, FAST),
+            self._model_set_of(facts.ModelRole.MAIN, MAIN),
+            self._model_set_of(facts.ModelRole.FAST, FAST),
         ]
 
-    def _model_set_of(self, role: ModelRole, name: str) -> ModelSet:
+    def _model_set_of(self, role: facts.ModelRole, name: str) -> facts.ModelSet:
         price = self._terms.prices
-        return ModelSet(role, name, self._terms.window, 0, 1.0, price.output, price.read, price.write)
+        return facts.ModelSet(role, name, self._terms.window, 0, 1.0, price.output, price.read, price.write)
 
     async def _play_messages(self, moved: Callable[[int], None]) -> None:
         batch: list[RecordedMessage] = []
@@ -198,7 +185,7 @@ class SessionPlayer:
 
     async def _play_user_message(self, message: RecordedMessage) -> None:
         await self._end_played_turn()
-        await self._following.record_user_message((Text(message.text or "(nothing)"),))
+        await self._following.record_user_message((facts.Text(message.text or "(nothing)"),))
 
     async def _end_played_turn(self) -> None:
         if await self._following.end_agent_turn():
@@ -284,12 +271,12 @@ class SessionPlayer:
         )
 
     @staticmethod
-    def _build_agent_reply(message: RecordedMessage, usage: Usage) -> AgentReply:
-        parts: list[ReplyPart] = [Reasoning(message.reasoning)] if message.reasoning else []
+    def _build_agent_reply(message: RecordedMessage, usage: facts.Usage) -> AgentReply:
+        parts: list[facts.ReplyPart] = [facts.Reasoning(message.reasoning)] if message.reasoning else []
         if message.text:
-            parts.append(Text(message.text))
-        parts.extend(ToolCall(call.id, call.name, call.arguments) for call in message.calls)
-        return AgentReply(tuple(parts), MAIN, Stop.CALLS if message.calls else Stop.END, usage)
+            parts.append(facts.Text(message.text))
+        parts.extend(facts.ToolCall(call.id, call.name, call.arguments) for call in message.calls)
+        return AgentReply(tuple(parts), MAIN, facts.Stop.CALLS if message.calls else facts.Stop.END, usage)
 
     async def _play_outputs(self, batch: Sequence[RecordedMessage]) -> None:
         before = self._waited_now
@@ -361,9 +348,9 @@ class SessionPlayer:
 
     def _recall_reason_of(self, part: object) -> RecallReason:
         """Why a part of a request is there."""
-        if isinstance(part, Text):
+        if isinstance(part, facts.Text):
             return RecallReason.RECALLED if part.text == self._words_with_recall else RecallReason.NO
-        name = part.call if isinstance(part, ToolResult) else part.id if isinstance(part, ToolCall) else ""
+        name = part.call if isinstance(part, ToolResult) else part.id if isinstance(part, facts.ToolCall) else ""
         if name.startswith(SEARCHED):
             return RecallReason.SEARCHED
         return RecallReason.RECALLED if name.startswith(RECALLED) else RecallReason.NO

@@ -11,16 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import atomic_files
-from helix_desktop.errors import (
-    AmbiguousName,
-    HelixError,
-    InvalidInput,
-    NotFound,
-    StoppedByUser,
-    StoreBusy,
-    StoreFailed,
-)
+from helix_desktop import atomic_files, errors
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import workspace_export, workspace_settings
 from helix_desktop.store.store_thread import StoreThread
@@ -76,16 +67,18 @@ class AllWorkspaces:
             return named[0]
         if named:
             ids = ", ".join(each.id for each in named)
-            raise AmbiguousName(f"{len(named)} workspaces are called {name_or_id}: {ids}.", remedy="Use the id.")
+            raise errors.AmbiguousName(f"{len(named)} workspaces are called {name_or_id}: {ids}.", remedy="Use the id.")
         there = ", ".join(each.name for each in known) or "none"
-        raise NotFound(
+        raise errors.NotFound(
             f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.", remedy=f"Available: {there}."
         )
 
     def create_stored_workspace(self, name: str, folder: Path | None = None) -> KnownWorkspace:
         name = _check_workspace_name(name)
         if folder is not None and not folder.is_dir():
-            raise NotFound(f"{folder} is not a folder.", remedy="Create the folder first, or choose another folder.")
+            raise errors.NotFound(
+                f"{folder} is not a folder.", remedy="Create the folder first, or choose another folder."
+            )
         roots = (str(folder.absolute()),) if folder is not None else ()
         place = self._new_workspace_folder(name)
         colour = COLOURS[len(self.list_workspaces()) % len(COLOURS)]
@@ -93,7 +86,7 @@ class AllWorkspaces:
             atomic_files.write_file_atomically(
                 place / workspace_settings.NAME, workspace_settings.new_settings_text(name, colour, roots), private=True
             )
-        except HelixError:
+        except errors.HelixError:
             shutil.rmtree(place, ignore_errors=True)
             raise
         return _known_workspace_at(place)
@@ -106,7 +99,7 @@ class AllWorkspaces:
             place.mkdir(mode=0o700)
             atomic_files.make_path_private(place)
         except OSError as error:
-            raise StoreFailed(f"The workspace's folder {place} cannot be created: {error.strerror}.") from error
+            raise errors.StoreFailed(f"The workspace's folder {place} cannot be created: {error.strerror}.") from error
         return place
 
     def rename_workspace(self, name_or_id: str, name: str) -> KnownWorkspace:
@@ -136,14 +129,14 @@ class AllWorkspaces:
             atomic_files.ensure_private_folder(to)
             moved = to / known.id
             if moved.exists():
-                raise InvalidInput(f"The workspace {known.id} already exists at {to}.")
+                raise errors.InvalidInput(f"The workspace {known.id} already exists at {to}.")
             if os.name == "nt":  # Windows does not move a folder while a file in it is open.
                 lock.release_lock()
             known.folder.rename(moved)
             atomic_files.sync_folder_to_disk(to)
             atomic_files.sync_folder_to_disk(known.folder.parent)
         except OSError as error:
-            raise StoreFailed(
+            raise errors.StoreFailed(
                 f"{known.name} could not be moved: {error.strerror}.", remedy="Nothing was changed."
             ) from error
         finally:
@@ -157,7 +150,7 @@ class AllWorkspaces:
         try:
             shutil.rmtree(known.folder)
         except OSError as error:
-            raise StoreFailed(
+            raise errors.StoreFailed(
                 f"{known.name} could not be removed completely: {error.strerror}.",
                 remedy="The remaining files are in the trash.",
             ) from error
@@ -180,7 +173,7 @@ class AllWorkspaces:
 
         def heard(done: int, total: int) -> None:
             if stopped.is_set():
-                raise StoppedByUser("The import was stopped.")
+                raise errors.StoppedByUser("The import was stopped.")
             loop.call_soon_threadsafe(report, done, total)
 
         try:
@@ -203,7 +196,7 @@ class AllWorkspaces:
         """Open it as its owner; StoreBusy where it is open already, here or elsewhere."""
         known = self.find_known_workspace(name_or_id)
         if known.id in self._open:
-            raise StoreBusy(f"{known.name} is already open in this program.", remedy="Use it there.")
+            raise errors.StoreBusy(f"{known.name} is already open in this program.", remedy="Use it there.")
         workspace = await StoredWorkspace.open(known.folder, count=self._count)
         self._open[known.id] = workspace
         workspace.closed = lambda: self._open.pop(known.id, None)
@@ -213,7 +206,7 @@ class AllWorkspaces:
         """Remove what killed imports and writes left, but not what is still in use. Says in sentences what was removed."""
         told = []
         for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():
-            with suppress(HelixError):  # It may be in use, here or elsewhere (StoreBusy).
+            with suppress(errors.HelixError):  # It may be in use, here or elsewhere (StoreBusy).
                 WorkspaceLock(folder / "lock").release_lock()
                 shutil.rmtree(folder, ignore_errors=True)
                 left = "could not be removed completely" if folder.exists() else "was removed"
@@ -249,12 +242,12 @@ def _known_workspace_at(folder: Path, *, trashed: bool = False) -> KnownWorkspac
         return KnownWorkspace(
             folder.name, folder, workspace_settings.read_workspace_settings(folder / workspace_settings.NAME), trashed
         )
-    except HelixError as error:
+    except errors.HelixError as error:
         return KnownWorkspace(folder.name, folder, WorkspaceConfig(name=folder.name), trashed, str(error))
 
 
 def _check_workspace_name(name: str) -> str:
     name = " ".join(name.split())
     if not name or len(name) > 80:
-        raise InvalidInput("A workspace name must have 1 to 80 characters.")
+        raise errors.InvalidInput("A workspace name must have 1 to 80 characters.")
     return name

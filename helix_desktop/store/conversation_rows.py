@@ -3,18 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import fields, replace
 
-from helix_desktop.engine.facts import (
-    BroughtIn,
-    ConversationChanged,
-    ConversationStarted,
-    Fact,
-    ModelReplied,
-    Recorded,
-    Spent,
-    Text,
-    TurnEnded,
-    UserSaid,
-)
+from helix_desktop.engine import facts
 from helix_desktop.fast_dataclass import dataclass
 
 COLUMNS = (
@@ -82,35 +71,35 @@ def row_before_facts(conversation: str, time: float) -> StoredConversation:
     return StoredConversation(conversation, 0, time, time)
 
 
-def advance_row(row: StoredConversation, recorded: Iterable[Recorded]) -> StoredConversation:
+def advance_row(row: StoredConversation, recorded: Iterable[facts.Recorded]) -> StoredConversation:
     """The row after these facts."""
     last, sent, written, cost = None, row.sent, row.written, row.cost
     for last in recorded:
         match last.fact:
-            case ModelReplied(usage=usage) | Spent(usage=usage):
+            case facts.ModelReplied(usage=usage) | facts.Spent(usage=usage):
                 sent, written, cost = sent + usage.input, written + usage.output, cost + usage.cost
-            case BroughtIn(cost=elsewhere):
+            case facts.BroughtIn(cost=elsewhere):
                 cost = max(0.0, cost - elsewhere)
             case fact:
                 row = _row_after_fact(row, fact)
     return replace(row, last_seq=last.seq, updated=last.time, sent=sent, written=written, cost=cost) if last else row
 
 
-def _row_after_fact(row: StoredConversation, fact: Fact) -> StoredConversation:
+def _row_after_fact(row: StoredConversation, fact: facts.Fact) -> StoredConversation:
     match fact:
-        case ConversationStarted() as begun:
+        case facts.ConversationStarted() as begun:
             return _row_after_start(row, begun)
-        case ConversationChanged() as changed:
+        case facts.ConversationChanged() as changed:
             return _row_after_change(row, changed)
-        case UserSaid(by="") as said:
-            words = " ".join(part.text for part in said.parts if isinstance(part, Text))
+        case facts.UserSaid(by="") as said:
+            words = " ".join(part.text for part in said.parts if isinstance(part, facts.Text))
             return replace(row, begins=row.begins or " ".join(words[:1000].split())[:_BEGINS])
-        case TurnEnded():
+        case facts.TurnEnded():
             return replace(row, turns=row.turns + 1)
     return row
 
 
-def _row_after_start(row: StoredConversation, begun: ConversationStarted) -> StoredConversation:
+def _row_after_start(row: StoredConversation, begun: facts.ConversationStarted) -> StoredConversation:
     row = replace(row, title=begun.title or row.title)
     if not begun.forked_from:
         return replace(row, parent=begun.parent, parent_call=begun.parent_call)
@@ -118,7 +107,7 @@ def _row_after_start(row: StoredConversation, begun: ConversationStarted) -> Sto
     return replace(row, pinned=False, archived=False, trashed=False)
 
 
-def _row_after_change(row: StoredConversation, changed: ConversationChanged) -> StoredConversation:
+def _row_after_change(row: StoredConversation, changed: facts.ConversationChanged) -> StoredConversation:
     return replace(
         row,
         title=row.title if changed.title is None else changed.title,

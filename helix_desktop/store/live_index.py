@@ -8,15 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from helix_desktop.engine import entry_catalogue
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.entry_catalogue import (
-    EVERYTHING,
-    CatalogueFigures,
-    EntryFilter,
-    EntryRow,
-    EntrySort,
-    EntryUse,
-)
 from helix_desktop.engine.ports import SearchHit
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import full_text_search, sqlite_database, store_opening
@@ -199,13 +192,13 @@ class WorkspaceIndex:
 
     async def entries_page(
         self,
-        chosen: EntryFilter = EVERYTHING,
+        chosen: entry_catalogue.EntryFilter = entry_catalogue.EVERYTHING,
         *,
-        sort: EntrySort = EntrySort.TIME,
+        sort: entry_catalogue.EntrySort = entry_catalogue.EntrySort.TIME,
         descending: bool = True,
         offset: int = 0,
         limit: int = 200,
-    ) -> Sequence[EntryRow]:
+    ) -> Sequence[entry_catalogue.EntryRow]:
         """A page of the catalogue. Behind it, what a jump far down will need is made ready."""
         rows = await self._run_query(
             lambda asked: asked.entries_page(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
@@ -222,19 +215,19 @@ class WorkspaceIndex:
         except HelixError:
             return  # The next question reports the error.
 
-    async def count_entries(self, chosen: EntryFilter = EVERYTHING) -> int:
+    async def count_entries(self, chosen: entry_catalogue.EntryFilter = entry_catalogue.EVERYTHING) -> int:
         return await self._run_query(lambda asked: asked.count_entries(chosen))
 
-    async def find_entry_row(self, digest: Digest) -> EntryRow | None:
+    async def find_entry_row(self, digest: Digest) -> entry_catalogue.EntryRow | None:
         return await self._run_query(lambda asked: asked.find_entry_row(digest))
 
     async def tools(self) -> Sequence[tuple[str, int]]:
         return await self._run_query(CatalogueQueries.count_entries_by_tool)
 
-    async def uses(self, digest: Digest) -> Sequence[EntryUse]:
+    async def uses(self, digest: Digest) -> Sequence[entry_catalogue.EntryUse]:
         return await self._run_query(lambda asked: asked.uses_of_entry(digest))
 
-    async def stats(self) -> CatalogueFigures:
+    async def stats(self) -> entry_catalogue.CatalogueFigures:
         return await self._run_query(CatalogueQueries.catalogue_figures, slow=True)
 
     async def kept(self) -> int:

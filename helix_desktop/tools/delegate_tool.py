@@ -8,15 +8,7 @@ from helix_desktop.engine.ports import CallContext
 from helix_desktop.engine.tool_names import RECALLS, ToolName
 from helix_desktop.errors import ActionRefused, InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    flag_schema,
-    object_schema,
-    text_schema,
-)
+from helix_desktop.tools import built_in_tool
 
 DEEPEST = 2
 MOST_IN_ALL = 32
@@ -97,16 +89,18 @@ class AgentDelegation:
         self._place = place or AgentPlace()
         self._names = names
 
-    async def delegate_task(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
+    async def delegate_task(
+        self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
+    ) -> built_in_tool.ToolOutput:
         """Run it to its end; cancelling stops the child."""
         wish = self._parse_delegation(args, use)
         self._place.tree.started_count += 1
         child = await self._start(wish, use.context)
         title = " ".join(wish.task.split())[:100]
         answer = child.answer or "[it came back without a result]"
-        return ToolOutput(answer, source=title, ok=child.ok, child=child.conversation)
+        return built_in_tool.ToolOutput(answer, source=title, ok=child.ok, child=child.conversation)
 
-    def _parse_delegation(self, args: ToolArguments, use: ToolResources) -> Delegation:
+    def _parse_delegation(self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources) -> Delegation:
         self._check_delegation_bounds()
         task, context = args.text_argument("task").strip(), args.text_argument("context")
         if not task or len(task) + len(context) > _LONGEST_TASK:
@@ -169,20 +163,20 @@ class AgentDelegation:
         kept = named | (self._names() & {*RECALLS, *((ToolName.DELEGATE,) if role.callable_agents else ())})
         return tuple(sorted(kept & set(wanted) if wanted else kept)) or ("none",)
 
-    def build_delegate_tool(self) -> tuple[BuiltInTool, ...]:
+    def build_delegate_tool(self) -> tuple[built_in_tool.BuiltInTool, ...]:
         own = self._place.roles().get(self._place.current_role)
         if self._place.depth >= self._place.bounds().depth or (own is not None and not own.callable_agents):
             return ()
-        return (BuiltInTool(ToolName.DELEGATE, _ABOUT, _SCHEMA, self.delegate_task),)
+        return (built_in_tool.BuiltInTool(ToolName.DELEGATE, _ABOUT, _SCHEMA, self.delegate_task),)
 
 
 _ABOUT = "Give an independent task to a sub-agent. It knows only what you write here; only its answer comes back."
-_SCHEMA = object_schema(
+_SCHEMA = built_in_tool.object_schema(
     "task",
-    task=text_schema("What to do, and what the answer must contain"),
-    context=text_schema(),
+    task=built_in_tool.text_schema("What to do, and what the answer must contain"),
+    context=built_in_tool.text_schema(),
     tools={"type": "array", "items": {"type": "string"}},
-    agent=text_schema("An agent of this workspace, by name"),
-    background=flag_schema("Its answer comes later as a message"),
-    isolate=flag_schema("It works in a copy of the folders"),
+    agent=built_in_tool.text_schema("An agent of this workspace, by name"),
+    background=built_in_tool.flag_schema("Its answer comes later as a message"),
+    isolate=built_in_tool.flag_schema("It works in a copy of the folders"),
 )

@@ -8,21 +8,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from helix_desktop import running_instance
+from helix_desktop import program_settings, running_instance
 from helix_desktop.console import Terminal
 from helix_desktop.engine.ports import Clock, ClosedSearchResult
 from helix_desktop.errors import HelixError, NotFound, StoreBusy
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.program_folders import ProgramFolders
-from helix_desktop.program_settings import (
-    ACP_AGENTS,
-    FETCH_PAGES,
-    INSTRUCTIONS,
-    KEYS_IN_FILE,
-    MACHINE,
-    ProgramSetting,
-    ProgramSettings,
-)
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.demo_model import DEMO
 from helix_desktop.providers.http_transport import ProviderConnections
@@ -261,8 +252,8 @@ class Workbenches:
 @asynccontextmanager
 async def open_single_workbench(workspace: StoredWorkspace, places: ProgramFolders) -> AsyncIterator[Workbench]:
     """A workbench on a workspace that was opened for one command."""
-    settings = ProgramSettings(places.settings_file)
-    consent = settings[KEYS_IN_FILE]
+    settings = program_settings.ProgramSettings(places.settings_file)
+    consent = settings[program_settings.KEYS_IN_FILE]
     secrets = SecretStorage(places.key_file, consent=lambda: consent)
     access = ModelAccess(
         ConfiguredProviders(places.providers_file), secrets, ProviderConnections(), TiktokenCounter(), SystemClock()
@@ -288,22 +279,22 @@ async def use_workbench(workspace: StoredWorkspace, places: ProgramFolders) -> A
 
 def _build_program_dependencies(access: ModelAccess, places: ProgramFolders) -> ProgramDependencies:
     """The user's instructions are read again before each step: they may be changed by any process."""
-    settings = ProgramSettings(places.settings_file)
-    instructions = partial(_read_user_setting, places, INSTRUCTIONS)
+    settings = program_settings.ProgramSettings(places.settings_file)
+    instructions = partial(_read_user_setting, places, program_settings.INSTRUCTIONS)
     return ProgramDependencies(
         access,
         folders_closed_to_tools(places),
         places.tour_folder,
-        settings[FETCH_PAGES],
+        settings[program_settings.FETCH_PAGES],
         instructions,
-        settings[MACHINE],
-        partial(_read_user_setting, places, ACP_AGENTS),
+        settings[program_settings.MACHINE],
+        partial(_read_user_setting, places, program_settings.ACP_AGENTS),
     )
 
 
-def _read_user_setting(places: ProgramFolders, setting: ProgramSetting[str]) -> str:
+def _read_user_setting(places: ProgramFolders, setting: program_settings.ProgramSetting[str]) -> str:
     """As it is now."""
-    return ProgramSettings(places.settings_file)[setting]
+    return program_settings.ProgramSettings(places.settings_file)[setting]
 
 
 def folders_closed_to_tools(places: ProgramFolders) -> tuple[Path, ...]:

@@ -20,15 +20,8 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.running_command import RunningCommand, shell_command_line
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.project import project_files as brought
+from helix_desktop.project import project_hooks
 from helix_desktop.project.hook_reach import runs_the_users_own_alone, without_folders
-from helix_desktop.project.project_hooks import (
-    HookAnswer,
-    ProjectHook,
-    call_as_claude_code,
-    current,
-    hook_of_item,
-    parse_hook_answer,
-)
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.tools.autorun_guard import AutorunGuard
@@ -94,7 +87,7 @@ class HookRunner:
         answers = await self._run_all_hooks(
             "PostToolUse", context.conversation, name, payload, self._tool_use_for_question(call, context)
         )
-        said = [HookAnswer(says=answer.blocks or answer.says) for answer in answers]
+        said = [project_hooks.HookAnswer(says=answer.blocks or answer.says) for answer in answers]
         self._add_hook_notes(context.conversation, "PostToolUse", said)
 
     def take_hook_notes(self, conversation: str) -> tuple[StandingNote, ...]:
@@ -118,7 +111,7 @@ class HookRunner:
         return ToolResources(call, context, _refuse_every_action, self.kit.resources, FilesSeen())
 
     def _call_in_claude_terms(self, call: ToolCall) -> tuple[str, dict[str, Any]]:
-        return call_as_claude_code(call.name, parse_arguments(call.arguments) or {}, self._first_folder)
+        return project_hooks.call_as_claude_code(call.name, parse_arguments(call.arguments) or {}, self._first_folder)
 
     @property
     def _first_folder(self) -> Path:
@@ -126,11 +119,11 @@ class HookRunner:
 
     async def _run_all_hooks(
         self, event: str, conversation: str, about: str, values: Mapping[str, Any], use: ToolResources | None = None
-    ) -> list[HookAnswer]:
+    ) -> list[project_hooks.HookAnswer]:
         """All hooks for it, side by side. What they left behind that runs later is put back, and asked about where `use` can ask."""
-        found: list[tuple[ProjectItem, ProjectHook]] = []
+        found: list[tuple[ProjectItem, project_hooks.ProjectHook]] = []
         for item in self.project.now.items_in_force("hook"):
-            hook = hook_of_item(item, self._first_folder if item.own else item.path.parent.parent)
+            hook = project_hooks.hook_of_item(item, self._first_folder if item.own else item.path.parent.parent)
             if (
                 hook.event == event
                 and hook.matches_tool(about)
@@ -153,7 +146,7 @@ class HookRunner:
             if use is not None:
                 self.kit.commands.update_background_checks(watched)
         if left:
-            answers.append(HookAnswer(says=left.strip()))
+            answers.append(project_hooks.HookAnswer(says=left.strip()))
         for (item, _), answer in zip(found, answers, strict=False):
             self.last[item.settings_key] = answer.note
             if answer.note:
@@ -170,28 +163,30 @@ class HookRunner:
         )
 
     async def _run_hook_of_item(
-        self, item: ProjectItem, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
-    ) -> HookAnswer:
+        self, item: ProjectItem, hook: project_hooks.ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
+    ) -> project_hooks.HookAnswer:
         if self.kit.sandbox.kind is SandboxKind.NONE and not hook.is_of_user:
-            return HookAnswer(note="this system has no sandbox, so hooks of a folder don't run.")
+            return project_hooks.HookAnswer(note="this system has no sandbox, so hooks of a folder don't run.")
         try:
-            now = await asyncio.to_thread(current, item, hook.folder)
+            now = await asyncio.to_thread(project_hooks.current, item, hook.folder)
             if now is None or now.content_sha256 != item.content_sha256:
-                return HookAnswer(note="it, or a file it names, was changed since you trusted it, so it did not run.")
+                return project_hooks.HookAnswer(
+                    note="it, or a file it names, was changed since you trusted it, so it did not run."
+                )
             if hook.is_of_user and not await asyncio.to_thread(self._is_still_users_own, item, hook.folder):
-                return HookAnswer(note="what it runs is no longer yours alone, so it did not run.")
+                return project_hooks.HookAnswer(note="what it runs is no longer yours alone, so it did not run.")
             return await self._run_hook_process(hook, payload, watched)
         except TimeoutError:
-            return HookAnswer(note=f"it did not end within {hook.seconds:g} s and was stopped.")
+            return project_hooks.HookAnswer(note=f"it did not end within {hook.seconds:g} s and was stopped.")
         except (OSError, HelixError) as error:
-            return HookAnswer(note=f"it could not be run: {error}")
+            return project_hooks.HookAnswer(note=f"it could not be run: {error}")
 
     def _is_still_users_own(self, item: ProjectItem, folder: Path) -> bool:
         return runs_the_users_own_alone(item.body, brought.user_home(), self.kit.resources.roots.folders, folder)
 
     async def _run_hook_process(
-        self, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
-    ) -> HookAnswer:
+        self, hook: project_hooks.ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
+    ) -> project_hooks.HookAnswer:
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))
             given.seek(0)
@@ -203,11 +198,11 @@ class HookRunner:
             command.kill_process_tree()
             await asyncio.shield(command.end_and_wait())
         if printed is None or complained is None:
-            return HookAnswer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
-        return parse_hook_answer(hook.event, code, printed, complained)
+            return project_hooks.HookAnswer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
+        return project_hooks.parse_hook_answer(hook.event, code, printed, complained)
 
     async def _start_hook_in_sandbox(
-        self, hook: ProjectHook, told: dict[str, str], watched: CommandCheck, stdin: int
+        self, hook: project_hooks.ProjectHook, told: dict[str, str], watched: CommandCheck, stdin: int
     ) -> RunningCommand:
         """As a command of the model: with the same files held, and written nowhere where the mode writes nothing."""
         is_read_only = self.kit.permissions.mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
@@ -238,7 +233,7 @@ class HookRunner:
         return replace(self.kit.commands.opened(), hidden=tuple(guard.list_hidden_files()))
 
     async def _start_users_hook(
-        self, hook: ProjectHook, told: dict[str, str], _watched: CommandCheck, stdin: int
+        self, hook: project_hooks.ProjectHook, told: dict[str, str], _watched: CommandCheck, stdin: int
     ) -> RunningCommand:
         """The user's own script, as they set it. No program is looked for in a folder of the workspace."""
         environment = self.kit.sandbox.build_environment(os.environ, network=True, free=True) | told
@@ -252,7 +247,7 @@ class HookRunner:
             stderr=PIPE,
         )
 
-    def _add_hook_notes(self, conversation: str, event: str, answers: list[HookAnswer]) -> None:
+    def _add_hook_notes(self, conversation: str, event: str, answers: list[project_hooks.HookAnswer]) -> None:
         for answer in answers:
             if answer.says:
                 self._count += 1
@@ -266,7 +261,7 @@ async def _refuse_every_action(_: ToolAction) -> None:
     raise ActionRefused("A hook cannot be given a permission of its own.")
 
 
-def _hook_environment(hook: ProjectHook, payload: Mapping[str, Any]) -> dict[str, str]:
+def _hook_environment(hook: project_hooks.ProjectHook, payload: Mapping[str, Any]) -> dict[str, str]:
     """What published hooks read from their environment."""
     values = payload.get("tool_input")
     values = values if isinstance(values, dict) else {}

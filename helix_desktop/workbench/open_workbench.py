@@ -14,27 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import tasks
-from helix_desktop.engine import content_recall, context_policy, large_outputs, token_budget
+from helix_desktop.engine import content_recall, context_policy, facts, large_outputs, token_budget
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.collaborators import ConversationSetup, HookOutcome, SessionCollaborators
 from helix_desktop.engine.context_policy import DEFAULT_PRESET
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    Attachment,
-    ConversationChanged,
-    ConversationStarted,
-    FilesChanged,
-    ModelRole,
-    Recorded,
-    Spent,
-    Stored,
-    SystemSet,
-    ToolCall,
-    ToolSpec,
-    TurnEnded,
-    UserPart,
-)
 from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient
@@ -315,7 +300,7 @@ class Workbench:
         """`role`: the agent of the workspace that works in it. `identity`: its id, where that is not to be a new one. `acp_agent`: the
         foreign agent that works in it.
         """
-        started = ConversationStarted(title=title, parent=parent, agent=agent, role=role, acp_agent=acp_agent)
+        started = facts.ConversationStarted(title=title, parent=parent, agent=agent, role=role, acp_agent=acp_agent)
         return await self.open_session(await self._create_conversation(started, identity))
 
     async def start_users_conversation(self, identity: str = "", *, acp_agent: str = "") -> Session:
@@ -331,7 +316,7 @@ class Workbench:
         new = identity or new_conversation_id()
         await self.copies.create_copy(new, with_changes=with_changes)
         return await self.open_session(
-            await self._create_conversation(ConversationStarted(title, copy=new, acp_agent=acp_agent), new)
+            await self._create_conversation(facts.ConversationStarted(title, copy=new, acp_agent=acp_agent), new)
         )
 
     def file_changes_of(self, conversation: str) -> FileChanges:
@@ -372,10 +357,10 @@ class Workbench:
         await self.workspace.journal.fork_conversation(conversation, at or last, new)
         if agent:
             await self.workspace.journal.append_to_journal(
-                new, [ConversationStarted(forked_from=conversation, forked_at=at or last, agent=agent)]
+                new, [facts.ConversationStarted(forked_from=conversation, forked_at=at or last, agent=agent)]
             )
         if folders != copy:
-            await self.workspace.journal.append_to_journal(new, [ConversationChanged(copy=folders)])
+            await self.workspace.journal.append_to_journal(new, [facts.ConversationChanged(copy=folders)])
         await self._reread_rows([new])
         session = await self.open_session(new)
         if not agent:
@@ -396,14 +381,14 @@ class Workbench:
         else:
             self._instead.pop(conversation, None)
 
-    async def read_conversation_facts(self, conversation: str) -> Sequence[Recorded]:
+    async def read_conversation_facts(self, conversation: str) -> Sequence[facts.Recorded]:
         """The facts of a conversation, to look at: a sub-agent's, or one of another day."""
         session = self.sessions.find_open_session(conversation)
         return (
             tuple(session.all_facts) if session is not None else await self.workspace.journal.read_facts(conversation)
         )
 
-    async def _create_conversation(self, started: ConversationStarted, identity: str = "") -> str:
+    async def _create_conversation(self, started: facts.ConversationStarted, identity: str = "") -> str:
         new = identity or new_conversation_id()
         if started.acp_agent:
             started = replace(started, acp_agent=(await self.acp.find_agent(started.acp_agent))[0].name)
@@ -427,12 +412,12 @@ class Workbench:
 
     def _build_collaborators(self, conversation: Conversation, depth: int, only: Sequence[str]) -> SessionCollaborators:
         async def compact_stored_entry(digest: Digest, keep: str) -> str:
-            client = self._model_client_for(conversation.id, ModelRole.FAST) or self._model_client_for(
-                conversation.id, ModelRole.MAIN
+            client = self._model_client_for(conversation.id, facts.ModelRole.FAST) or self._model_client_for(
+                conversation.id, facts.ModelRole.MAIN
             )
             if client is None:
                 raise InvalidInput("No model is available to shorten the content.")
-            bills: list[Spent] = []
+            bills: list[facts.Spent] = []
             answer = await content_recall.compact_entry(self.workspace.cache, client, digest.hex, keep, bills.append)
             await conversation.append_facts(*bills)
             return answer
@@ -499,7 +484,7 @@ class Workbench:
         if not command or session is None or not self.copies.take_new_copy(session.conversation.state.own_copy):
             return ""
         done = await session.run_user_call(
-            "", ToolCall("set-up", ToolName.RUN_COMMAND, json.dumps({"command": command}))
+            "", facts.ToolCall("set-up", ToolName.RUN_COMMAND, json.dumps({"command": command}))
         )
         said = await session.read_entry_beginning(done.output, MOST_SAID)
         code = "" if done.exit_code is None else f" Exit code {done.exit_code}."
@@ -514,7 +499,7 @@ class Workbench:
             window = token_budget.window_tokens(ahead, chosen)
             return tools_on_demand.RequestHeadRoom(int(chosen.tools_share * window), chosen.catalogue_tokens)
 
-        def tools_offered_before() -> Sequence[ToolSpec]:
+        def tools_offered_before() -> Sequence[facts.ToolSpec]:
             return conversation.state.settings.tools.tools
 
         project = self.project
@@ -537,7 +522,7 @@ class Workbench:
 
     # --- sub-agents
 
-    async def _open_agent_session(self, started: ConversationStarted, wish: Delegation) -> Session:
+    async def _open_agent_session(self, started: facts.ConversationStarted, wish: Delegation) -> Session:
         """A conversation for a sub-agent, and the session on it, which has what was delegated and no more."""
         parent = self.sessions.find_open_session(wish.parent)
         copy, new = parent.conversation.state.own_copy if parent else "", new_conversation_id()
@@ -641,22 +626,22 @@ class Workbench:
             ]
             self._rows.remove_conversation_rows(await self.workspace.release_conversations(idle))
 
-    async def attach_content(self, name: str, content: bytes, media_type: str) -> Attachment:
+    async def attach_content(self, name: str, content: bytes, media_type: str) -> facts.Attachment:
         """Put something the user adds to a message into the cache."""
         stored = await self.workspace.cache.store_content(content, EntryOrigin("user", name, media_type))
-        return Attachment(name, stored, await self._count_stored_tokens(stored, content))
+        return facts.Attachment(name, stored, await self._count_stored_tokens(stored, content))
 
-    async def tokens_sent_of_attachment(self, attachment: Attachment) -> int:
+    async def tokens_sent_of_attachment(self, attachment: facts.Attachment) -> int:
         """How many of its tokens are sent: of one that is too large for the window only an excerpt goes along."""
         settings, tokens = self.workspace.settings, self.token_counter
         chosen = context_policy.policy_from_fact(conversation_setup.build_policy_fact(settings.preset, settings.policy))
-        main = next((model.window for model in self.models.model_facts() if model.role is ModelRole.MAIN), 0)
+        main = next((model.window for model in self.models.model_facts() if model.role is facts.ModelRole.MAIN), 0)
         if attachment.tokens <= chosen.oversized_share * (main or chosen.window):
             return attachment.tokens
         shown = await large_outputs.excerpt_attachment(self.workspace.cache, attachment, chosen)
         return await asyncio.to_thread(tokens.count_tokens, shown)
 
-    async def _count_stored_tokens(self, stored: Stored, content: bytes) -> int:
+    async def _count_stored_tokens(self, stored: facts.Stored, content: bytes) -> int:
         if not stored.media_type.startswith("text/"):
             return 1_000  # what providers ask for a picture, roughly; the usage corrects it
         return await asyncio.to_thread(estimate_entry_tokens, stored.size, content, self.token_counter.count_tokens)
@@ -718,8 +703,8 @@ class Workbench:
 
     async def choose_model_for_role(self, name: str, role: str = "main") -> None:
         """`provider/model` for a role; an empty name leaves the role to the main model."""
-        if role not in list(ModelRole):
-            raise InvalidInput(f"{role!r} is not a model role. Available: {', '.join(ModelRole)}.")
+        if role not in list(facts.ModelRole):
+            raise InvalidInput(f"{role!r} is not a model role. Available: {', '.join(facts.ModelRole)}.")
         if name:
             self.models.model_by_name(name)
         await self.change_settings({f"models.{role}": name or None})
@@ -747,14 +732,16 @@ class Workbench:
         known = self.acp.commands_of(conversation)
         return [item for item in own if item.name not in known]
 
-    async def attach_server_resource(self, server: str, uri: str) -> Attachment:
+    async def attach_server_resource(self, server: str, uri: str) -> facts.Attachment:
         found = await self.mcp_servers.fetch_server_resource(server, uri)
         if found.images and not found.text.strip():
             kind, data = found.images[0]
             return await self.attach_content(uri, data, kind)
         return await self.attach_content(uri, found.text.encode("utf-8", "replace"), "text/plain")
 
-    async def expand_command_message(self, session: Session, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
+    async def expand_command_message(
+        self, session: Session, parts: tuple[facts.UserPart, ...]
+    ) -> tuple[facts.UserPart, ...]:
         """A message that begins with the name of a command, with the command's text in its place; any other as it is."""
         await self.project.reread_project_folders()
         return await slash_expansion.expand_slash_command(
@@ -781,15 +768,15 @@ class Workbench:
         """Work that ends with the workbench."""
         return self._tasks.spawn_task(work, name=name)
 
-    def _model_client_for(self, conversation: str, role: ModelRole) -> ModelClient | None:
+    def _model_client_for(self, conversation: str, role: facts.ModelRole) -> ModelClient | None:
         if (writer := self._writers.get(conversation)) is not None:
             main = self.sessions.find_open_session(conversation)
-            chosen = main.conversation.state.settings.model_for_role(ModelRole.MAIN) if main else None
-            return writer(chosen.model if chosen else "") if role is ModelRole.MAIN else None
+            chosen = main.conversation.state.settings.model_for_role(facts.ModelRole.MAIN) if main else None
+            return writer(chosen.model if chosen else "") if role is facts.ModelRole.MAIN else None
         instead = self._instead.get(conversation)
         return (
             self.models.model_by_name(instead)
-            if instead and role is ModelRole.MAIN
+            if instead and role is facts.ModelRole.MAIN
             else self.models.client_for_role(role)
         )
 
@@ -817,7 +804,7 @@ class Workbench:
             (*notes, *self.planning.plan_mode_notes()),
         )
 
-    def _build_system_prompt(self, settings: WorkspaceConfig, copy: str) -> SystemSet:
+    def _build_system_prompt(self, settings: WorkspaceConfig, copy: str) -> facts.SystemSet:
         own = self._shared.instructions()
         roots = list(map(str, self.copies.opened_tools(copy).resources.roots.folders)) if copy else settings.roots
         return conversation_setup.build_system_prompt(self.name, roots, self.token_counter, own, settings.instructions)
@@ -836,7 +823,7 @@ class Workbench:
             self._update_row(event.recorded)
             session = self.sessions.find_open_session(event.recorded.conversation)
             own_copy = session.conversation.state.own_copy if session is not None else ""
-            if own_copy and isinstance(event.recorded.fact, FilesChanged):
+            if own_copy and isinstance(event.recorded.fact, facts.FilesChanged):
                 self._tasks.spawn_task(self._note_copy_changed(own_copy), name="find overlaps")
         elif isinstance(event, ActivityChanged | MessagesQueued | FoldProgress):
             self._keep_session(event.conversation)
@@ -859,13 +846,17 @@ class Workbench:
         if session is not None:
             self.sessions.keep_session_open(session)
 
-    def _update_row(self, recorded: Recorded) -> None:
+    def _update_row(self, recorded: facts.Recorded) -> None:
         """Update the list, and save the meter at the end of a turn. Facts written together have one meter: the last shows it."""
         session = self.sessions.find_open_session(recorded.conversation)
         is_last = session is not None and session.conversation.state.last_seq == recorded.seq
         meter = session.next_request_meter() if session and is_last else None
         self._rows.update_row_with_fact(recorded, meter)
-        if session and meter and (isinstance(recorded.fact, TurnEnded) or session.running is ConversationActivity.IDLE):
+        if (
+            session
+            and meter
+            and (isinstance(recorded.fact, facts.TurnEnded) or session.running is ConversationActivity.IDLE)
+        ):
             self._schedule_meter_write(session, meter)
 
     def _update_row_meter(self, conversation: str) -> None:

@@ -17,22 +17,14 @@ from helix_desktop.project import project_files
 from helix_desktop.project.project_files import ProjectItems
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.tools import hidden_files
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    object_schema,
-    text_schema,
-)
+from helix_desktop.tools import built_in_tool, hidden_files
 from helix_desktop.tools.tools_on_demand import SourceCatalogue, SourceSummary
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 from helix_desktop.workbench import conversation_setup
 
 USE_SKILL = "use_skill"
 _ABOUT_SKILL = "Read a skill's instructions. They then hold word for word."
-_SKILL_SCHEMA = object_schema("name", name=text_schema("The skill's name"))
+_SKILL_SCHEMA = built_in_tool.object_schema("name", name=built_in_tool.text_schema("The skill's name"))
 MOST_TOUCHED = 5_000
 
 
@@ -118,15 +110,17 @@ class ProjectInUse:
         )
         return rules, notes
 
-    def skill_tools(self) -> tuple[BuiltInTool, ...]:
-        return (BuiltInTool(USE_SKILL, _ABOUT_SKILL, _SKILL_SCHEMA, self._run_use_skill, is_rare=True),)
+    def skill_tools(self) -> tuple[built_in_tool.BuiltInTool, ...]:
+        return (built_in_tool.BuiltInTool(USE_SKILL, _ABOUT_SKILL, _SKILL_SCHEMA, self._run_use_skill, is_rare=True),)
 
-    async def _run_use_skill(self, args: ToolArguments, _: ToolResources) -> ToolOutput:
+    async def _run_use_skill(
+        self, args: built_in_tool.ToolArguments, _: built_in_tool.ToolResources
+    ) -> built_in_tool.ToolOutput:
         item = (await self.reread_project_folders()).find_item("skill", args.text_argument("name"))
         if item is None:
             known = ", ".join(each.name for each in self.now.items_in_force("skill")) or "none"
             raise NotFound(f"There is no skill {args.text_argument('name')[:80]!r}.", remedy=f"Available: {known}.")
-        return ToolOutput(
+        return built_in_tool.ToolOutput(
             f"The instructions of {item.name} follow. Its files are in {item.path.parent}.", source=item.name
         )
 

@@ -29,15 +29,8 @@ from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, find_program, run_process
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.tools import built_in_tool
 from helix_desktop.tools import repository_copying as copying
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    object_schema,
-    text_schema,
-)
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.change_restoring import RestoreStep
 from helix_desktop.tools.changes.checkpoints import Checkpoints
@@ -204,14 +197,16 @@ class RepositoryCopies:
         shown = ", ".join(map(printable_path, names[:most])) + (", …" if len(names) > most else "")
         return f"[It worked in a copy of the folders. These files are different there, and not in yours: {shown}. To have them in yours, call {APPLY} with the agent {copy.id}. The user can do it with “Bring back…” in that conversation.]"
 
-    def build_apply_tool(self) -> BuiltInTool:
+    def build_apply_tool(self) -> built_in_tool.BuiltInTool:
         about, schema = (
             "Bring what a sub-agent changed in its copy into your folders.",
-            object_schema("agent", agent=text_schema()),
+            built_in_tool.object_schema("agent", agent=built_in_tool.text_schema()),
         )
-        return BuiltInTool(APPLY, about, schema, self._apply_agent_copy, runs_alone=True, is_rare=True)
+        return built_in_tool.BuiltInTool(APPLY, about, schema, self._apply_agent_copy, runs_alone=True, is_rare=True)
 
-    async def _apply_agent_copy(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
+    async def _apply_agent_copy(
+        self, args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources
+    ) -> built_in_tool.ToolOutput:
         """The question shows the files, in every mode: rules for a single path could not be asked for all of them."""
         copy = await asyncio.to_thread(self.find_copy, args.text_argument("agent"))
         row = self._bench.conversation_row(copy.id) if copy is not None else None
@@ -223,7 +218,7 @@ class RepositoryCopies:
         why = "it changes all these files at once"
         await use.permit(ToolAction(APPLY, ActionEffect.EDIT, title, names, reason_to_ask=why, asks_in_every_mode=True))
         self._check_at_rest(copy)
-        return ToolOutput(" ".join(await self._apply_changes(copy, session)), source=row.title)
+        return built_in_tool.ToolOutput(" ".join(await self._apply_changes(copy, session)), source=row.title)
 
     async def read_all_contents(self) -> dict[str, CopyContents]:
         """Of each copy by its name, with what others have changed as well."""

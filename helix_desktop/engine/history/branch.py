@@ -9,33 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field
 
-from helix_desktop.engine import message_blocks
-from helix_desktop.engine.facts import (
-    BreakerClosed,
-    Cover,
-    DocumentEdited,
-    Excluded,
-    Fact,
-    Folded,
-    FoldFailed,
-    FoldKind,
-    Included,
-    ModelReplied,
-    PartRef,
-    Pinned,
-    Reasoning,
-    Recorded,
-    Refolded,
-    Span,
-    Text,
-    TodoSet,
-    ToolCall,
-    ToolReturned,
-    TurnEnded,
-    Unfolded,
-    Unpinned,
-    UserSaid,
-)
+from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.history.covers import covers_nest, first_and_last
 from helix_desktop.engine.history.fenwick_tree import FenwickTree
 from helix_desktop.engine.history.live_folds import Effect, LiveFolds, count_item_tokens
@@ -43,8 +17,16 @@ from helix_desktop.engine.history.view_items import ViewItem, count_clearable_to
 from helix_desktop.engine.tool_calls import CurrentTurn, PendingCall
 from helix_desktop.fast_dataclass import dataclass
 
-OBSERVED = (FoldKind.OBSERVATIONS, FoldKind.REFLECTION)
-CHANGES = (Unfolded, Refolded, DocumentEdited, Pinned, Unpinned, Excluded, Included)
+OBSERVED = (facts.FoldKind.OBSERVATIONS, facts.FoldKind.REFLECTION)
+CHANGES = (
+    facts.Unfolded,
+    facts.Refolded,
+    facts.DocumentEdited,
+    facts.Pinned,
+    facts.Unpinned,
+    facts.Excluded,
+    facts.Included,
+)
 
 
 @dataclass(slots=True)
@@ -71,19 +53,19 @@ class ConversationBranch(LiveFolds):
     clearable: list[int] = field(default_factory=list)
     notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # The last note of each kind, and its seq.
     todo: tuple[tuple[str, str], ...] = ()
-    failures: Counter[FoldKind] = field(default_factory=Counter)
+    failures: Counter[facts.FoldKind] = field(default_factory=Counter)
     handovers: int = 0
     handover_tokens: int = 0  # The tokens of all handovers together.
     last_handover: float = 0.0
 
-    def advance_branch(self, recorded: Recorded) -> Effect | None:
+    def advance_branch(self, recorded: facts.Recorded) -> Effect | None:
         """Take one more fact in. What changed something that is shown is returned; a fact that makes no sense here (an
         undo of nothing) changes nothing.
         """
         fact = recorded.fact
-        if isinstance(fact, UserSaid | ModelReplied | ToolReturned):
+        if isinstance(fact, facts.UserSaid | facts.ModelReplied | facts.ToolReturned):
             self._add_message(recorded, fact)
-        elif isinstance(fact, Folded):
+        elif isinstance(fact, facts.Folded):
             return self._add_fold(recorded, fact)
         elif isinstance(fact, CHANGES):
             if self._has_effect(fact):
@@ -92,30 +74,30 @@ class ConversationBranch(LiveFolds):
             self._note_other_fact(fact)
         return None
 
-    def _has_effect(self, fact: Fact) -> bool:
+    def _has_effect(self, fact: facts.Fact) -> bool:
         match fact:
-            case Unfolded(fold=name):
+            case facts.Unfolded(fold=name):
                 return name in self.live
-            case Refolded(fold=name):
+            case facts.Refolded(fold=name):
                 return name in self.folds and name not in self.live and self.may_nest(self.folds[name].cover)
-            case DocumentEdited(fold=name):
+            case facts.DocumentEdited(fold=name):
                 return name in self.folds
         return self._mark_has_effect(fact)
 
-    def _mark_has_effect(self, fact: Fact) -> bool:
+    def _mark_has_effect(self, fact: facts.Fact) -> bool:
         match fact:
-            case Pinned(ref=ref):
+            case facts.Pinned(ref=ref):
                 return ref not in self.pins
-            case Unpinned(ref=ref):
+            case facts.Unpinned(ref=ref):
                 return ref in self.pins
-            case Excluded(ref=ref):
+            case facts.Excluded(ref=ref):
                 return ref not in self.exclusions and not self._open_reasoning(ref)
-            case Included(ref=ref):
+            case facts.Included(ref=ref):
                 return ref in self.exclusions
         return False
 
-    def _apply_effect(self, seq: int, fact: Fact, kept: tuple[PartRef, ...] = ()) -> Effect:
-        about = fact.ref if isinstance(fact, Excluded | Included) else None
+    def _apply_effect(self, seq: int, fact: facts.Fact, kept: tuple[facts.PartRef, ...] = ()) -> Effect:
+        about = fact.ref if isinstance(fact, facts.Excluded | facts.Included) else None
         before = self.unfolded_tokens(about) if about is not None else 0
         cover = self.apply_fold_change(fact, kept)
         if cover is not None:
@@ -124,32 +106,32 @@ class ConversationBranch(LiveFolds):
             self.unfolded += self.unfolded_tokens(about) - before
         return seq, fact, kept
 
-    def _note_other_fact(self, fact: Fact) -> None:
+    def _note_other_fact(self, fact: facts.Fact) -> None:
         match fact:
-            case TurnEnded():
+            case facts.TurnEnded():
                 self.turn.running = False
-            case TodoSet(items=items):
+            case facts.TodoSet(items=items):
                 self.todo = items
-            case FoldFailed(kind=kind):
+            case facts.FoldFailed(kind=kind):
                 self.failures[kind] += 1
-            case BreakerClosed(kind=kind):
+            case facts.BreakerClosed(kind=kind):
                 self.failures[kind] = 0
             case _:
                 pass
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    def _add_message(self, recorded: Recorded, fact: message_blocks.MessageFact) -> None:
-        if isinstance(fact, ToolReturned) and not self._pair_result_with_call(recorded.seq, fact):
+    def _add_message(self, recorded: facts.Recorded, fact: message_blocks.MessageFact) -> None:
+        if isinstance(fact, facts.ToolReturned) and not self._pair_result_with_call(recorded.seq, fact):
             return
-        if isinstance(fact, ModelReplied):
+        if isinstance(fact, facts.ModelReplied):
             self._add_reply(recorded, fact)
-        elif isinstance(fact, UserSaid):
+        elif isinstance(fact, facts.UserSaid):
             self._add_user_message(recorded.seq, steering=fact.steering)
             if fact.by:
                 self.notes[fact.by] = (
                     recorded.seq,
-                    "".join(part.text for part in fact.parts if isinstance(part, Text)),
+                    "".join(part.text for part in fact.parts if isinstance(part, facts.Text)),
                 )
         self.order.append(recorded.seq)
         self.born[recorded.seq] = len(self.steps)
@@ -167,7 +149,7 @@ class ConversationBranch(LiveFolds):
         else:
             self.turn = CurrentTurn([seq], self.turn.first_seq, running=True)
 
-    def _add_reply(self, recorded: Recorded, fact: ModelReplied) -> None:
+    def _add_reply(self, recorded: facts.Recorded, fact: facts.ModelReplied) -> None:
         """A new reply closes the batch before it: what has not come by now never will."""
         self.running_calls = []
         self.turn.running = True
@@ -175,8 +157,8 @@ class ConversationBranch(LiveFolds):
         self.step_times.append(recorded.time)
         self.clearable.append(0)
         for index, part in enumerate(fact.parts):
-            if isinstance(part, ToolCall):
-                ref = PartRef(recorded.seq, index)
+            if isinstance(part, facts.ToolCall):
+                ref = facts.PartRef(recorded.seq, index)
                 shown = part.id if part.id and part.id not in self.calls else f"call-{recorded.seq}-{index}"
                 if shown != part.id:
                     self.ids[ref] = shown
@@ -185,34 +167,34 @@ class ConversationBranch(LiveFolds):
         if self.running_calls:
             self.batches[recorded.seq] = tuple(self.running_calls)
 
-    def _pair_result_with_call(self, seq: int, fact: ToolReturned) -> bool:
+    def _pair_result_with_call(self, seq: int, fact: facts.ToolReturned) -> bool:
         """Pair a result with its call; False for one that nobody waits for."""
         for index, call in enumerate(self.running_calls):
             if call.id == fact.call:
                 del self.running_calls[index]
                 self.answered[seq] = call
                 if call.shown != fact.call:
-                    self.ids[PartRef(seq)] = call.shown
+                    self.ids[facts.PartRef(seq)] = call.shown
                 return True
         return False
 
     # --- folds ------------------------------------------------------------------------------------------------------
 
-    def _add_fold(self, recorded: Recorded, fold: Folded) -> Effect | None:
+    def _add_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> Effect | None:
         if fold.fold in self.folds or not self._is_valid_fold(recorded.seq, fold):
             return None
         self.fold_born[fold.fold] = len(self.steps)
         self.failures[fold.kind] = 0
-        if fold.kind is FoldKind.HANDOVER:
+        if fold.kind is facts.FoldKind.HANDOVER:
             self.handovers += 1
             self.handover_tokens += fold.tokens
             self.last_handover = recorded.time
         return self._apply_effect(recorded.seq, fold, tuple(self.words_to_keep(fold.cover, panic=fold.panic)))
 
-    def _is_valid_fold(self, seq: int, fold: Folded) -> bool:
+    def _is_valid_fold(self, seq: int, fold: facts.Folded) -> bool:
         """It covers something that is here, crosses no other fold, and is no longer than what it replaces."""
         cover = fold.cover
-        if isinstance(cover, PartRef):
+        if isinstance(cover, facts.PartRef):
             if not self.has_message(cover.seq) or cover.part >= len(
                 message_blocks.parts_of(message_blocks.require_message(self.message_at(cover.seq)))
             ):
@@ -221,46 +203,46 @@ class ConversationBranch(LiveFolds):
             return False
         if not self.may_nest(cover):
             return False
-        kept = 0 if isinstance(cover, PartRef) else self.kept_tokens(cover, panic=fold.panic)
+        kept = 0 if isinstance(cover, facts.PartRef) else self.kept_tokens(cover, panic=fold.panic)
         return 0 < fold.tokens + kept <= self.shown_tokens(cover)
 
-    def may_nest(self, cover: Cover) -> bool:
+    def may_nest(self, cover: facts.Cover) -> bool:
         """Whether a fold of `cover` would nest with every live span, or lie beside it. Where it cuts no item of the view
         in two, what it holds is outermost and held whole, with all that nests in it.
         """
         low, high = self.item_positions(cover)
         first, last = first_and_last(cover)
         whole = low >= high or (first <= self.items[low].first and self.items[high - 1].last <= last)
-        return whole or isinstance(cover, PartRef) or all(covers_nest(cover, span) for span in self.by_span)
+        return whole or isinstance(cover, facts.PartRef) or all(covers_nest(cover, span) for span in self.by_span)
 
-    def words_to_keep(self, cover: Cover, *, panic: bool) -> Iterator[PartRef]:
+    def words_to_keep(self, cover: facts.Cover, *, panic: bool) -> Iterator[facts.PartRef]:
         """What the running turn is about, and what the user has brought back, stays word for word in a longer fold."""
-        if isinstance(cover, PartRef):
+        if isinstance(cover, facts.PartRef):
             return
         if self.turn.running:
             for seq in self.turn.words:
                 if cover.first <= seq <= cover.last:
                     count = len(message_blocks.parts_of(message_blocks.require_message(self.message_at(seq))))
-                    yield from (PartRef(seq, index) for index in range(count))
+                    yield from (facts.PartRef(seq, index) for index in range(count))
         if not panic:
             for ref in self.barred:
-                if isinstance(ref, PartRef) and cover.first <= ref.seq <= cover.last:
+                if isinstance(ref, facts.PartRef) and cover.first <= ref.seq <= cover.last:
                     yield ref
 
-    def kept_tokens(self, cover: Span, *, panic: bool) -> int:
+    def kept_tokens(self, cover: facts.Span, *, panic: bool) -> int:
         """What would stay of a span behind the document of a fold made now."""
         wanted = set(self.words_to_keep(cover, panic=panic)) | set(self.pinned_parts(cover))
         blocks = (block for seq in sorted({ref.seq for ref in wanted}) for block in self.shown_blocks(seq))
         return sum(block.tokens for block in blocks if block.source in wanted)
 
-    def _open_reasoning(self, ref: Cover) -> bool:
+    def _open_reasoning(self, ref: facts.Cover) -> bool:
         """Reasoning the model still needs back: its tool loop is open. It is taken out whole, later, or not at all."""
         first, last = first_and_last(ref)
-        for seq in self.covered_messages(Span(first, last)):
+        for seq in self.covered_messages(facts.Span(first, last)):
             fact = self.message_at(seq).fact
-            if seq > self.turn.first_seq and self.turn.running and isinstance(fact, ModelReplied):
-                chosen = fact.parts if isinstance(ref, Span) else fact.parts[ref.part : ref.part + 1]
-                if any(isinstance(part, Reasoning) for part in chosen):
+            if seq > self.turn.first_seq and self.turn.running and isinstance(fact, facts.ModelReplied):
+                chosen = fact.parts if isinstance(ref, facts.Span) else fact.parts[ref.part : ref.part + 1]
+                if any(isinstance(part, facts.Reasoning) for part in chosen):
                     return True
         return False
 
@@ -290,9 +272,9 @@ class ConversationBranch(LiveFolds):
         births = self.token_births - sum(item.tokens * item.born for item in tail)
         return tokens * len(self.steps) - births
 
-    def output_at(self, seq: int) -> ToolReturned:
+    def output_at(self, seq: int) -> facts.ToolReturned:
         fact = self.message_at(seq).fact
-        if not isinstance(fact, ToolReturned):
+        if not isinstance(fact, facts.ToolReturned):
             raise TypeError(f"number {seq} is no output")
         return fact
 
@@ -301,16 +283,16 @@ class ConversationBranch(LiveFolds):
         position = bisect_left(self.steps, seq)
         return self.steps[position - 1] if position else None
 
-    def _rebuild_items_of(self, cover: Cover) -> None:
+    def _rebuild_items_of(self, cover: facts.Cover) -> None:
         """Show again whatever stands for the facts of `cover`."""
         low, high = self.item_positions(cover)
         if low >= high:
             return
         first, last = first_and_last(cover)
-        span = Span(min(first, self.items[low].first), max(last, self.items[high - 1].last))
+        span = facts.Span(min(first, self.items[low].first), max(last, self.items[high - 1].last))
         self.replace_items(low, high, list(self.build_items(span)))
 
-    def tokens_pinned(self, *more: Cover) -> int:
+    def tokens_pinned(self, *more: facts.Cover) -> int:
         """What the pinned parts count, word for word as a pin shows them, with `more` pinned as well."""
         wanted = {part for ref in (*self.pins, *more) for part in self.parts_under(ref) if not self.is_excluded(part)}
         originals = (message_blocks.build_original_block(self.message_at(part.seq), part, self.ids) for part in wanted)

@@ -3,52 +3,42 @@
 from dataclasses import replace
 from functools import cached_property
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block, ContextKind, Role
-from helix_desktop.engine.facts import (
-    ModelRole,
-    ModelSet,
-    PartRef,
-    PolicySet,
-    Recorded,
-    RulesSet,
-    SystemSet,
-    Text,
-    ToolsOffered,
-)
 from helix_desktop.fast_dataclass import dataclass
 
 RULES_HEADER_TOKENS = 10
-Rules = tuple[tuple[int, RulesSet], ...]
+Rules = tuple[tuple[int, facts.RulesSet], ...]
 
 
 @dataclass(frozen=True)
 class RequestSettings:
     """What a request depends on besides the messages."""
 
-    system: SystemSet = SystemSet("", 0)
+    system: facts.SystemSet = facts.SystemSet("", 0)
     system_seq: int = 0
     rules: Rules = ()
-    tools: ToolsOffered = ToolsOffered((), 0)
-    policy: PolicySet | None = None
-    models: tuple[tuple[str, ModelSet], ...] = ()
+    tools: facts.ToolsOffered = facts.ToolsOffered((), 0)
+    policy: facts.PolicySet | None = None
+    models: tuple[tuple[str, facts.ModelSet], ...] = ()
 
-    def settings_after(self, recorded: Recorded) -> "RequestSettings":
+    def settings_after(self, recorded: facts.Recorded) -> "RequestSettings":
         """These settings with one more fact."""
         match recorded.fact:
-            case SystemSet() as system:
+            case facts.SystemSet() as system:
                 return replace(self, system=system, system_seq=recorded.seq)
-            case RulesSet() as rules:
+            case facts.RulesSet() as rules:
                 return replace(self, rules=_update_rules_file(self.rules, recorded.seq, rules))
-            case ToolsOffered() as tools:
+            case facts.ToolsOffered() as tools:
                 return replace(self, tools=tools)
-            case PolicySet() as policy:
+            case facts.PolicySet() as policy:
                 return replace(self, policy=policy)
-            case ModelSet() as model:
+            case facts.ModelSet() as model:
                 models = {**dict(self.models), model.role: model}
                 return replace(self, models=tuple((role, models[role]) for role in sorted(models)))
         return self
 
-    def model_for_role(self, role: ModelRole) -> ModelSet | None:
+    def model_for_role(self, role: facts.ModelRole) -> facts.ModelSet | None:
         """The model chosen for a role; None where none was."""
         return dict(self.models).get(role)
 
@@ -60,12 +50,12 @@ class RequestSettings:
     @cached_property
     def settings_blocks(self) -> tuple[Block, ...]:
         """The system prompt, then each rules file word for word."""
-        texts = [(self.system_seq, Text(self.system.text, self.system.tokens), False)] if self.system.text else []
+        texts = [(self.system_seq, facts.Text(self.system.text, self.system.tokens), False)] if self.system.text else []
         for seq, rules in self.rules:
             text = f"Rules of this workspace, from {rules.path}:\n\n{rules.text}"
-            texts.append((seq, Text(text, rules.tokens + RULES_HEADER_TOKENS), True))
+            texts.append((seq, facts.Text(text, rules.tokens + RULES_HEADER_TOKENS), True))
         return tuple(
-            Block(ContextKind.SYSTEM, Role.SYSTEM, PartRef(seq), text, text.tokens, pinned=pinned)
+            Block(ContextKind.SYSTEM, Role.SYSTEM, facts.PartRef(seq), text, text.tokens, pinned=pinned)
             for seq, text, pinned in texts
         )
 
@@ -75,7 +65,7 @@ class RequestSettings:
         return sum(block.tokens for block in self.settings_blocks) + self.tools.tokens
 
 
-def _update_rules_file(known: Rules, seq: int, fresh: RulesSet) -> Rules:
+def _update_rules_file(known: Rules, seq: int, fresh: facts.RulesSet) -> Rules:
     """A changed file stays in its place among the others; an empty one goes."""
     changed = tuple((seq, fresh) if kept.path == fresh.path and kept != fresh else (at, kept) for at, kept in known)
     if all(kept.path != fresh.path for _, kept in known):

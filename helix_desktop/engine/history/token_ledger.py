@@ -15,17 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import TypeVar
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.engine.facts import (
-    BroughtIn,
-    ConversationStarted,
-    ModelReplied,
-    ModelRole,
-    ModelSet,
-    Recorded,
-    Spent,
-    Usage,
-)
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.fast_dataclass import dataclass
 
@@ -136,18 +127,18 @@ class TokenLedger:
         sound = [share for at, share in told if LEAST <= share <= MOST and not self._is_elsewhere(at, seq)]
         return _median([expected] * PRIOR_WEIGHT + sound) if sound else expected
 
-    def add_cost_of(self, recorded: Recorded) -> None:
+    def add_cost_of(self, recorded: facts.Recorded) -> None:
         """What a fact has cost. To be told before `append_view_tokens` of the same fact."""
         match recorded.fact:
-            case ModelReplied() as reply:
+            case facts.ModelReplied() as reply:
                 self._add_step(recorded, reply)
-            case ModelSet(role=ModelRole.MAIN, window=window):
+            case facts.ModelSet(role=facts.ModelRole.MAIN, window=window):
                 self._baseline.window = window
-            case Spent(usage=usage):
+            case facts.Spent(usage=usage):
                 self._append_sums(recorded.seq, usage, sent=usage.input)
-            case ConversationStarted(forked_from=origin) if origin:
+            case facts.ConversationStarted(forked_from=origin) if origin:
                 self.copied = [(1, recorded.seq)]
-            case BroughtIn(first=first, undone=False):
+            case facts.BroughtIn(first=first, undone=False):
                 before = self.elsewhere[-1][1] if self.elsewhere else 1
                 self.elsewhere.append((min(max(first, before), recorded.seq), recorded.seq))
 
@@ -235,7 +226,7 @@ class TokenLedger:
         start = self.copied[-1][1] if self.copied else 0
         return [*self.copied, *((max(first, start), behind) for first, behind in self.elsewhere if behind > start)]
 
-    def _add_step(self, recorded: Recorded, reply: ModelReplied) -> None:
+    def _add_step(self, recorded: facts.Recorded, reply: facts.ModelReplied) -> None:
         saw, usage = newest_fact_seen_by(recorded), reply.usage
         shown, whole = self.shown[saw], self.whole[saw]
         sent = usage.input
@@ -254,14 +245,14 @@ class TokenLedger:
         reports.counted.append(counted)
         reports.billed.append(billed)
 
-    def _append_sums(self, seq: int, usage: Usage, **more: int) -> None:
+    def _append_sums(self, seq: int, usage: facts.Usage, **more: int) -> None:
         self.requests.append(seq)
         for name, column in self.sums.items():
             column.append(column[-1] + (usage.cache_read if name == "read" else more.get(name, 0)))
         self.paid.append(self.paid[-1] + usage.cost)
 
 
-def newest_fact_seen_by(recorded: Recorded) -> int:
+def newest_fact_seen_by(recorded: facts.Recorded) -> int:
     """The newest fact in the view a reply answers. Version 0.1 left 0 where it did not know."""
-    saw = recorded.fact.saw if isinstance(recorded.fact, ModelReplied) else 0
+    saw = recorded.fact.saw if isinstance(recorded.fact, facts.ModelReplied) else 0
     return saw if 0 < saw < recorded.seq else recorded.seq - 1

@@ -4,17 +4,8 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block, ContextKind
-from helix_desktop.engine.facts import (
-    Attachment,
-    FoldKind,
-    ModelRole,
-    PartRef,
-    Reasoning,
-    Span,
-    Text,
-    ToolCall,
-)
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.history.token_ledger import Savings
 from helix_desktop.fast_dataclass import dataclass
@@ -55,7 +46,7 @@ class ListedBlock:
 
 def list_view_blocks(state: Moment) -> list[ListedBlock]:
     """Lists every block of the view in order, with the token counts that all pages show."""
-    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    chosen = state.settings.model_for_role(facts.ModelRole.MAIN)
     price = chosen.price_input / PER_MILLION * state.main_model_factor() if chosen else 0.0
 
     def name_block_in_view(block: Block) -> tuple[str, bool]:
@@ -70,18 +61,18 @@ def list_view_blocks(state: Moment) -> list[ListedBlock]:
 def name_block(block: Block, state: Moment) -> tuple[str, bool]:
     """Returns a short name for a block, and whether the name is code."""
     fold = state.find_fold(block.fold) if block.fold else None
-    if fold is not None and isinstance(fold.cover, Span):
+    if fold is not None and isinstance(fold.cover, facts.Span):
         return fold_title(fold), False
-    seq = block.source.seq if isinstance(block.source, PartRef) else block.source.last
+    seq = block.source.seq if isinstance(block.source, facts.PartRef) else block.source.last
     if block.kind is ContextKind.OUTPUT:
         answered = state.record.answered.get(seq)
         return format_call(answered.call.name, answered.call.arguments) if answered else tr("output {n}", n=seq), True
     what = block.content
-    if isinstance(what, ToolCall):
+    if isinstance(what, facts.ToolCall):
         return format_call(what.name, what.arguments), True
-    if isinstance(what, Attachment):
+    if isinstance(what, facts.Attachment):
         return make_safe_text(what.name), True
-    if isinstance(what, Text | Reasoning):
+    if isinstance(what, facts.Text | facts.Reasoning):
         words = " ".join(make_safe_text(_MARKDOWN_MARKS.sub("", what.text[:200])).split())
         return words or context_kind_name(block.kind), False
     return context_kind_name(block.kind), False
@@ -96,7 +87,7 @@ def newest_handover_name(state: Moment) -> str:
     """Returns the title of the newest handover in force, or the kind's name if there is none."""
     branch = state.branch
     spans = (branch.folds[name] for names in branch.by_span.values() for name in names)
-    handovers = [fold for fold in spans if fold.kind is FoldKind.HANDOVER]
+    handovers = [fold for fold in spans if fold.kind is facts.FoldKind.HANDOVER]
     if not handovers:
         return context_kind_name(ContextKind.HANDOVER)
     return fold_title(max(handovers, key=lambda fold: branch.ages[fold.fold]))

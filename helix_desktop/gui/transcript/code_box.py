@@ -11,6 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout
 
 from helix_desktop.gui.shared.difference_rows import find_changed_words
+from helix_desktop.gui.transcript import drawing_style
 from helix_desktop.gui.transcript.basic_boxes import (
     CopyText,
     HotSpot,
@@ -21,13 +22,6 @@ from helix_desktop.gui.transcript.basic_boxes import (
     x_of_character,
 )
 from helix_desktop.gui.transcript.code_highlighting import Run, highlight_code
-from helix_desktop.gui.transcript.drawing_style import (
-    NO_MARKS,
-    DrawingStyle,
-    TextMarks,
-    build_format_range,
-    build_wrap_option,
-)
 from helix_desktop.gui.translation import format_count, tr
 
 FIRST_LINES = 100
@@ -48,7 +42,7 @@ class CodeBox(LayoutBox):
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
         self,
-        ink: DrawingStyle,
+        ink: drawing_style.DrawingStyle,
         width: float,
         whole: str,
         language: str = "",
@@ -71,7 +65,7 @@ class CodeBox(LayoutBox):
         self._language = language if language not in _DIFFS else ""
         self._diff = language in _DIFFS or (whole.startswith(("diff --git ", "--- ")) and "\n@@" in whole[:4000])
         self._layout = QTextLayout(self.text, ink.mono)
-        option = build_wrap_option(wrap=False)
+        option = drawing_style.build_wrap_option(wrap=False)
         option.setTextDirection(Qt.LayoutDirection.LeftToRight)
         option.setTabStopDistance(4 * ink.code_letter_width)
         self._layout.setTextOption(option)
@@ -107,7 +101,7 @@ class CodeBox(LayoutBox):
         self._lay_out_code()
         return True
 
-    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+    def draw_box(self, painter: QPainter, marks: drawing_style.TextMarks, *, near: bool) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(self.ink.token_colour("code"))
@@ -124,7 +118,7 @@ class CodeBox(LayoutBox):
             line = QRectF(self._side, self.ink.scaled_pixels(7), self.width / 2, self.ink.scaled_pixels(22))
             painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, self._label)
         painter.setPen(self.ink.token_colour("text"))
-        overlays = [] if marks is NO_MARKS else self.ink.overlay_formats(marks)
+        overlays = [] if marks is drawing_style.NO_MARKS else self.ink.overlay_formats(marks)
         clip = painter.clipBoundingRect()
         self._layout.draw(painter, QPointF(self._side - self.scrolled, self._top), overlays, clip)
         painter.restore()
@@ -171,12 +165,13 @@ class CodeBox(LayoutBox):
 
     def _lay_out_code(self) -> float:
         ranges = [
-            build_format_range(start, length, self.ink.highlight_format(name)) for start, length, name in self._coloured
+            drawing_style.build_format_range(start, length, self.ink.highlight_format(name))
+            for start, length, name in self._coloured
         ]
         if self._diff:
             starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
             ranges += [
-                build_format_range(starts[number] + at, length, self.ink.changed_word_format(sign))
+                drawing_style.build_format_range(starts[number] + at, length, self.ink.changed_word_format(sign))
                 for number, sign, (at, length) in find_changed_words(self._lines)
             ]
         self._layout.setFormats(ranges)

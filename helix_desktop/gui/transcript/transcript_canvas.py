@@ -14,17 +14,8 @@ from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractSlider, QWidget
 
+from helix_desktop.engine import session_events
 from helix_desktop.engine.facts import ModelReplied, Text
-from helix_desktop.engine.session_events import (
-    ActivityChanged,
-    CallStageChanged,
-    Event,
-    FactAppended,
-    QuestionAnswered,
-    QuestionAsked,
-    ReplyStreamed,
-    ToolPrinted,
-)
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox
@@ -125,7 +116,7 @@ class TranscriptCanvas(BoxSurface):
         items.add_many_facts(history.facts[:])
         return ItemColumn(LayoutContext(old.ink, old.width, items, self._content, old.now))
 
-    def apply_events(self, events: Sequence[Event]) -> None:
+    def apply_events(self, events: Sequence[session_events.Event]) -> None:
         place = self.reading_position()
         for event in events:
             self._apply_event(event)
@@ -135,26 +126,26 @@ class TranscriptCanvas(BoxSurface):
             self._clock.stop()
         if self.isVisible() or not self.is_following_end:
             self._lay_out_and_draw(self._scroll_value_for(place), anew=False)
-        appended = (event.recorded.fact for event in events if isinstance(event, FactAppended))
+        appended = (event.recorded.fact for event in events if isinstance(event, session_events.FactAppended))
         for answer in filter(None, (_spoken_reply(fact) for fact in appended if isinstance(fact, ModelReplied))):
             self.reply_finished.emit(answer)
 
-    def _apply_event(self, event: Event) -> None:
+    def _apply_event(self, event: session_events.Event) -> None:
         items, apply, now = self.items, self.column.apply_item_changes, self.column.page.now
         match event:
-            case FactAppended(recorded):
+            case session_events.FactAppended(recorded):
                 apply(items.show_fact(recorded))
-            case ReplyStreamed(_, delta):
+            case session_events.ReplyStreamed(_, delta):
                 apply(items.append_reply_delta(delta, now()))
-            case ToolPrinted(_, call, text):
+            case session_events.ToolPrinted(_, call, text):
                 apply(items.build_changes(items.calls.append_output(call, text)))
-            case CallStageChanged(_, call, stage):
+            case session_events.CallStageChanged(_, call, stage):
                 apply(items.build_changes(items.calls.set_stage(call, stage, now())))
-            case ActivityChanged(_, running):
+            case session_events.ActivityChanged(_, running):
                 apply(items.set_run_state(running))
-            case QuestionAsked(_, number, question):
+            case session_events.QuestionAsked(_, number, question):
                 apply(items.build_changes(items.calls.note_question(number, question.call.id)))
-            case QuestionAnswered(_, number):
+            case session_events.QuestionAnswered(_, number):
                 apply(items.build_changes(items.calls.note_answer(number, now())))
 
     def showEvent(self, event: QShowEvent) -> None:

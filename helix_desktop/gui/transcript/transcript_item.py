@@ -3,18 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from helix_desktop.engine.facts import (
-    Decided,
-    Fact,
-    Folded,
-    ModelReplied,
-    Reasoning,
-    Recorded,
-    Text,
-    ToolCall,
-    ToolReturned,
-    UserSaid,
-)
+from helix_desktop.engine import facts
 from helix_desktop.engine.session_events import CallStage
 from helix_desktop.fast_dataclass import dataclass
 
@@ -40,7 +29,7 @@ class TranscriptItem(NamedTuple):
     """One thing in the chat. `is_first_of_answer`: the first words of the model after the user's, which carry its name."""
 
     kind: TranscriptItemKind
-    recorded: Recorded | None
+    recorded: facts.Recorded | None
     part: int = 0
     text: str = ""
     is_first_of_answer: bool = False
@@ -50,7 +39,7 @@ class TranscriptItem(NamedTuple):
         return self.recorded.seq if self.recorded else 0
 
     @property
-    def source_fact(self) -> Fact | None:
+    def source_fact(self) -> facts.Fact | None:
         return self.recorded.fact if self.recorded else None
 
 
@@ -69,13 +58,13 @@ class ItemChanges:
 class ToolCallState:
     """All that is known of a tool call. `begun_at`: since when it runs; `waiting`: for the user's permission."""
 
-    call: ToolCall
+    call: facts.ToolCall
     begun_at: float
-    returned: ToolReturned | None = None
+    returned: facts.ToolReturned | None = None
     returned_seq: int = 0
-    fold: Folded | None = None
-    argument_fold: Folded | None = None
-    decided: Decided | None = None
+    fold: facts.Folded | None = None
+    argument_fold: facts.Folded | None = None
+    decided: facts.Decided | None = None
     running: bool = False
     printed_text: str = ""
     waiting: bool = False
@@ -84,9 +73,9 @@ class ToolCallState:
 
 def item_source_text(item: TranscriptItem) -> str:
     fact = item.source_fact
-    if isinstance(fact, UserSaid) and item.kind is TranscriptItemKind.USER:
-        return "\n\n".join(part.text for part in fact.parts if isinstance(part, Text))
-    if isinstance(fact, ModelReplied) and item.kind in {TranscriptItemKind.REPLY, TranscriptItemKind.REASONING}:
+    if isinstance(fact, facts.UserSaid) and item.kind is TranscriptItemKind.USER:
+        return "\n\n".join(part.text for part in fact.parts if isinstance(part, facts.Text))
+    if isinstance(fact, facts.ModelReplied) and item.kind in {TranscriptItemKind.REPLY, TranscriptItemKind.REASONING}:
         part = fact.parts[item.part]
-        return part.text if isinstance(part, Text | Reasoning) else ""
+        return part.text if isinstance(part, facts.Text | facts.Reasoning) else ""
     return item.text

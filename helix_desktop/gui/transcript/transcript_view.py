@@ -21,29 +21,11 @@ from helix_desktop.gui.question_dialogs import ask_which_way
 from helix_desktop.gui.shared.plain_widgets import build_popup_menu
 from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript import chat_intents, hover_bar
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox, LinkAddress, ToggleSection
 from helix_desktop.gui.transcript.box_stack import HotSpotIndex
-from helix_desktop.gui.transcript.chat_intents import (
-    ChatIntent,
-    EditMessage,
-    ForkConversation,
-    OpenLink,
-    PinPart,
-    RegenerateAnswer,
-    RewindConversation,
-    ShowRequest,
-    UnpinPart,
-)
 from helix_desktop.gui.transcript.code_box import CodeBox
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
-from helix_desktop.gui.transcript.hover_bar import (
-    BAR,
-    HoverBar,
-    format_message_time,
-    has_hover_bar,
-    list_hover_bar_buttons,
-    position_of_hover_bar,
-)
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.transcript.text_surface import STEP, HotSpotPlace
 from helix_desktop.gui.transcript.transcript_canvas import TranscriptCanvas
@@ -70,44 +52,46 @@ class TranscriptView(TranscriptCanvas):
         self._pointed: HotSpot | None = None
         self.reply_finished.connect(self.speak_to_screen_reader)
         self._over = -1  # the item under the pointer
-        self._bar: tuple[object, HoverBar] | None = None
+        self._bar: tuple[object, hover_bar.HoverBar] | None = None
 
     def show_history(self, history: ConversationState) -> None:
         self._over, self._bar = -1, None
         super().show_history(history)
 
-    def intent_rect(self, want: ChatIntent) -> QRect:
+    def intent_rect(self, want: chat_intents.ChatIntent) -> QRect:
         """The rectangle in the viewport whose click requests this intent; empty if there is none."""
         for index, spot in self.visible_hot_spots():
             laid = self.column.existing_layout(index)
-            if laid is not None and spot.box != BAR and laid.hot_spot_and_rect(spot)[0].act == want:
+            if laid is not None and spot.box != hover_bar.BAR and laid.hot_spot_and_rect(spot)[0].act == want:
                 return self.rect_in_viewport(index, laid.hot_spot_and_rect(spot)[1]).toRect()
         return QRect()
 
     # --- the bar of a message
 
-    def hover_bar_of(self, index: int) -> HoverBar | None:
+    def hover_bar_of(self, index: int) -> hover_bar.HoverBar | None:
         """What can be done with a message; None where the item is none, or is hidden."""
         there = 0 <= index < len(self.items.all) and not self.items.is_item_hidden(index)
-        if not there or not has_hover_bar(self.items.all[index]):
+        if not there or not hover_bar.has_hover_bar(self.items.all[index]):
             return None
         item, ink = self.items.all[index], self.column.page.ink
         key = (index, item, ink, self.items.answer_choice_of(index))
         if self._bar is None or self._bar[0] != key:
-            words = format_message_time(item.recorded.time) if item.recorded else ""
-            self._bar = (key, HoverBar(ink, words, list_hover_bar_buttons(self.items, index)))
+            words = hover_bar.format_message_time(item.recorded.time) if item.recorded else ""
+            self._bar = (key, hover_bar.HoverBar(ink, words, hover_bar.list_hover_bar_buttons(self.items, index)))
         return self._bar[1]
 
-    def hover_bar_rect(self, index: int, bar: HoverBar) -> QRectF:
+    def hover_bar_rect(self, index: int, bar: hover_bar.HoverBar) -> QRectF:
         laid = self.column.existing_layout(index)
         height = float(laid.current_height) if laid is not None else 0.0
         message = self.rect_in_viewport(index, QRectF(0, 0, self.column.page.width, height))
-        return QRectF(position_of_hover_bar(bar, message), QSizeF(bar.width, bar.height))
+        return QRectF(hover_bar.position_of_hover_bar(bar, message), QSizeF(bar.width, bar.height))
 
     @property
     def _item_with_hover_bar(self) -> int:
         """The item whose bar is shown: where the keyboard is, else under the pointer."""
-        by_key = self._spot[0] if self._spot is not None and self.hasFocus() and self._spot[1].box == BAR else -1
+        by_key = (
+            self._spot[0] if self._spot is not None and self.hasFocus() and self._spot[1].box == hover_bar.BAR else -1
+        )
         return by_key if by_key >= 0 else self._over
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -220,12 +204,12 @@ class TranscriptView(TranscriptCanvas):
 
     def _move_along_hover_bar(self, key: Qt.Key) -> bool:
         """Left and right go from button to button."""
-        if self._spot is None or self._spot[1].box != BAR or key not in (Qt.Key.Key_Left, Qt.Key.Key_Right):
+        if self._spot is None or self._spot[1].box != hover_bar.BAR or key not in (Qt.Key.Key_Left, Qt.Key.Key_Right):
             return False
         bar = self.hover_bar_of(self._spot[0])
         if bar is not None:
             by = 1 if key == Qt.Key.Key_Right else -1
-            self._spot = (self._spot[0], HotSpotIndex(BAR, (self._spot[1].hot + by) % len(bar.hot_spots)))
+            self._spot = (self._spot[0], HotSpotIndex(hover_bar.BAR, (self._spot[1].hot + by) % len(bar.hot_spots)))
             self._announce_focused_hot_spot()
             self.viewport().update()
         return True
@@ -308,7 +292,7 @@ class TranscriptView(TranscriptCanvas):
 
     def tab_stop_of(self, spot: HotSpotPlace | None) -> HotSpotPlace | None:
         """The bar of a message is one stop; arrows move along it."""
-        return (spot[0], HotSpotIndex(BAR, 0)) if spot is not None and spot[1].box == BAR else spot
+        return (spot[0], HotSpotIndex(hover_bar.BAR, 0)) if spot is not None and spot[1].box == hover_bar.BAR else spot
 
     def visible_hot_spots(self) -> list[HotSpotPlace]:
         return [
@@ -317,13 +301,13 @@ class TranscriptView(TranscriptCanvas):
             if (laid := self.column.existing_layout(index)) is not None
             for spot in (
                 *laid.list_hot_spots(),
-                *([HotSpotIndex(BAR, 0)] if has_hover_bar(self.items.all[index]) else ()),
+                *([HotSpotIndex(hover_bar.BAR, 0)] if hover_bar.has_hover_bar(self.items.all[index]) else ()),
             )
         ]
 
     def hot_spot_in_viewport(self, spot: HotSpotPlace) -> tuple[HotSpot, QRectF] | None:
         index, inner = spot
-        if inner.box == BAR:  # it is drawn where it is in sight
+        if inner.box == hover_bar.BAR:  # it is drawn where it is in sight
             bar = self.hover_bar_of(index)
             return (bar.hot_spots[min(inner.hot, len(bar.hot_spots) - 1)], QRectF()) if bar is not None else None
         laid = self.column.existing_layout(index)
@@ -372,7 +356,7 @@ class TranscriptView(TranscriptCanvas):
             return
         text = "\n\n".join([tr("Open this link in your browser?"), shown])
         ways = [
-            (tr("Open"), partial(self.intent_requested.emit, OpenLink(address))),
+            (tr("Open"), partial(self.intent_requested.emit, chat_intents.OpenLink(address))),
             (tr("Copy link"), partial(QGuiApplication.clipboard().setText, address)),
         ]
         ask_which_way(self, tr("Open a link"), text, "", ways)
@@ -385,7 +369,7 @@ class TranscriptView(TranscriptCanvas):
         copying.setEnabled(not self.selection.is_empty_selection)
         as_markdown.setEnabled(not self.selection.is_empty_selection)
         menu.addAction(tr("Select all"), self.select_all_text)
-        if index >= 0 and has_hover_bar(self.items.all[index]):
+        if index >= 0 and hover_bar.has_hover_bar(self.items.all[index]):
             menu.addAction(
                 tr("Copy message"), lambda: self.perform_box_action(CopyText(item_source_text(self.items.all[index])))
             )
@@ -395,22 +379,27 @@ class TranscriptView(TranscriptCanvas):
                 menu.addAction(words, partial(self.intent_requested.emit, want))
         menu.popup(event.globalPos())
 
-    def intents_for_item(self, index: int) -> list[tuple[str, ChatIntent]]:
+    def intents_for_item(self, index: int) -> list[tuple[str, chat_intents.ChatIntent]]:
         item = self.items.all[index]
         if item.recorded is None:
             return []
-        found: list[tuple[str, ChatIntent]] = []
+        found: list[tuple[str, chat_intents.ChatIntent]] = []
         if item.kind is TranscriptItemKind.USER:
-            found.append((tr("Edit and resend…"), EditMessage(item.fact_seq)))
+            found.append((tr("Edit and resend…"), chat_intents.EditMessage(item.fact_seq)))
         if item.kind is TranscriptItemKind.REPLY:
-            found.append((tr("Regenerate"), RegenerateAnswer(item.fact_seq)))
-            found.append((tr("What the model saw"), ShowRequest(item.fact_seq)))
-        found.append((tr("Fork from here"), ForkConversation(item.fact_seq)))
-        found.append((tr("Rewind to here…"), RewindConversation(item.fact_seq)))
+            found.append((tr("Regenerate"), chat_intents.RegenerateAnswer(item.fact_seq)))
+            found.append((tr("What the model saw"), chat_intents.ShowRequest(item.fact_seq)))
+        found.append((tr("Fork from here"), chat_intents.ForkConversation(item.fact_seq)))
+        found.append((tr("Rewind to here…"), chat_intents.RewindConversation(item.fact_seq)))
         ref = self._part_ref_of(index, item)
         if ref is not None:
             pinned = ref in self.items.history.branch.pins
-            found.append((tr("Unpin") if pinned else tr("Pin: never fold"), UnpinPart(ref) if pinned else PinPart(ref)))
+            found.append(
+                (
+                    tr("Unpin") if pinned else tr("Pin: never fold"),
+                    chat_intents.UnpinPart(ref) if pinned else chat_intents.PinPart(ref),
+                )
+            )
         return found
 
     def _part_ref_of(self, index: int, item: TranscriptItem) -> PartRef | None:

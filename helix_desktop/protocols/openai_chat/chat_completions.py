@@ -14,38 +14,25 @@ from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.errors import ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json, Object, list_at, parse_object, text_at, value_at
+from helix_desktop.protocols import protocol_dialect, request_parts
 from helix_desktop.protocols.openai_chat import chat_wire
 from helix_desktop.protocols.openai_chat.chat_completions_reply import ChatReplyReader
-from helix_desktop.protocols.protocol_dialect import (
-    SAMPLING,
-    ModelAbilities,
-    OutgoingRequest,
-    ProviderEndpoint,
-    sampling_options,
-    without_fields,
-    without_refused_option,
-)
-from helix_desktop.protocols.request_parts import (
-    arguments_as_json,
-    data_url,
-    legal_ids,
-    start_of_open_tool_loop,
-    text_for_omitted_image,
-)
 
 KIND = "openai-chat"
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _MISTRAL_ID = re.compile(r"[A-Za-z0-9]{9}")
 _OPTIONAL = (
     "stream_options", "reasoning_effort", "reasoning", "parallel_tool_calls", "max_completion_tokens", "max_tokens", "usage",
-    *SAMPLING,
+    *protocol_dialect.SAMPLING,
 )  # fmt: skip
 
 
-class OpenAIChat(ProviderEndpoint):
+class OpenAIChat(protocol_dialect.ProviderEndpoint):
     kind = KIND
 
-    def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
+    def compile_request(
+        self, request: Request, abilities: protocol_dialect.ModelAbilities
+    ) -> protocol_dialect.OutgoingRequest:
         body: Object = {"model": request.model, "messages": self._write_messages(request, abilities), "stream": True}
         body["stream_options"] = {"include_usage": True}
         if request.tools and abilities.tools:
@@ -54,10 +41,10 @@ class OpenAIChat(ProviderEndpoint):
             body["max_completion_tokens" if self._is_openai() else "max_tokens"] = request.max_output
         if request.reasoning and abilities.reasoning:
             body.update(self._effort_option(request.reasoning))
-        body.update(sampling_options(request, abilities))
+        body.update(protocol_dialect.sampling_options(request, abilities))
         if self.host.endswith("openrouter.ai"):
             body["usage"] = {"include": True}
-        return OutgoingRequest("/chat/completions", body)
+        return protocol_dialect.OutgoingRequest("/chat/completions", body)
 
     def start_reading(self, request: Request) -> ChatReplyReader:
         return ChatReplyReader(self.reasoning_tag, self.where, request.model)
@@ -65,7 +52,7 @@ class OpenAIChat(ProviderEndpoint):
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
         if "reasoning_content" in failure.what or "reasoning_details" in failure.what:
             return _change_reasoning(body, needed="must be" in failure.what)
-        return without_refused_option(body, failure, _OPTIONAL)
+        return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
 
     def _is_openai(self) -> bool:
         return self.host.endswith(("api.openai.com", ".azure.com"))
@@ -77,13 +64,13 @@ class OpenAIChat(ProviderEndpoint):
 
     # --- messages --------------------------------------------------------------------------------------------------
 
-    def _write_messages(self, request: Request, abilities: ModelAbilities) -> list[Json]:
+    def _write_messages(self, request: Request, abilities: protocol_dialect.ModelAbilities) -> list[Json]:
         strict = self.host.endswith("mistral.ai")
-        ids = legal_ids(request.messages, _MISTRAL_ID if strict else _ID, 9 if strict else 40)
+        ids = request_parts.legal_ids(request.messages, _MISTRAL_ID if strict else _ID, 9 if strict else 40)
         writer = _ChatMessageWriter(
             self.reasoning_tag, ids, abilities, reasoning_needed=self.host.endswith("deepseek.com")
         )
-        loop = start_of_open_tool_loop(request.messages)
+        loop = request_parts.start_of_open_tool_loop(request.messages)
         written: list[Json] = [{"role": "system", "content": request.system}] if request.system else []
         for position, message in enumerate(request.messages):
             if message.role is Role.ASSISTANT:
@@ -101,7 +88,7 @@ class _ChatMessageWriter:
 
     tag: str
     ids: Mapping[str, str]
-    abilities: ModelAbilities
+    abilities: protocol_dialect.ModelAbilities
     reasoning_needed: bool
 
     def write_user_message(self, message: Message) -> list[Json]:
@@ -128,8 +115,8 @@ class _ChatMessageWriter:
             return part.text or None
         if isinstance(part, Image):
             if not self.abilities.images:
-                return text_for_omitted_image(part)
-            return {"type": "image_url", "image_url": {"url": data_url(part)}}
+                return request_parts.text_for_omitted_image(part)
+            return {"type": "image_url", "image_url": {"url": request_parts.data_url(part)}}
         return None
 
     def write_assistant_message(self, message: Message, *, in_loop: bool) -> list[Json]:
@@ -138,7 +125,7 @@ class _ChatMessageWriter:
             {
                 "id": self.ids[part.id],
                 "type": "function",
-                "function": {"name": part.name, "arguments": arguments_as_json(part)},
+                "function": {"name": part.name, "arguments": request_parts.arguments_as_json(part)},
             }
             for part in message.parts
             if isinstance(part, ToolCall)
@@ -174,7 +161,7 @@ def _change_reasoning(body: Object, *, needed: bool) -> Object | None:
         elif needed:
             changed.append({"reasoning_content": " ", **message})
         else:
-            changed.append(without_fields(message, *names))
+            changed.append(protocol_dialect.without_fields(message, *names))
     return None if changed == body.get("messages") else {**body, "messages": changed}
 
 

@@ -2,21 +2,9 @@
 
 from collections.abc import Hashable
 
+from helix_desktop import json_values
 from helix_desktop.engine.blocks import Delta, Reply
 from helix_desktop.engine.facts import Stop, Usage
-from helix_desktop.json_values import (
-    Json,
-    Object,
-    dump_json,
-    list_at,
-    number_at,
-    object_at,
-    parse_json,
-    require_object,
-    text_at,
-    value_at,
-    words_at,
-)
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.openai_chat import chat_wire
 from helix_desktop.protocols.protocol_dialect import find_error_in
@@ -38,7 +26,7 @@ class ChatReplyReader(ReplyReaderBase):
         self.is_stream_over = False
         self._turn = 0  # counts changes between text and reasoning, so that each run is a part of its own
         self._field = ""
-        self._details: list[Json] = []
+        self._details: list[json_values.Json] = []
         self._ids: dict[int, str] = {}  # The id of the call at each index.
 
     @property
@@ -52,52 +40,54 @@ class ChatReplyReader(ReplyReaderBase):
         if event.data.strip() == "[DONE]":
             self.is_stream_over = True
             return []
-        chunk = require_object(parse_json(event.data))
-        error = find_error_in(chunk) or find_error_in(value_at(chunk, "choices", 0))
+        chunk = json_values.require_object(json_values.parse_json(event.data))
+        error = find_error_in(chunk) or find_error_in(json_values.value_at(chunk, "choices", 0))
         if error or event.event == "error":
-            body: Json = {"error": error} if error else chunk
-            raise self._failure_in_stream(number_at(error, "code") or 500, body)
-        self._model = text_at(chunk, "model") or self._model
+            body: json_values.Json = {"error": error} if error else chunk
+            raise self._failure_in_stream(json_values.number_at(error, "code") or 500, body)
+        self._model = json_values.text_at(chunk, "model") or self._model
         self._read_usage(chunk)
-        choice = value_at(chunk, "choices", 0)
+        choice = json_values.value_at(chunk, "choices", 0)
         return self._read_choice(choice) if isinstance(choice, dict) else []
 
-    def _read_choice(self, choice: Object) -> list[Delta]:
+    def _read_choice(self, choice: json_values.Object) -> list[Delta]:
         whole = _object_or_none(choice, "message")
         delta = whole or _object_or_none(choice, "delta")
-        deltas = [*self._read_reasoning(delta), *self._read_content(value_at(delta, "content"))]
-        deltas += self._add_to_part("text", text_at(delta, "refusal"))
-        calls = value_at(delta, "tool_calls")
+        deltas = [*self._read_reasoning(delta), *self._read_content(json_values.value_at(delta, "content"))]
+        deltas += self._add_to_part("text", json_values.text_at(delta, "refusal"))
+        calls = json_values.value_at(delta, "tool_calls")
         if calls is not None and not isinstance(calls, list):
             raise ValueError("tool_calls is no list")
         for position, call in enumerate(calls or []):
-            deltas += self._read_call(require_object(call), position, alone=bool(whole))
-        legacy = object_at(delta, "function_call")
+            deltas += self._read_call(json_values.require_object(call), position, alone=bool(whole))
+        legacy = json_values.object_at(delta, "function_call")
         if legacy:
             deltas += self._read_call({"index": 0, "function": legacy}, 0, alone=bool(whole))
-        self._finish = words_at(choice, "finish_reason").lower() or self._finish
+        self._finish = json_values.words_at(choice, "finish_reason").lower() or self._finish
         return deltas
 
-    def _read_content(self, content: Json) -> list[Delta]:
+    def _read_content(self, content: json_values.Json) -> list[Delta]:
         """Content is a string, or with some servers a list of pieces, thinking among them."""
         if not isinstance(content, list):
-            return self._add_to_part("text", words_at({"content": content}, "content"))
+            return self._add_to_part("text", json_values.words_at({"content": content}, "content"))
         deltas: list[Delta] = []
         for piece in content:
-            thinking = "".join(text_at(one, "text") for one in list_at(piece, "thinking")) or text_at(piece, "thinking")
+            thinking = "".join(
+                json_values.text_at(one, "text") for one in json_values.list_at(piece, "thinking")
+            ) or json_values.text_at(piece, "thinking")
             deltas += (
                 self._add_to_part("reasoning", thinking)
                 if thinking
-                else self._add_to_part("text", words_at(piece, "text"))
+                else self._add_to_part("text", json_values.words_at(piece, "text"))
             )
         return deltas
 
-    def _read_reasoning(self, delta: Object) -> list[Delta]:
-        field = next((name for name in ("reasoning_content", "reasoning") if text_at(delta, name)), "")
+    def _read_reasoning(self, delta: json_values.Object) -> list[Delta]:
+        field = next((name for name in ("reasoning_content", "reasoning") if json_values.text_at(delta, name)), "")
         self._field = field or self._field
-        self._details += list_at(delta, "reasoning_details")
-        deltas = self._add_to_part("reasoning", text_at(delta, field)) if field else []
-        if list_at(delta, "reasoning_details") and not field and not self._current_key_of("reasoning"):
+        self._details += json_values.list_at(delta, "reasoning_details")
+        deltas = self._add_to_part("reasoning", json_values.text_at(delta, field)) if field else []
+        if json_values.list_at(delta, "reasoning_details") and not field and not self._current_key_of("reasoning"):
             self._draft.add_reasoning(self._next_key("reasoning"), "")
         return deltas
 
@@ -116,14 +106,14 @@ class ChatReplyReader(ReplyReaderBase):
         self._turn += 1
         return (sort, self._turn)
 
-    def _read_call(self, call: Json, position: int, *, alone: bool) -> list[Delta]:
+    def _read_call(self, call: json_values.Json, position: int, *, alone: bool) -> list[Delta]:
         """A call or a piece of one. Without an index, a new id or a name where the last call has one begins a new call."""
-        arguments = value_at(call, "function", "arguments")
+        arguments = json_values.value_at(call, "function", "arguments")
         if isinstance(arguments, dict | list):
-            arguments = dump_json(arguments).decode()
-        piece = words_at({"arguments": arguments}, "arguments")
+            arguments = json_values.dump_json(arguments).decode()
+        piece = json_values.words_at({"arguments": arguments}, "arguments")
         _object_or_none(call, "function")
-        call_id, name = text_at(call, "id"), words_at(call, "function", "name")
+        call_id, name = json_values.text_at(call, "id"), json_values.words_at(call, "function", "name")
         return self._draft.add_call_piece(
             self._call_key(call, position if alone else None, call_id, name),
             call_id=call_id,
@@ -131,8 +121,8 @@ class ChatReplyReader(ReplyReaderBase):
             arguments=piece,
         )
 
-    def _call_key(self, call: Json, position: int | None, call_id: str, name: str) -> Hashable:
-        index = value_at(call, "index")
+    def _call_key(self, call: json_values.Json, position: int | None, call_id: str, name: str) -> Hashable:
+        index = json_values.value_at(call, "index")
         if position is None and isinstance(index, int) and not isinstance(index, bool):
             return self._key_of_indexed_call(index, call_id, name)
         if position is not None:
@@ -151,12 +141,12 @@ class ChatReplyReader(ReplyReaderBase):
             self._ids[index] = known = call_id
         return ("call", index, known)
 
-    def _read_usage(self, chunk: Object) -> None:
+    def _read_usage(self, chunk: json_values.Object) -> None:
         """Usage comes with the last chunk, with every chunk, or inside the choice."""
         found = (
-            object_at(chunk, "usage"),
-            object_at(chunk, "choices", 0, "usage"),
-            object_at(chunk, "x_groq", "usage"),
+            json_values.object_at(chunk, "usage"),
+            json_values.object_at(chunk, "choices", 0, "usage"),
+            json_values.object_at(chunk, "x_groq", "usage"),
         )
         usage = next((one for one in found if one), None)
         if usage is not None:
@@ -191,27 +181,27 @@ class ChatReplyReader(ReplyReaderBase):
             self._draft.seal_reasoning(key, format_opaque(field=self._field))
 
 
-def _object_or_none(value: Json, name: str) -> Object:
+def _object_or_none(value: json_values.Json, name: str) -> json_values.Object:
     """Nothing there is an empty one; ValueError where something else stands in its place."""
-    found = value_at(value, name)
-    return {} if found is None else require_object(found)
+    found = json_values.value_at(value, name)
+    return {} if found is None else json_values.require_object(found)
 
 
-def merge_reasoning_details(details: list[Json]) -> list[Json]:
+def merge_reasoning_details(details: list[json_values.Json]) -> list[json_values.Json]:
     """The pieces of a stream of reasoning details, each joined with the one it continues."""
-    whole: list[Json] = []
+    whole: list[json_values.Json] = []
     for piece in details:
         last = whole[-1] if whole else None
         if isinstance(piece, dict) and isinstance(last, dict) and _continues_detail(last, piece):
             for name in ("text", "summary", "data"):
                 if isinstance(piece.get(name), str):
-                    last[name] = text_at(last, name) + text_at(piece, name)
+                    last[name] = json_values.text_at(last, name) + json_values.text_at(piece, name)
             last.update({name: value for name, value in piece.items() if name in {"signature", "id"} and value})
         else:
             whole.append(dict(piece) if isinstance(piece, dict) else piece)
     return whole
 
 
-def _continues_detail(last: Object, piece: Object) -> bool:
+def _continues_detail(last: json_values.Object, piece: json_values.Object) -> bool:
     same_type, same_index = last.get("type") == piece.get("type"), last.get("index") == piece.get("index")
     return same_type and same_index and piece.get("type") != "reasoning.encrypted"

@@ -5,16 +5,8 @@ from collections.abc import Iterable
 from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.changes import folder_walk
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
-from helix_desktop.tools.changes.folder_walk import (
-    OVER,
-    STAMP,
-    KnownRecords,
-    UncoveredEntry,
-    WalkResult,
-    WantedFile,
-    leave_out_file,
-)
 
 _NAMED = 20  # files of a folder that are named one by one
 
@@ -26,7 +18,7 @@ class CoveredAmount:
 
     def add_records(self, records: Iterable[bytes], sign: int = 1) -> None:
         for record in records:
-            self.add_item(folder_state.unpack_item(record[STAMP.size :]), sign)
+            self.add_item(folder_state.unpack_item(record[folder_walk.STAMP.size :]), sign)
 
     def add_item(self, item: TreeItem | None, sign: int = 1) -> None:
         if item is not None and item.kind is PathKind.FILE:
@@ -39,7 +31,7 @@ class CoveredAmount:
 
 
 def leave_out_beyond_limits(
-    found: WalkResult, known: KnownRecords, coverage: CheckpointCoverage, covered: CoveredAmount
+    found: folder_walk.WalkResult, known: folder_walk.KnownRecords, coverage: CheckpointCoverage, covered: CoveredAmount
 ) -> None:
     """Take out of what was found what would go beyond the limits. `covered`: all that is known."""
     amount = CoveredAmount(
@@ -60,18 +52,20 @@ def leave_out_beyond_limits(
     for one in found.wanted:
         if one.path in out:
             folder = one.path.rpartition("/")[0]
-            leave_out_file(found, known, one, found.folders[folder] or {}, OVER)
+            folder_walk.leave_out_file(found, known, one, found.folders[folder] or {}, folder_walk.OVER)
     found.wanted = [one for one in found.wanted if one.path not in out]
     for folder, left in found.uncovered.items():
         found.uncovered[folder] = _shorten_uncovered_list(folder, left)
 
 
-def _is_new_file(one: WantedFile, known: KnownRecords) -> bool:
+def _is_new_file(one: folder_walk.WantedFile, known: folder_walk.KnownRecords) -> bool:
     folder, _, name = one.path.rpartition("/")
     return not known.get(folder, {}).get(name)
 
 
-def _choose_largest_files(wanted: list[WantedFile], known: KnownRecords, excess: int) -> set[str]:
+def _choose_largest_files(
+    wanted: list[folder_walk.WantedFile], known: folder_walk.KnownRecords, excess: int
+) -> set[str]:
     out: set[str] = set()
     for one in sorted(wanted, key=lambda one: (not _is_new_file(one, known), -one.size, one.path)):
         if excess <= 0:
@@ -82,7 +76,7 @@ def _choose_largest_files(wanted: list[WantedFile], known: KnownRecords, excess:
 
 
 def _choose_from_fullest_folders(
-    wanted: list[WantedFile], known: KnownRecords, without: set[str], excess: int
+    wanted: list[folder_walk.WantedFile], known: folder_walk.KnownRecords, without: set[str], excess: int
 ) -> set[str]:
     """New files of the folders that have most of them; a file that was covered is no further file."""
     by_folder: dict[str, list[str]] = {}
@@ -97,12 +91,12 @@ def _choose_from_fullest_folders(
     return out
 
 
-def _shorten_uncovered_list(folder: str, left: list[UncoveredEntry]) -> list[UncoveredEntry]:
+def _shorten_uncovered_list(folder: str, left: list[folder_walk.UncoveredEntry]) -> list[folder_walk.UncoveredEntry]:
     """Replaces a list of thousands of names by the folder and their number."""
-    over = [one for one in left if one.why == OVER]
+    over = [one for one in left if one.why == folder_walk.OVER]
     if len(over) <= _NAMED:
         return left
     return [
-        *(one for one in left if one.why != OVER),
-        UncoveredEntry(folder, f"files in it over the limit: {len(over):,}", is_beyond_limits=True),
+        *(one for one in left if one.why != folder_walk.OVER),
+        folder_walk.UncoveredEntry(folder, f"files in it over the limit: {len(over):,}", is_beyond_limits=True),
     ]
