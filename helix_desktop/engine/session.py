@@ -48,7 +48,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.history.request_digest import digest_of
-from helix_desktop.engine.history.token_ledger import Savings, newest_fact_seen_by
+from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.request_costs import RequestCost, explain_last_turn
 from helix_desktop.engine.session_events import (
@@ -262,10 +262,6 @@ class Session:
     def describe_next_fold(self) -> str:
         """What would be folded next, and why."""
         return self.steward.forecast_folds()
-
-    def total_savings(self) -> Savings:
-        """What was sent and paid so far, compared with what it would have been without folds."""
-        return token_budget.compute_savings(self.conversation.state)
 
     async def rebuild_request(self, seq: int | None = None) -> Request:
         """The request as it was, or would be, sent: `seq` of a ModelReplied, or None for the next one."""

@@ -62,8 +62,8 @@ async def serve_gateway(
     serve: ServeWorkspaceCommands,
     registration_lines: BinaryIO | None = None,
 ) -> None:
-    """Serve until the process is asked to end. `told`: where it hears of other registrations, and ends when nobody is there to
-    tell of any.
+    """Serve until the process is asked to end. `registration_lines`: where it hears of other registrations; it ends when that is
+    closed.
     """
     here = tasks.OwnedTasks("gateway's engine")
     made: list[GatewayWorkspaces] = []
@@ -86,20 +86,7 @@ async def serve_gateway(
 
     gateway = GatewayApp(registrations, use_conversations)
     gateway.open_conversations = lambda: made[0].list_open_conversations() if made else ()
-    config = uvicorn.Config(
-        gateway,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        lifespan="on",
-        timeout_graceful_shutdown=2,
-        timeout_keep_alive=75,
-        http="httptools",
-        ws="none",
-    )
-    logging.getLogger("uvicorn.error").addFilter(_is_not_about_cut_reply)
-    server = uvicorn.Server(config)
+    server = _build_http_server(gateway)
     _running[asyncio.current_task()] = server
     if registration_lines is not None:
         tasks.start_thread(
@@ -133,6 +120,23 @@ async def _collect_garbage_when_idle(gateway: GatewayApp) -> None:
             begun, postponed = time.thread_time(), 0
             gc.collect()
             await asyncio.sleep(COLLECTION_PAUSE_FACTOR * (time.thread_time() - begun))
+
+
+def _build_http_server(gateway: GatewayApp) -> uvicorn.Server:
+    logging.getLogger("uvicorn.error").addFilter(_is_not_about_cut_reply)
+    config = uvicorn.Config(
+        gateway,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=2,
+        timeout_keep_alive=75,
+        http="httptools",
+        ws="none",
+    )
+    return uvicorn.Server(config)
 
 
 def _stop_in_order_on_signals(server: uvicorn.Server) -> None:

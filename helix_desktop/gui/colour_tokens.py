@@ -8,7 +8,6 @@ two colours: the fill of meters, dots and marks, and a darker or lighter one for
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from helix_desktop.fast_dataclass import dataclass
@@ -150,10 +149,6 @@ WORKSPACE_COLOURS = (
 def fill_token_of_kind(kind: ContextKind) -> str:
     """The token of a kind of context; with `_text` behind it the one for words."""
     return kind.name.lower()
-
-
-def colour_token_names() -> tuple[str, ...]:
-    return tuple(each.name for each in fields(ColourTokens))
 
 
 def _relative_luminance(colour: str) -> float:

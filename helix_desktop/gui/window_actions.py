@@ -173,12 +173,6 @@ class ActionRegistry(QObject):
         """As the platform writes it: "Ctrl+K", "⌘K"."""
         return self._actions[name].shortcut().toString(QKeySequence.SequenceFormat.NativeText)
 
-    def actions_by_menu(self) -> dict[str, list[QAction]]:
-        menus: dict[str, list[QAction]] = {}
-        for each in self:
-            menus.setdefault(each.group, []).append(self._actions[each.id])
-        return menus
-
     def change_shortcut(self, name: str, sequence: QKeySequence) -> str:
         """Give an action another shortcut, or none. Returns the title of the action that had it and lost it."""
         robbed = self._action_with_shortcut(sequence, but=name) if not sequence.isEmpty() else ""

@@ -78,10 +78,6 @@ class RecalledPage:
     tool: ToolName = ToolName.RECALL
     seeks: Uses = frozenset()
 
-    @property
-    def was_found_by_words(self) -> bool:
-        return any(name == "find" for name, _ in self.asked)
-
 
 @dataclass(frozen=True, slots=True)
 class _RecallQuery:

@@ -34,11 +34,6 @@ class ReferenceRetention:
         self._plain: Counter[str] = Counter()
         self._found: dict[str, frozenset[str]] = {}
 
-    @property
-    def share_retained(self) -> float:
-        """1 where nothing was used again."""
-        return self.standing / self.used if self.used else 1.0
-
     def note_earlier_identifiers(self, message: RecordedMessage) -> None:
         """A message of the session: what it names has occurred from now on."""
         for text in message_texts(message):

@@ -15,7 +15,6 @@ from pathlib import Path
 import zstandard
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
 from helix_desktop.store import cache_records
@@ -33,7 +32,7 @@ CHECKPOINT = "checkpoint"  # `EntryOrigin.tool` of content that checkpoints stor
 
 
 class CacheFolder:
-    """The open cache. `put_whole_content` = `stage_content` + `commit_staged`; staging several before one commit shares the sync among them."""
+    """The open cache. Content is staged, then committed: it is on the disk when that returns, and several share a sync."""
 
     def __init__(self, folder: Path) -> None:
         self.level = LevelDatabase(folder)
@@ -85,12 +84,6 @@ class CacheFolder:
         for key in self.level.keys_in_range(b"m", b"m" + _LAST + b"\xff", reverse=True):
             return cache_records.number_in_key(key)
         return 0
-
-    def put_whole_content(self, content: bytes, about: EntryOrigin = BY_HAND) -> Stored:
-        """Store it; on the disk when this returns. Putting it twice is harmless, and mends a damaged entry."""
-        staged = self.stage_content(content, about)
-        self.commit_staged([staged])
-        return staged.record.stored_reference
 
     def stage_content(self, content: bytes, about: EntryOrigin, *, thorough: bool = False) -> StagedEntry:
         """`thorough`: take time to make it small."""

@@ -38,6 +38,7 @@ from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 from helix_desktop.store.store_thread import StoreThread
 from tests.benchmarks.row import Figure, Row, fits
 from tests.peers import postgres
+from tests.store.putting import put_whole
 from tests.store.shared.memory_rows import MemoryRowStore, MemoryServer
 
 BATCH, CONNECTIONS = 100, 4
@@ -195,7 +196,7 @@ class Agent:
         for _ in range(EACH):
             size = min(200_000, int(425 * self._chance.paretovariate(0.8) / 2))
             begun = time.perf_counter()
-            stored = await self._thread.run_there(cache.put_whole_content, self._chance.randbytes(size), ABOUT)
+            stored = await self._thread.run_there(put_whole, cache, self._chance.randbytes(size), ABOUT)
             reached = await content.send_next_entries(reached)
             self.taken.append((time.perf_counter() - begun) * 1000)
             self.digests.append(stored.digest)

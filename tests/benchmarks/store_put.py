@@ -41,6 +41,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.cache_folder import CacheFolder
+from tests.store.putting import put_whole
 
 SIZES = {"2 KB": 2_000, "32 KB": 32_000, "1 MB": 1_000_000}
 ABOUT = EntryOrigin("shell", "make test")
@@ -52,7 +53,7 @@ Get = Callable[[bytes], bytes]
 def ours(folder: Path) -> Iterator[tuple[Put, Get]]:
     cache = CacheFolder(folder)
     yield (
-        lambda content: void(cache.put_whole_content(content, ABOUT)),
+        lambda content: void(put_whole(cache, content, ABOUT)),
         lambda digest: cache.get_content(Digest(digest)),
     )
     cache.close()

@@ -14,6 +14,7 @@ from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.engine.token_budget import compute_savings
 from helix_desktop.gateway import gateway_workspaces, remote_conversations
 from helix_desktop.gateway.conversations_port import AskAgentModel, Replied
 from helix_desktop.gateway.process_protocol import MOST_HELD_VALUES, LastSentValues, decode_line, encode_line
@@ -53,7 +54,7 @@ async def test_a_window_that_opens_the_workspace_gets_it_and_sees_what_the_agent
             assert [name for _, name, _ in calls] == [TOOL]
             session = await bench.open_session(row.id)
             assert "line 4: the quick" in heard[2].raw.decode()
-            assert session.total_savings().steps == 3
+            assert compute_savings(session.conversation.state).steps == 3
         finally:
             await desk.aclose()
         agent.results([(call, name, "short") for call, name, _ in calls])

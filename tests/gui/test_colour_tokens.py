@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 import pytest
 from PySide6.QtGui import QColor
@@ -23,9 +24,10 @@ SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"]
 SURFACES = ("window", "panel", "rail", "selected", "code", "accent_soft", "danger_soft", "added_soft")
 EDGE_ALONE = re.compile(r"(QLineEdit|QPlainTextEdit|QTextEdit|QSpinBox|QComboBox|Q\w+::indicator|QScrollBar::handle)")
 TEXT = ("text", "muted", "faint", "accent", "danger")
-KIND_TEXT = tuple(name for name in colour_tokens.colour_token_names() if name.endswith("_text"))
+NAMES = tuple(each.name for each in fields(colour_tokens.ColourTokens))
+KIND_TEXT = tuple(name for name in NAMES if name.endswith("_text"))
 KINDS = [name.removesuffix("_text") for name in KIND_TEXT]
-SYNTAX = [name for name in colour_tokens.colour_token_names() if name.startswith("code_")]
+SYNTAX = [name for name in NAMES if name.startswith("code_")]
 
 
 @SCHEMES
@@ -98,7 +100,7 @@ def test_what_a_field_is_for_can_be_read() -> None:
 
 @SCHEMES
 def test_every_token_is_a_colour(scheme: ColourTokens) -> None:
-    assert all(re.fullmatch(r"#[0-9a-f]{6}", getattr(scheme, name)) for name in colour_tokens.colour_token_names())
+    assert all(re.fullmatch(r"#[0-9a-f]{6}", getattr(scheme, name)) for name in NAMES)
 
 
 def test_contrast_knows_its_ends() -> None:

@@ -40,9 +40,3 @@ def test_a_changed_shortcut_is_kept_and_taken_from_the_one_that_had_it(theme: Th
     again.reset_shortcuts()
     assert settings[SHORTCUTS] == {}
     assert again["new"].shortcut() == QKeySequence("Ctrl+N")
-
-
-def test_the_menus_hold_every_action(theme: Theme, settings: ProgramSettings) -> None:
-    window = QWidget()
-    actions = ActionRegistry(window, settings)
-    assert sum(len(each) for each in actions.actions_by_menu().values()) == len(declare_actions())

@@ -207,7 +207,7 @@ def test_an_agent_asks_by_the_words_it_still_sees_and_never_by_what_it_misses() 
 
 def test_where_the_words_do_not_bring_it_pages_are_read_up_to_what_is_missed() -> None:
     found, *pages = read({"line_00210"}, "In topic_030 I change line_00210", "topic_030 is to be changed")
-    assert found.was_found_by_words
+    assert "find" in dict(found.asked)
     assert [page.round for page in pages] == list(range(1, len(pages) + 1))
     assert "line_00210" in pages[-1].holds
     assert not any("line_00210" in page.holds for page in pages[:-1])
@@ -219,7 +219,7 @@ def test_where_the_words_do_not_bring_it_pages_are_read_up_to_what_is_missed() -
 def test_an_agent_that_knows_the_page_reads_that_alone() -> None:
     (page,) = read({"line_00999"}, "I change line_00999", "", RecallMode.NAMED)
     assert "line_00999" in page.holds
-    assert not page.was_found_by_words
+    assert "find" not in dict(page.asked)
     misses = heard()
     assert misses.pages_to_recall({"merge_tables"}, says("x"), [], [], summarised=True, recalls=RecallMode.NAMED) == []
 
@@ -229,7 +229,7 @@ def test_what_is_used_much_of_is_read_whole_in_one_round() -> None:
     pages = read(many, "In topic_000 " + " ".join(sorted(many)), "topic_000")
     assert pages
     assert {page.round for page in pages} == {0}
-    assert not any(page.was_found_by_words for page in pages)
+    assert not any("find" in dict(page.asked) for page in pages)
 
 
 def test_what_is_asked_at_once() -> None:

@@ -32,7 +32,7 @@ def test_short_words_are_no_identifiers() -> None:
     retention = ReferenceRetention(lambda _: "")
     retention.note_earlier_identifiers(user("short words only"))
     retention.count_uses(says("short words only"))
-    assert retention.share_retained == 1.0
+    assert retention.standing == retention.used
 
 
 def test_summaries_count_as_nothing_and_the_system_prompt_stands() -> None:
@@ -41,10 +41,10 @@ def test_summaries_count_as_nothing_and_the_system_prompt_stands() -> None:
     text = Text("first_identifier")
     retention.show_view([block(text, ContextKind.HANDOVER), block(text, ContextKind.OBSERVATIONS)])
     retention.count_uses(says("first_identifier"))
-    assert retention.share_retained == 0.0
+    assert (retention.standing, bool(retention.used)) == (0, True)
     retention.show_view([block(text, ContextKind.SYSTEM, Role.SYSTEM)])
     retention.count_uses(says("first_identifier"))
-    assert retention.share_retained == 0.5
+    assert retention.standing * 2 == retention.used
 
 
 def test_what_leaves_the_view_counts_no_more() -> None:

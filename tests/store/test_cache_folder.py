@@ -12,6 +12,7 @@ from helix_desktop.errors import CacheCorrupt, InvalidInput, NotFound, WrittenBy
 from helix_desktop.store import cache_records
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_records import CHUNK, VERSION_KEY
+from tests.store.putting import put_whole
 
 SHELL = EntryOrigin("shell", "ls")
 
@@ -30,20 +31,20 @@ def chunk_of(cache: CacheFolder, digest: Digest, chunk: int = 0) -> bytes:
 @pytest.mark.parametrize("value", [b"", b"\x00wrong", b"\x01wrong", b"\x07what", b"\x01" + b"\xff" * 40])
 @pytest.mark.parametrize("content", [b"small", bytes(3 * CHUNK)], ids=["small", "large"])
 def test_wrong_bytes_are_never_handed_out(cache: CacheFolder, content: bytes, value: bytes) -> None:
-    digest = cache.put_whole_content(content, SHELL).digest
+    digest = put_whole(cache, content, SHELL).digest
     cache.level.write_batch([(chunk_of(cache, digest), value)])
     for _ in range(2):
         with pytest.raises(CacheCorrupt, match=digest.hex):
             cache.get_content(digest)
         with pytest.raises(CacheCorrupt, match=digest.hex):
             cache.read_part(digest, 0, 3)
-    assert cache.put_whole_content(content, SHELL).digest == digest
+    assert put_whole(cache, content, SHELL).digest == digest
     assert cache.get_content(digest) == content
 
 
 def test_quarantine_lasts(tmp_path: Path) -> None:
     cache = CacheFolder(tmp_path)
-    digest = cache.put_whole_content(b"content", SHELL).digest
+    digest = put_whole(cache, b"content", SHELL).digest
     key = chunk_of(cache, digest)
     cache.level.write_batch([(key, None)])
     with pytest.raises(CacheCorrupt, match="chunk 0 is missing"):
@@ -53,7 +54,7 @@ def test_quarantine_lasts(tmp_path: Path) -> None:
     again = CacheFolder(tmp_path)
     with pytest.raises(CacheCorrupt, match="chunk 0 is missing"):
         again.get_content(digest)
-    assert again.put_whole_content(b"content", SHELL)
+    assert put_whole(again, b"content", SHELL)
     again.close()
     last = CacheFolder(tmp_path)
     assert last.get_content(digest) == b"content"
@@ -63,8 +64,8 @@ def test_quarantine_lasts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["description", "number", "other"])
 def test_a_damaged_description_is_named(cache: CacheFolder, what: str) -> None:
     digest, other = (
-        cache.put_whole_content(b"x" * 3 * CHUNK, SHELL).digest,
-        cache.put_whole_content(b"other", SHELL).digest,
+        put_whole(cache, b"x" * 3 * CHUNK, SHELL).digest,
+        put_whole(cache, b"other", SHELL).digest,
     )
     number = cache_records.key_of_number(b"m", cache.record_of_content(digest).number)
     value = {
@@ -81,9 +82,9 @@ def test_a_damaged_description_is_named(cache: CacheFolder, what: str) -> None:
 
 
 def test_a_put_that_mends_leaves_nothing_behind(cache: CacheFolder) -> None:
-    digest = cache.put_whole_content(b"y" * 3 * CHUNK, SHELL).digest
+    digest = put_whole(cache, b"y" * 3 * CHUNK, SHELL).digest
     cache.level.write_batch([(chunk_of(cache, digest, 1), b"\x00wrong")])
-    cache.put_whole_content(b"y" * 3 * CHUNK, SHELL)
+    put_whole(cache, b"y" * 3 * CHUNK, SHELL)
     assert len(list(cache.level.keys_in_range(b"m", b"n"))) == 1
     assert len(list(cache.level.keys_in_range(b"b", b"c"))) == 3
     assert cache.get_content(digest) == b"y" * 3 * CHUNK
@@ -104,12 +105,12 @@ def test_what_was_never_finished_is_swept(tmp_path: Path) -> None:
 
 def test_numbers_only_grow(tmp_path: Path) -> None:
     cache = CacheFolder(tmp_path)
-    first = cache.put_whole_content(b"1", SHELL).digest
+    first = put_whole(cache, b"1", SHELL).digest
     number = cache.record_of_content(first).number
     cache.forget_entry(first)
     cache.close()
     again = CacheFolder(tmp_path)
-    assert again.record_of_content(again.put_whole_content(b"2", SHELL).digest).number > number
+    assert again.record_of_content(put_whole(again, b"2", SHELL).digest).number > number
     again.close()
 
 
@@ -129,7 +130,7 @@ def test_nothing_is_known_before_it_is_committed(cache: CacheFolder) -> None:
 
 
 def test_a_pinned_entry_is_not_collected(cache: CacheFolder) -> None:
-    digest = cache.put_whole_content(b"content", SHELL).digest
+    digest = put_whole(cache, b"content", SHELL).digest
     cache.set_entry_pinned(digest)
     assert cache.pinned_entries() == {digest}
     with pytest.raises(InvalidInput, match="pinned"):
@@ -142,18 +143,18 @@ def test_a_pinned_entry_is_not_collected(cache: CacheFolder) -> None:
 
 
 def test_a_forgotten_entry_says_so_and_can_come_again(cache: CacheFolder) -> None:
-    digest = cache.put_whole_content(b"content", SHELL).digest
+    digest = put_whole(cache, b"content", SHELL).digest
     cache.forget_entry(digest)
     for ask in (lambda: cache.get_content(digest), lambda: cache.resolve_hash_prefix(digest.hex)):
         with pytest.raises(NotFound, match="permanently removed"):
             ask()
     assert list(cache.level.keys_in_range(b"h", b"i")) == list(cache.level.keys_in_range(b"m", b"n")) == []
-    cache.put_whole_content(b"content", SHELL)
+    put_whole(cache, b"content", SHELL)
     assert not cache.was_forgotten(digest)
 
 
 def test_what_is_near_is_told(cache: CacheFolder) -> None:
-    digest = cache.put_whole_content(b"content", SHELL).digest
+    digest = put_whole(cache, b"content", SHELL).digest
     mistyped = digest.hex[:10] + ("0" if digest.hex[10] != "0" else "1")
     with pytest.raises(NotFound, match=f"Near it: {digest.hex[:16]}"):
         cache.resolve_hash_prefix(mistyped)
@@ -169,7 +170,7 @@ def test_a_cache_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
 
 def test_an_entry_whose_description_is_damaged_can_be_forgotten(tmp_path: Path) -> None:
     cache = CacheFolder(tmp_path / "cache")
-    digest = cache.put_whole_content(b"content nobody can describe any more").digest
+    digest = put_whole(cache, b"content nobody can describe any more").digest
     cache.level.write_batch([(cache_records.key_of_number(b"m", 1), b"nonsense")])
     cache.forget_entry(digest)
     assert list(cache.level.keys_in_range(b"b", b"c")) == []
@@ -177,15 +178,15 @@ def test_an_entry_whose_description_is_damaged_can_be_forgotten(tmp_path: Path) 
 
 
 def test_what_a_checkpoint_stored_becomes_an_entry_when_a_tool_stores_it(cache: CacheFolder) -> None:
-    digest = cache.put_whole_content(b"a\nb\n", EntryOrigin(CHECKPOINT)).digest
+    digest = put_whole(cache, b"a\nb\n", EntryOrigin(CHECKPOINT)).digest
     before = cache.record_of_content(digest)
-    assert cache.put_whole_content(b"a\nb\n", EntryOrigin(CHECKPOINT)).digest == digest
+    assert put_whole(cache, b"a\nb\n", EntryOrigin(CHECKPOINT)).digest == digest
     assert cache.record_of_content(digest) == before
-    cache.put_whole_content(b"a\nb\n", SHELL)
+    put_whole(cache, b"a\nb\n", SHELL)
     own = cache.record_of_content(digest)
     assert (own.about, own.blob, own.lines) == (SHELL, before.blob, 2)
     assert own.number > before.number
     assert [record.digest for record in cache.records_after(0)] == [digest]  # once, behind all that is known already
-    cache.put_whole_content(b"a\nb\n", EntryOrigin(CHECKPOINT))
-    cache.put_whole_content(b"a\nb\n", EntryOrigin("read_file", "b.txt"))
+    put_whole(cache, b"a\nb\n", EntryOrigin(CHECKPOINT))
+    put_whole(cache, b"a\nb\n", EntryOrigin("read_file", "b.txt"))
     assert cache.record_of_content(digest) == own  # the first who stored it

@@ -17,6 +17,7 @@ from helix_desktop.store import journal_backups, journal_file, store_opening
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.index_file import IndexFile
 from helix_desktop.store.journal_file import JournalFile
+from tests.store.putting import put_whole
 from tests.store.test_index_file import ListFeed
 
 CONTENTS = [b"one" * 500, b"two" * 500, bytes(range(256)) * 9000]
@@ -25,7 +26,7 @@ CONTENTS = [b"one" * 500, b"two" * 500, bytes(range(256)) * 9000]
 def filled(folder: Path) -> None:
     cache, journal = CacheFolder(folder / "cache"), JournalFile(folder / "journal.sqlite3")
     for number, content in enumerate(CONTENTS):
-        cache.put_whole_content(content, EntryOrigin("shell"))
+        put_whole(cache, content, EntryOrigin("shell"))
         journal.append_in_transaction("c", [UserSaid((Text(f"fact {number}"),))])
     cache.level.flush_log()
     cache.close()
@@ -249,7 +250,7 @@ def test_an_index_of_an_older_version_is_made_anew(tmp_path: Path) -> None:
 def test_what_the_log_lost_is_said(tmp_path: Path) -> None:
     cache = CacheFolder(tmp_path / "cache")
     for content in CONTENTS[:2]:
-        cache.put_whole_content(content, EntryOrigin("shell"))
+        put_whole(cache, content, EntryOrigin("shell"))
     cache.close()
     log = max((tmp_path / "cache").glob("*.log"))
     damaged = bytearray(log.read_bytes())

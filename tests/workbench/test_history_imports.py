@@ -27,6 +27,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.token_budget import compute_savings
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import NotFound
 from helix_desktop.providers.provider_catalog import ProviderConfig
@@ -441,7 +442,7 @@ async def test_the_list_shows_what_stands_in_the_window_and_what_was_paid_here(t
     assert sum(isinstance(fact.fact, ModelReplied) and fact.fact.usage.cost == 1.25 for fact in session.all_facts) == 3
     await bench.predict_next_request(one.id)
     assert (row.parts, row.window) == (session.next_request_meter().parts, session.next_request_meter().window)
-    assert session.total_savings().steps == 0
+    assert compute_savings(session.conversation.state).steps == 0
     await desk.aclose()
     again = Workbenches(where, SecretStorage(where.key_file), clock=ClockWithoutPauses())
     bench = await again.open_workspace(bench.id)
