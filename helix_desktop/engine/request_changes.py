@@ -4,27 +4,8 @@ import json
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block
-from helix_desktop.engine.facts import (
-    Cover,
-    DocumentEdited,
-    Excluded,
-    Fact,
-    Folded,
-    Forgotten,
-    Included,
-    Pinned,
-    Recorded,
-    Refolded,
-    Rewound,
-    RulesSet,
-    Span,
-    SystemSet,
-    ToolsOffered,
-    ToolSpec,
-    Unfolded,
-    Unpinned,
-)
 from helix_desktop.fast_dataclass import dataclass
 
 NAMED = 3  # The most tools that are named.
@@ -76,7 +57,7 @@ class ChangePlace:
 
 
 def find_changes(
-    facts: Sequence[Recorded],
+    recorded_facts: Sequence[facts.Recorded],
     head: Sequence[object],
     head_now: Sequence[object],
     after: int,
@@ -84,13 +65,13 @@ def find_changes(
 ) -> list[ChangePlace]:
     """What the facts behind `after` up to `until` changed. `head`, `head_now`: the tools offered before and now."""
     found = list(_changed_tools(head, head_now))
-    covers = {one.fact.fold: one.fact for one in facts[:until] if isinstance(one.fact, Folded)}
+    covers = {one.fact.fold: one.fact for one in recorded_facts[:until] if isinstance(one.fact, facts.Folded)}
     batches: dict[str, str] = {}
-    for recorded in facts[after:until]:
+    for recorded in recorded_facts[after:until]:
         fact = recorded.fact
-        if isinstance(fact, SystemSet | RulesSet):
-            found.append(ChangePlace(0, _changed_text(facts[: recorded.seq - 1], fact), recorded.time))
-        elif isinstance(fact, Folded):
+        if isinstance(fact, facts.SystemSet | facts.RulesSet):
+            found.append(ChangePlace(0, _changed_text(recorded_facts[: recorded.seq - 1], fact), recorded.time))
+        elif isinstance(fact, facts.Folded):
             name = batches.setdefault(fact.batch or fact.fold, fact.fold)
             found.append(ChangePlace(_first_of(fact.cover), Cause(CauseKind.FOLD, name), recorded.time))
         elif (edit := _place_of_edit(fact, covers)) is not None:
@@ -98,20 +79,20 @@ def find_changes(
     return found
 
 
-def first_fact_of(piece: Block | ToolsOffered) -> int:
+def first_fact_of(piece: Block | facts.ToolsOffered) -> int:
     """The first fact that a piece of a request shows; 0 for the tools and the system prompt."""
-    if isinstance(piece, ToolsOffered):
+    if isinstance(piece, facts.ToolsOffered):
         return -1
     return 0 if piece.role == "system" else _first_of(piece.source)
 
 
 def _changed_tools(before: Sequence[object], now: Sequence[object]) -> Iterator[ChangePlace]:
     for one, other in zip(before, now, strict=False):
-        if isinstance(one, ToolsOffered) and isinstance(other, ToolsOffered) and one.tools != other.tools:
+        if isinstance(one, facts.ToolsOffered) and isinstance(other, facts.ToolsOffered) and one.tools != other.tools:
             yield ChangePlace(-1, _describe_tools(one.tools, other.tools))
 
 
-def _describe_tools(before: tuple[ToolSpec, ...], now: tuple[ToolSpec, ...]) -> Cause:
+def _describe_tools(before: tuple[facts.ToolSpec, ...], now: tuple[facts.ToolSpec, ...]) -> Cause:
     """Which tools differ; the same ones with their keys or places in another order are another order."""
     one, other = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
     differ = [name for name in {**one, **other} if _sorted_tool(one.get(name)) != _sorted_tool(other.get(name))]
@@ -122,7 +103,7 @@ def _describe_tools(before: tuple[ToolSpec, ...], now: tuple[ToolSpec, ...]) -> 
     return Cause(CauseKind.TOOLS, ", ".join(signs) + more)
 
 
-def _sorted_tool(tool: ToolSpec | None) -> object:
+def _sorted_tool(tool: facts.ToolSpec | None) -> object:
     if tool is None:
         return None
     try:
@@ -131,15 +112,15 @@ def _sorted_tool(tool: ToolSpec | None) -> object:
         return tool.description, tool.schema
 
 
-def _changed_text(before: Sequence[Recorded], fact: SystemSet | RulesSet) -> Cause:
+def _changed_text(before: Sequence[facts.Recorded], fact: facts.SystemSet | facts.RulesSet) -> Cause:
     """Which bytes of the system prompt, or of a rules file, are others now."""
-    name = fact.path if isinstance(fact, RulesSet) else ""
+    name = fact.path if isinstance(fact, facts.RulesSet) else ""
     old = next(
         (
             one.fact.text
             for one in reversed(before)
-            if (isinstance(one.fact, SystemSet) and not name)
-            or (isinstance(one.fact, RulesSet) and one.fact.path == name)
+            if (isinstance(one.fact, facts.SystemSet) and not name)
+            or (isinstance(one.fact, facts.RulesSet) and one.fact.path == name)
         ),
         "",
     )
@@ -155,19 +136,19 @@ def _differing_bytes(old: bytes, new: bytes) -> tuple[int, int]:
     return start, len(new) - same
 
 
-def _place_of_edit(fact: Fact, folds: dict[str, Folded]) -> tuple[int, str] | None:
+def _place_of_edit(fact: facts.Fact, folds: dict[str, facts.Folded]) -> tuple[int, str] | None:
     """Where a person's change begins, and what it was."""
     match fact:
-        case Rewound(to=to):
+        case facts.Rewound(to=to):
             return max(0, to) + 1, f"to {to}"
-        case Excluded(ref=ref) | Included(ref=ref) | Pinned(ref=ref) | Unpinned(ref=ref):
+        case facts.Excluded(ref=ref) | facts.Included(ref=ref) | facts.Pinned(ref=ref) | facts.Unpinned(ref=ref):
             return _first_of(ref), f"{type(fact).__name__.lower()} {_first_of(ref)}"
-        case Unfolded(fold=name) | Refolded(fold=name) | DocumentEdited(fold=name) if name in folds:
+        case facts.Unfolded(fold=name) | facts.Refolded(fold=name) | facts.DocumentEdited(fold=name) if name in folds:
             return _first_of(folds[name].cover), f"{type(fact).__name__.lower()} {name}"
-        case Forgotten():
+        case facts.Forgotten():
             return 1, "forgotten"
     return None
 
 
-def _first_of(cover: Cover) -> int:
-    return max(1, cover.first if isinstance(cover, Span) else cover.seq)
+def _first_of(cover: facts.Cover) -> int:
+    return max(1, cover.first if isinstance(cover, facts.Span) else cover.seq)

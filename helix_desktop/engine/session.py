@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
-from helix_desktop.engine import legal_messages, token_budget, turn_loop
+from helix_desktop.engine import facts, legal_messages, token_budget, turn_loop
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.collaborators import (
     ConversationSetup,
@@ -22,30 +22,6 @@ from helix_desktop.engine.collaborators import (
 )
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    Attachment,
-    ConversationChanged,
-    Cover,
-    DocumentEdited,
-    Excluded,
-    Fact,
-    FilesChanged,
-    FoldKind,
-    Included,
-    ModelReplied,
-    Pinned,
-    Recorded,
-    Rewound,
-    Stored,
-    Text,
-    ToolCall,
-    ToolReturned,
-    TurnEnd,
-    TurnEnded,
-    Unpinned,
-    UserPart,
-    UserSaid,
-)
 from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.history.request_digest import digest_of
 from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
@@ -77,7 +53,7 @@ BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote
 class QueuedMessage:
     """A message that waits for the next step (`steer`) or for the end of the turn."""
 
-    parts: tuple[UserPart, ...]
+    parts: tuple[facts.UserPart, ...]
     steer: bool
     by: str = ""  # Described in `UserSaid`.
 
@@ -97,7 +73,7 @@ class Session:
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
         self._turn: asyncio.Task[None] | None = None
-        self.last_end: TurnEnded | None = None  # of the newest turn here, also where it could not be recorded
+        self.last_end: facts.TurnEnded | None = None  # of the newest turn here, also where it could not be recorded
         self._why_stopped = CLOSED
         self._talking: turn_loop.TurnLoop | None = None
         self._is_held = False
@@ -116,7 +92,7 @@ class Session:
         return self.conversation.state.agent
 
     @property
-    def all_facts(self) -> Sequence[Recorded]:
+    def all_facts(self) -> Sequence[facts.Recorded]:
         """Everything that ever happened here, oldest first."""
         return self.conversation.state.facts
 
@@ -130,7 +106,7 @@ class Session:
         self.conversation.listeners.append(listener)
         return lambda: self.conversation.listeners.remove(listener)
 
-    def send_message(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
+    def send_message(self, parts: tuple[facts.UserPart, ...], *, steer: bool = False) -> None:
         """Send a message: now, or when the running turn is over (`steer`: after its current step)."""
         if self.agent:
             raise ActionRefused(
@@ -145,7 +121,7 @@ class Session:
 
     def send_on_behalf(self, by: str, text: str) -> None:
         """Send a message that is not the user's, but `by` somebody else: at the next step, or now if no turn runs."""
-        self.queue.append(QueuedMessage((self._with_text_tokens(Text(text)),), steer=True, by=by))
+        self.queue.append(QueuedMessage((self._with_text_tokens(facts.Text(text)),), steer=True, by=by))
         self._notify_queue()
         self._start_turn_if_due()
 
@@ -167,7 +143,7 @@ class Session:
         if self._talking is not None and self._talking.wake is not None:
             self._talking.wake()
 
-    def take_back_queued(self, index: int) -> tuple[UserPart, ...]:
+    def take_back_queued(self, index: int) -> tuple[facts.UserPart, ...]:
         """Take a waiting message back, to edit or drop it."""
         taken = self.queue.pop(index)
         self._notify_queue()
@@ -179,7 +155,7 @@ class Session:
         if future is not None and not future.done():
             future.set_result(answer)
 
-    async def run_user_call(self, command: str, call: ToolCall) -> CallOutcome:
+    async def run_user_call(self, command: str, call: facts.ToolCall) -> CallOutcome:
         """A call of the user's slash command: it asks as the agent's calls do, and nothing of it is recorded."""
 
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
@@ -187,7 +163,7 @@ class Session:
 
         return await self._crew.tools.run_tool_call(call, CallContext(self.id, ask, lambda _: None))
 
-    async def read_entry_beginning(self, stored: Stored, most: int) -> str:
+    async def read_entry_beginning(self, stored: facts.Stored, most: int) -> str:
         """The beginning of an entry as text, `most` bytes of it."""
         return (await self._crew.cache.read_range(stored.digest, 0, min(stored.size, most))).decode("utf-8", "replace")
 
@@ -226,7 +202,7 @@ class Session:
         turn_loop.expect_changed_settings(self._crew, self.conversation, setup)
         self.conversation.notify_listeners(MeterChanged(self.id))
 
-    def estimate_cost_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
+    def estimate_cost_with(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
         """About what these words would cost if they were sent now, in dollars; 0.0: not known. `instead_of`: a message they replace."""
         ahead = self.conversation.expected_state
         price = token_budget.estimate_next_message(ahead, self.conversation.policy_at(ahead), before=instead_of)
@@ -280,13 +256,13 @@ class Session:
         known = self._require_reply(seq)[1].request
         return None if known is None else digest_of(request) == known
 
-    def _require_reply(self, seq: int) -> tuple[int, ModelReplied]:
+    def _require_reply(self, seq: int) -> tuple[int, facts.ModelReplied]:
         fact = self.conversation.fact_at(seq)
-        if not isinstance(fact, ModelReplied):
+        if not isinstance(fact, facts.ModelReplied):
             raise NotFound(f"Record {seq} of this conversation is not a reply from the model.")
         return seq, fact
 
-    async def start_fold(self, kind: FoldKind, *, wish: str = "") -> None:
+    async def start_fold(self, kind: facts.FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")
         await self._crew.run_hooks("PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish})
         await self.steward.fold_on_demand(kind, wish)
@@ -301,9 +277,9 @@ class Session:
         """The user's own wording of a handover or of observations."""
         if self.conversation.state.find_fold(fold) is None:
             raise NotFound(f"There is no fold {fold} in this conversation.")
-        await self.conversation.append_facts(DocumentEdited(fold, text, self._crew.tokens.count_tokens(text)))
+        await self.conversation.append_facts(facts.DocumentEdited(fold, text, self._crew.tokens.count_tokens(text)))
 
-    async def pin_part(self, ref: Cover) -> None:
+    async def pin_part(self, ref: facts.Cover) -> None:
         """Show it word for word in every request. Refused, with the figures, where that would not fit."""
         state, meter = self.conversation.expected_state, self.next_request_meter()
         kept = token_budget.count_unfoldable_tokens(state, ref)
@@ -312,18 +288,18 @@ class Session:
                 f"With this pinned, the system prompt, tools, rules and pins would take up {kept:,} tokens in every request. The window has {meter.window:,} tokens, and {meter.reserve:,} of them are reserved for the reply.",
                 remedy="Unpin something, or choose a model with a larger window.",
             )
-        await self.conversation.append_facts(Pinned(ref))
+        await self.conversation.append_facts(facts.Pinned(ref))
 
-    async def unpin_part(self, ref: Cover) -> None:
-        await self.conversation.append_facts(Unpinned(ref))
+    async def unpin_part(self, ref: facts.Cover) -> None:
+        await self.conversation.append_facts(facts.Unpinned(ref))
 
-    async def exclude_part(self, ref: Cover) -> None:
-        await self.conversation.append_facts(Excluded(ref))
+    async def exclude_part(self, ref: facts.Cover) -> None:
+        await self.conversation.append_facts(facts.Excluded(ref))
 
-    async def include_part(self, ref: Cover) -> None:
-        await self.conversation.append_facts(Included(ref))
+    async def include_part(self, ref: facts.Cover) -> None:
+        await self.conversation.append_facts(facts.Included(ref))
 
-    async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
+    async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> facts.Attachment:
         """An entry, or some of its lines, as an attachment for the next message."""
         entry = await self._crew.cache.describe_entry(digest)
         stored, name = entry.stored, entry.about.source or digest.short_hex
@@ -334,7 +310,7 @@ class Session:
             stored = await self._crew.cache.store_content(piece, replace(entry.about, source=f"{name}:{first}-{last}"))
             name = f"{name}:{first}-{last}"
         sample = await self._crew.cache.read_range(stored.digest, 0, min(stored.size, SAMPLE))
-        return Attachment(
+        return facts.Attachment(
             name,
             stored,
             await asyncio.to_thread(estimate_entry_tokens, stored.size, sample, self._crew.tokens.count_tokens),
@@ -344,36 +320,42 @@ class Session:
         """Go on from `seq`. The rest stays in the journal. Returns what was done to files, a sentence each."""
         self._refuse_while_running("rewind")
         # In the order they happened; rewound or not, the files are what they are.
-        done = [one for one in self.all_facts if one.seq > seq and isinstance(one.fact, ToolReturned | FilesChanged)]
+        done = [
+            one
+            for one in self.all_facts
+            if one.seq > seq and isinstance(one.fact, facts.ToolReturned | facts.FilesChanged)
+        ]
         restored = await self._crew.restore(done) if restore_files else FileRestoration()
-        facts = () if restored.fact is None else (restored.fact,)
-        await self.conversation.append_facts(*facts, Rewound(seq))
+        new_facts = () if restored.fact is None else (restored.fact,)
+        await self.conversation.append_facts(*new_facts, facts.Rewound(seq))
         return restored.said
 
-    async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
+    async def edit_and_resend(self, seq: int, parts: tuple[facts.UserPart, ...]) -> None:
         """Replace the message at `seq` and continue from there."""
         self._refuse_while_running("edit and resend")
         said = self.conversation.fact_at(seq)
-        if not isinstance(said, UserSaid) or said.by:
+        if not isinstance(said, facts.UserSaid) or said.by:
             raise NotFound(f"Record {seq} of this conversation is not one of your messages.")
-        await self.conversation.append_facts(Rewound(seq - 1))
+        await self.conversation.append_facts(facts.Rewound(seq - 1))
         self.send_message(parts)
 
     async def ask_again(self, seq: int = 0) -> None:
         """Ask again for the answer at `seq`, or for the last one: rewind to the message before it and continue. Earlier answers are kept."""
         self._refuse_while_running("ask again")
         present = self.conversation.state.facts_on_path()
-        before = [r for r in present if isinstance(r.fact, UserSaid) and not r.fact.by and (not seq or r.seq < seq)]
+        before = [
+            r for r in present if isinstance(r.fact, facts.UserSaid) and not r.fact.by and (not seq or r.seq < seq)
+        ]
         if not before:
             raise NotFound("This conversation contains no message from you that can be answered again.")
-        await self.conversation.append_facts(Rewound(before[-1].seq, again=True))
+        await self.conversation.append_facts(facts.Rewound(before[-1].seq, again=True))
         self.resume_turn()
 
     async def switch_to_answer(self, end: int) -> None:
         """Go on with another answer to the same message: the one that ends with the fact `end`."""
         self._refuse_while_running("choose another answer")
         self.conversation.fact_at(end)
-        await self.conversation.append_facts(Rewound(end, again=True))
+        await self.conversation.append_facts(facts.Rewound(end, again=True))
 
     @asynccontextmanager
     async def hold_session(self) -> AsyncIterator[None]:
@@ -393,30 +375,32 @@ class Session:
         """Closes a copy that ends in the middle of a turn, so that it is not shown as a failed
         answer, and corrects its meter.
         """
-        facts: list[Fact] = [TurnEnded(TurnEnd.DONE)] if self.conversation.state.branch.turn.running else []
-        facts += [ConversationChanged(title=title)] if title else []
-        await self.conversation.append_facts(*facts)
+        new_facts: list[facts.Fact] = (
+            [facts.TurnEnded(facts.TurnEnd.DONE)] if self.conversation.state.branch.turn.running else []
+        )
+        new_facts += [facts.ConversationChanged(title=title)] if title else []
+        await self.conversation.append_facts(*new_facts)
         await turn_loop.record_changed_settings(self._crew, self.conversation)
 
     async def set_own_model(self, name: str) -> None:
         """A main model of this conversation alone; empty: the workspace's."""
-        await self.conversation.append_facts(ConversationChanged(model=name))
+        await self.conversation.append_facts(facts.ConversationChanged(model=name))
 
     async def set_title(self, title: str) -> None:
-        await self.conversation.append_facts(ConversationChanged(title=title.strip() or "Untitled"))
+        await self.conversation.append_facts(facts.ConversationChanged(title=title.strip() or "Untitled"))
 
     async def set_archived(self, *, archived: bool = True) -> None:
-        await self.conversation.append_facts(ConversationChanged(archived=archived))
+        await self.conversation.append_facts(facts.ConversationChanged(archived=archived))
 
     async def set_trashed(self, *, trashed: bool = True) -> None:
         """To the trash, or back. What runs is stopped first."""
         if trashed:
             self.stop_turn()
             await self.wait_until_idle()
-        await self.conversation.append_facts(ConversationChanged(trashed=trashed))
+        await self.conversation.append_facts(facts.ConversationChanged(trashed=trashed))
 
     async def set_pinned(self, *, pinned: bool = True) -> None:
-        await self.conversation.append_facts(ConversationChanged(pinned=pinned))
+        await self.conversation.append_facts(facts.ConversationChanged(pinned=pinned))
 
     def _start_turn_if_due(self, *, even_without_words: bool = False) -> None:
         if self._turn is None and not self._is_held and (self.queue or even_without_words):
@@ -430,29 +414,29 @@ class Session:
             self._turn, self.last_end = None, self._end_when_stopped()
             self._set_activity(ConversationActivity.IDLE)
 
-    def _end_when_stopped(self) -> TurnEnded:
-        return TurnEnded(TurnEnd.STOPPED, self._why_stopped)
+    def _end_when_stopped(self) -> facts.TurnEnded:
+        return facts.TurnEnded(facts.TurnEnd.STOPPED, self._why_stopped)
 
     async def _run_turns(self) -> None:
         """Turn after turn until the queue is empty. A bug ends the turn with a sentence and is reported by its task."""
-        ended = TurnEnded(TurnEnd.FAILED, BUG)
+        ended = facts.TurnEnded(facts.TurnEnd.FAILED, BUG)
         try:
             while True:
                 ended = await self._run_one_turn()
                 self.steward.start_folds_after_turn()
-                if ended.reason is TurnEnd.DONE:
+                if ended.reason is facts.TurnEnd.DONE:
                     await self._ask_stop_hooks()
-                if not self.queue or ended.reason is not TurnEnd.DONE:
+                if not self.queue or ended.reason is not facts.TurnEnd.DONE:
                     break
         except asyncio.CancelledError:
             ended = self._end_when_stopped()
             raise
         finally:
             self._turn, self.last_end = None, ended
-            failed = ended.reason not in (TurnEnd.DONE, TurnEnd.STOPPED)
+            failed = ended.reason not in (facts.TurnEnd.DONE, facts.TurnEnd.STOPPED)
             self._set_activity(ConversationActivity.FAILED if failed else ConversationActivity.IDLE, ended.why)
 
-    async def _run_one_turn(self) -> TurnEnded:
+    async def _run_one_turn(self) -> facts.TurnEnded:
         """The next message and the turn that answers it. An error that cannot be recorded becomes the reason of its end."""
         try:
             async with self._crew.turn_lease(self.id):
@@ -467,7 +451,7 @@ class Session:
             return turn_loop.turn_end_of_error(error)
         except Exception:
             with suppress(HelixError):
-                await self.conversation.append_facts(TurnEnded(TurnEnd.FAILED, BUG))
+                await self.conversation.append_facts(facts.TurnEnded(facts.TurnEnd.FAILED, BUG))
             raise
         finally:
             self._talking = None
@@ -477,26 +461,26 @@ class Session:
         if not self.queue:
             return
         waiting = self.queue.pop(0)
-        said = UserSaid(waiting.parts, by=waiting.by)
+        said = facts.UserSaid(waiting.parts, by=waiting.by)
         self._notify_queue()
         try:
             heard = await self._ask_prompt_hooks(waiting)
-            facts = (*await self.steward.admit_user_message(said), *heard)
+            new_facts = (*await self.steward.admit_user_message(said), *heard)
         except BaseException:
             self._requeue_messages([waiting])
             raise
         try:
-            await self.conversation.append_facts_from(lambda first: self._facts_behind_title(said, facts, first))
+            await self.conversation.append_facts_from(lambda first: self._facts_behind_title(said, new_facts, first))
         except HelixError:  # A stop does not end up here: what was begun is recorded.
             self._requeue_messages([waiting])
             raise
 
-    async def _ask_prompt_hooks(self, waiting: QueuedMessage) -> list[UserSaid]:
+    async def _ask_prompt_hooks(self, waiting: QueuedMessage) -> list[facts.UserSaid]:
         """What hooks say with a message; ActionRefused where one does not let it through."""
         if waiting.by:
             return []
-        found: list[UserSaid] = []
-        words = "\n".join(part.text for part in waiting.parts if isinstance(part, Text))
+        found: list[facts.UserSaid] = []
+        words = "\n".join(part.text for part in waiting.parts if isinstance(part, facts.Text))
         events = [("UserPromptSubmit", {"prompt": words})]
         if not self._begun:
             events.insert(0, ("SessionStart", {"source": "resume" if len(self.all_facts) > 1 else "startup"}))
@@ -507,8 +491,8 @@ class Session:
                     f"A hook blocked this message: {heard.blocks}", remedy="Your message is still queued."
                 )
             if heard.says:
-                text = self._with_text_tokens(Text(f"[A hook for {event} says:]\n{heard.says}"))
-                found.append(UserSaid((text,), steering=True, by=f"hook:{event}"))
+                text = self._with_text_tokens(facts.Text(f"[A hook for {event} says:]\n{heard.says}"))
+                found.append(facts.UserSaid((text,), steering=True, by=f"hook:{event}"))
         self._begun, self._sent_on = True, 0
         return found
 
@@ -519,21 +503,26 @@ class Session:
         heard = await self._crew.run_hooks("Stop", self.id, {"stop_hook_active": self._sent_on > 0})
         if heard.blocks:
             self._sent_on += 1
-            text = self._with_text_tokens(Text(f"[A hook sends you on: {heard.blocks}]"))
+            text = self._with_text_tokens(facts.Text(f"[A hook sends you on: {heard.blocks}]"))
             self.queue.append(QueuedMessage((text,), steer=False, by="hook:Stop"))
 
     def _requeue_messages(self, waiting: Sequence[QueuedMessage]) -> None:
         self.queue[:0] = waiting
         self._notify_queue()
 
-    def _facts_behind_title(self, said: UserSaid, facts: Sequence[Fact], number: int) -> Sequence[Fact]:
+    def _facts_behind_title(
+        self, said: facts.UserSaid, new_facts: Sequence[facts.Fact], number: int
+    ) -> Sequence[facts.Fact]:
         """The facts of a message, the next of which has this number; the first message of all gives the conversation its title."""
         if self.conversation.state.title:
-            return facts
-        text = " ".join(part.text for part in said.parts if isinstance(part, Text)).strip()
+            return new_facts
+        text = " ".join(part.text for part in said.parts if isinstance(part, facts.Text)).strip()
         first = text.splitlines()[0] if text else "Untitled"
         short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
-        return (ConversationChanged(title=short), *(resolve_relative_cover(fact, number + 1) for fact in facts))
+        return (
+            facts.ConversationChanged(title=short),
+            *(resolve_relative_cover(fact, number + 1) for fact in new_facts),
+        )
 
     def _take_steering(self) -> Sequence[Words]:
         steering = [(waiting.parts, waiting.by) for waiting in self.queue if waiting.steer]
@@ -577,8 +566,8 @@ class Session:
                 f"Cannot {what} while content is being permanently removed.", remedy="Try again when that is finished."
             )
 
-    def _with_text_tokens(self, part: UserPart) -> UserPart:
-        return replace(part, tokens=self._crew.tokens.count_tokens(part.text)) if isinstance(part, Text) else part
+    def _with_text_tokens(self, part: facts.UserPart) -> facts.UserPart:
+        return replace(part, tokens=self._crew.tokens.count_tokens(part.text)) if isinstance(part, facts.Text) else part
 
     def _set_activity(self, running: ConversationActivity, why: str = "") -> None:
         self.running, self.why = running, why

@@ -6,32 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from helix_desktop import errors
-from helix_desktop.engine import legal_messages, token_budget
+from helix_desktop.engine import facts, legal_messages, token_budget
 from helix_desktop.engine.blocks import Image, Reply, Request, RetryDelay, TextDelta, View
 from helix_desktop.engine.collaborators import ConversationSetup, SessionCollaborators, StandingNote, TurnCallbacks
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    NO_LONGER,
-    Excluded,
-    Fact,
-    ModelReplied,
-    ModelRole,
-    PartRef,
-    Pinned,
-    Reasoning,
-    ReplyPart,
-    Span,
-    Stop,
-    Stored,
-    Text,
-    ToolCall,
-    ToolsOffered,
-    TurnEnd,
-    TurnEnded,
-    Unpinned,
-    UserSaid,
-)
 from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.history.request_digest import digest_of
 from helix_desktop.engine.ports import ModelClient
@@ -69,8 +48,8 @@ async def record_changed_settings(crew: SessionCollaborators, conversation: Conv
     setup = await crew.setup()
     conversation.expect_settings(setup.settings_facts)
     expected = (*setup.settings_facts, _build_tools_offered(crew))
-    facts = [fact for fact in expected if not conversation.state.already_holds(fact)]
-    await conversation.append_facts(*facts, *note_facts(setup.notes, crew, conversation, len(facts)))
+    new_facts = [fact for fact in expected if not conversation.state.already_holds(fact)]
+    await conversation.append_facts(*new_facts, *note_facts(setup.notes, crew, conversation, len(new_facts)))
 
 
 def expect_changed_settings(crew: SessionCollaborators, conversation: Conversation, setup: ConversationSetup) -> None:
@@ -79,30 +58,30 @@ def expect_changed_settings(crew: SessionCollaborators, conversation: Conversati
     conversation.expect_settings((*setup.settings_facts, _build_tools_offered(crew)))
 
 
-def _build_tools_offered(crew: SessionCollaborators) -> ToolsOffered:
+def _build_tools_offered(crew: SessionCollaborators) -> facts.ToolsOffered:
     tools = crew.tools.offered_specs()
     counted = sum(crew.tokens.count_tokens(t.name + t.description + t.schema) for t in tools)
-    return ToolsOffered(tools, counted, *crew.withheld())
+    return facts.ToolsOffered(tools, counted, *crew.withheld())
 
 
 def note_facts(
     wanted: Iterable[StandingNote], crew: SessionCollaborators, conversation: Conversation, before: int = 0
-) -> list[Fact]:
+) -> list[facts.Fact]:
     """Notes that are new or have changed, said at the end and pinned: the prefix stays, and no fold shortens them.
     `before`: how many facts are appended in front of these.
     """
-    notes, facts = conversation.state.branch.notes, list[Fact]()
+    notes, new_facts = conversation.state.branch.notes, list[facts.Fact]()
     for note in wanted:
         seq, said = notes.get(note.by, (0, ""))
-        text = note.text or (NO_LONGER if seq else "")
+        text = note.text or (facts.NO_LONGER if seq else "")
         if text == said:
             continue
         if seq and note.pinned:
-            facts.append(Unpinned(PartRef(seq)))
-        facts.append(UserSaid((Text(text, crew.tokens.count_tokens(text)),), steering=True, by=note.by))
+            new_facts.append(facts.Unpinned(facts.PartRef(seq)))
+        new_facts.append(facts.UserSaid((facts.Text(text, crew.tokens.count_tokens(text)),), steering=True, by=note.by))
         if note.pinned:
-            facts.append(Pinned(PartRef(-(before + len(facts) - 1))))
-    return facts
+            new_facts.append(facts.Pinned(facts.PartRef(-(before + len(new_facts) - 1))))
+    return new_facts
 
 
 class TurnLoop:
@@ -127,7 +106,7 @@ class TurnLoop:
         self._paid_before = len(conversation.state.spent)
         self._calls = ReplyCalls(conversation, crew, steward, talk.ask)
 
-    async def run_turn(self) -> TurnEnded:
+    async def run_turn(self) -> facts.TurnEnded:
         """Steps until there is an end, which is recorded and returned."""
         end = self._reached_spending_limit()  # No turn begins once the day's limit has been reached
         try:
@@ -136,7 +115,7 @@ class TurnLoop:
                 await self._steward.prepare_step()
                 self._refuse_what_cannot_fit()
                 reply = await self._ask_until_answered()
-                called = any(isinstance(part, ToolCall) for part in reply.parts)
+                called = any(isinstance(part, facts.ToolCall) for part in reply.parts)
                 if called:
                     self._talk.running(ConversationActivity.TOOLS)
                     await self._calls.run_reply_calls(reply)
@@ -152,7 +131,7 @@ class TurnLoop:
         await self._record_end(end)
         return end
 
-    async def _record_end(self, end: TurnEnded) -> None:
+    async def _record_end(self, end: facts.TurnEnded) -> None:
         """With the files that a stopped step has changed."""
         await self._conversation.append_facts(*await self._crew.collect_file_changes(self._conversation.id), end)
 
@@ -184,7 +163,7 @@ class TurnLoop:
         )
 
     def _main_model_client(self) -> ModelClient:
-        client = self._crew.models(ModelRole.MAIN)
+        client = self._crew.models(facts.ModelRole.MAIN)
         if client is None:
             raise errors.ModelFailed(
                 "No model has been chosen for this workspace.", remedy="Choose a model at the top right."
@@ -219,33 +198,33 @@ class TurnLoop:
                 elif isinstance(delta, Reply):
                     reply = delta
         except asyncio.CancelledError:
-            partial = Reply((Text(written),) if written else (), Stop.STOPPED)
+            partial = Reply((facts.Text(written),) if written else (), facts.Stop.STOPPED)
             await asyncio.shield(self._record_reply(partial, asked, started))
             raise
-        return await self._record_reply(reply or Reply((), Stop.CUT), asked, started)
+        return await self._record_reply(reply or Reply((), facts.Stop.CUT), asked, started)
 
     async def _record_reply(self, reply: Reply, asked: _PreparedRequest, started: float) -> Reply:
         """A broken reply keeps its words; its calls may be torn and are left out."""
         parts = reply.parts
-        if reply.stop in (Stop.CUT, Stop.STOPPED):
-            parts = tuple(part for part in parts if isinstance(part, Text))
+        if reply.stop in (facts.Stop.CUT, facts.Stop.STOPPED):
+            parts = tuple(part for part in parts if isinstance(part, facts.Text))
         parts = tuple(self._count_reply_part(part) for part in parts)
         self._steps += 1
         seconds = self._crew.clock.current_time() - started
         model = reply.model or self._main_model_client().model_name
         if parts or reply.usage.input:
             stable, settled = asked.request.stable, asked.request.settled
-            fact = ModelReplied(
+            fact = facts.ModelReplied(
                 parts, model, reply.stop, reply.usage, asked.saw, seconds, asked.digest, stable=stable, settled=settled
             )
             await self._conversation.append_facts(fact)
         return replace(reply, parts=parts)
 
-    def _count_reply_part(self, part: ReplyPart) -> ReplyPart:
+    def _count_reply_part(self, part: facts.ReplyPart) -> facts.ReplyPart:
         match part:
-            case Text(text) | Reasoning(text):
+            case facts.Text(text) | facts.Reasoning(text):
                 return replace(part, tokens=self._crew.tokens.count_tokens(text))
-            case ToolCall(_, said, arguments):
+            case facts.ToolCall(_, said, arguments):
                 offered = self._conversation.state.settings.tools.tools
                 name = match_tool_name(said, [spec.name for spec in offered])
                 tokens = self._crew.tokens.count_tokens(name + arguments)
@@ -255,9 +234,9 @@ class TurnLoop:
         """Ask again after a pause. Words of a broken stream stay in the journal and leave the view, so that the request
         is the one that failed; a reply that met its length limit is continued instead.
         """
-        if reply.stop is Stop.CUT and reply.parts:
+        if reply.stop is facts.Stop.CUT and reply.parts:
             partial = self._conversation.state.branch.steps[-1]
-            await self._conversation.append_facts(Excluded(Span(partial, partial)))
+            await self._conversation.append_facts(facts.Excluded(facts.Span(partial, partial)))
         spread = random.uniform(0.75, 1.25)  # noqa: S311  # so that many do not come back together
         await self._crew.clock.sleep_seconds(2 ** (self._cuts - 1) * spread)
 
@@ -269,19 +248,20 @@ class TurnLoop:
         if steering:
             try:
                 await self._conversation.append_facts(
-                    *(UserSaid(parts, steering=within, by=by) for parts, by in steering)
+                    *(facts.UserSaid(parts, steering=within, by=by) for parts, by in steering)
                 )
             except errors.HelixError:
                 self._talk.steer_again(steering)
                 raise
         return bool(steering)
 
-    def _end_after_reply(self, reply: Reply, *, going_on: bool) -> TurnEnded | None:
+    def _end_after_reply(self, reply: Reply, *, going_on: bool) -> facts.TurnEnded | None:
         calls_or_text = (
-            isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in reply.parts
+            isinstance(part, facts.ToolCall) or (isinstance(part, facts.Text) and part.text.strip())
+            for part in reply.parts
         )
-        silent = reply.stop is Stop.END and not any(calls_or_text)
-        broken = silent or reply.stop in (Stop.CUT, Stop.LENGTH)
+        silent = reply.stop is facts.Stop.END and not any(calls_or_text)
+        broken = silent or reply.stop in (facts.Stop.CUT, facts.Stop.LENGTH)
         if broken and not going_on:
             self._cuts += 1
             if self._cuts <= CUTS_IN_A_ROW:
@@ -291,26 +271,26 @@ class TurnLoop:
                 if silent
                 else "The reply was cut off several times in a row."
             )
-            return TurnEnded(TurnEnd.FAILED, reply.why or happened, "" if silent else "connection")
+            return facts.TurnEnded(facts.TurnEnd.FAILED, reply.why or happened, "" if silent else "connection")
         self._cuts = 0
-        if reply.stop is Stop.FILTERED:
-            return TurnEnded(TurnEnd.FAILED, reply.why or "The provider withheld the reply.")
+        if reply.stop is facts.Stop.FILTERED:
+            return facts.TurnEnded(facts.TurnEnd.FAILED, reply.why or "The provider withheld the reply.")
         if not going_on:
-            return TurnEnded(TurnEnd.DONE)
+            return facts.TurnEnded(facts.TurnEnd.DONE)
         return self._reached_limit()
 
-    def _reached_limit(self) -> TurnEnded | None:
+    def _reached_limit(self) -> facts.TurnEnded | None:
         limits = self._crew.limits()
         if self._steps >= limits.steps:
-            return TurnEnded(TurnEnd.STEP_LIMIT, f"This turn reached its limit of steps ({self._steps}).")
+            return facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, f"This turn reached its limit of steps ({self._steps}).")
         name, count = self._calls.most_repeated_tool()
         if count >= limits.repeats:
-            return TurnEnded(
-                TurnEnd.REPEATING, f"{name} was called {count} times with the same arguments and the same result."
+            return facts.TurnEnded(
+                facts.TurnEnd.REPEATING, f"{name} was called {count} times with the same arguments and the same result."
             )
         return self._reached_spending_limit()
 
-    def _reached_spending_limit(self) -> TurnEnded | None:
+    def _reached_spending_limit(self) -> facts.TurnEnded | None:
         limits = self._crew.limits()
         day, ever = self._crew.spent()
         paid = [one.usage.cost for one in self._conversation.state.spent]
@@ -323,17 +303,19 @@ class TurnLoop:
             ("All agents of this conversation", *agents),
         ):
             if limit and spent >= limit:
-                return TurnEnded(TurnEnd.SPENDING_LIMIT, f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}.")
+                return facts.TurnEnded(
+                    facts.TurnEnd.SPENDING_LIMIT, f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}."
+                )
         return None
 
 
-def turn_end_of_error(error: errors.HelixError) -> TurnEnded:
+def turn_end_of_error(error: errors.HelixError) -> facts.TurnEnded:
     cause = next((name for kind, name in _CAUSES.items() if isinstance(error, kind)), "")
-    return TurnEnded(TurnEnd.FAILED, str(error), cause)
+    return facts.TurnEnded(facts.TurnEnd.FAILED, str(error), cause)
 
 
 def _build_digested_request(
-    view: View, contents: Mapping[Stored, str | Image]
+    view: View, contents: Mapping[facts.Stored, str | Image]
 ) -> tuple[Request, Digest, tuple[int, ...]]:
     """The request, its digest, and a number for each message by which the next request tells what changed."""
     request = legal_messages.build_request(view, contents)

@@ -7,28 +7,11 @@ import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.agent_following import AgentFollower, AgentOutput, AgentReply
 from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import (
-    Attachment,
-    Fact,
-    ModelRole,
-    PolicySet,
-    Reasoning,
-    ReplyPart,
-    Stop,
-    Stored,
-    SystemSet,
-    Text,
-    ToolCall,
-    ToolReturned,
-    ToolsOffered,
-    ToolSpec,
-    Usage,
-    UserPart,
-)
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.view_contents import ViewContents
@@ -55,7 +38,7 @@ class ConnectedAgentModel:
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         """One text."""
-        said = [part.text for part in request.messages[-1].parts if isinstance(part, Text)]
+        said = [part.text for part in request.messages[-1].parts if isinstance(part, facts.Text)]
         alone = request.system == ASKED_ALONE
         question = "\n\n".join(said) if alone else said[-1]
         text, usage, model = await self.ask(
@@ -63,7 +46,10 @@ class ConnectedAgentModel:
         )
         yield TextDelta(text)
         yield Reply(
-            (Text(text),) if text else (), Stop.END, _price_usage(usage, model, self.model_name), self.model_name
+            (facts.Text(text),) if text else (),
+            facts.Stop.END,
+            _price_usage(usage, model, self.model_name),
+            self.model_name,
         )
 
 
@@ -106,7 +92,7 @@ class OpenAgentConversation:
         self, view: View, seqs: Sequence[int], before: ViewEntries | None = None
     ) -> tuple[ViewEntries, bool]:
         """What a view comes to, and whether all of it belongs to these messages. Contents are read where they are shown."""
-        contents: dict[Stored, str | Image] = {}
+        contents: dict[facts.Stored, str | Image] = {}
         while True:
             showing = ViewEntriesBuilder(self.conversation, seqs, contents)
             shown = await showing.build_entries(view, before)
@@ -118,15 +104,15 @@ class OpenAgentConversation:
         """Appends facts for system prompt, tools, policy and model where the request differs from the conversation."""
         conversation = self.conversation
         settings = conversation.state.settings
-        wanted: list[Fact] = []
+        wanted: list[facts.Fact] = []
         if settings.system.text != arrival.system:
-            wanted.append(SystemSet(arrival.system, await self.count_tokens_of_texts([arrival.system])))
-        tools = tuple(ToolSpec(tool.name, tool.description, tool.schema) for tool in arrival.tools)
+            wanted.append(facts.SystemSet(arrival.system, await self.count_tokens_of_texts([arrival.system])))
+        tools = tuple(facts.ToolSpec(tool.name, tool.description, tool.schema) for tool in arrival.tools)
         if settings.tools.tools != tools:
             tokens = await self.count_tokens_of_texts([f"{tool.name}{tool.description}{tool.schema}" for tool in tools])
-            wanted.append(ToolsOffered(tools, tokens))
+            wanted.append(facts.ToolsOffered(tools, tokens))
         wanted.append(self._policy_to_apply(fold=arrival.fold))
-        wanted.append(merge_model_knowledge(arrival.wire, arrival.model).as_model_set(ModelRole.MAIN))
+        wanted.append(merge_model_knowledge(arrival.wire, arrival.model).as_model_set(facts.ModelRole.MAIN))
         missing = [fact for fact in wanted if not conversation.state.already_holds(fact)]
         if missing:
             await conversation.append_facts(*missing)
@@ -139,7 +125,7 @@ class OpenAgentConversation:
             return sum(map(count, texts))
         return await asyncio.to_thread(lambda: sum(map(count, texts)))
 
-    def _policy_to_apply(self, *, fold: bool) -> PolicySet:
+    def _policy_to_apply(self, *, fold: bool) -> facts.PolicySet:
         settings = self.bench.workspace.settings
         return (
             conversation_setup.build_policy_fact("none", {})
@@ -190,11 +176,13 @@ class OpenAgentConversation:
             await self._append_call_results(outputs, seqs)
         return list(itertools.accumulate((seqs.get(at, tip) for at in range(len(messages))), max, initial=tip))[1:]
 
-    async def _store_call_outputs(self, messages: Sequence[Wired]) -> dict[str, Stored]:
+    async def _store_call_outputs(self, messages: Sequence[Wired]) -> dict[str, facts.Stored]:
         """What calls returned, by their ids. It is put together: one sync is enough for many."""
         calls = {call.id: call.call for call in self.conversation.state.branch.running_calls}
         calls |= {
-            p.id: ToolCall(p.id, p.name, p.text) for message in messages for p in message.pieces_of_kind(PieceKind.CALL)
+            p.id: facts.ToolCall(p.id, p.name, p.text)
+            for message in messages
+            for p in message.pieces_of_kind(PieceKind.CALL)
         }
         texts = {
             p.id: p.text for message in messages for p in message.pieces_of_kind(PieceKind.RESULT) if p.id in calls
@@ -203,7 +191,7 @@ class OpenAgentConversation:
         return dict(zip(texts, await asyncio.gather(*put), strict=True))
 
     def _split_off_results(
-        self, message: Wired, waiting: set[str], stored: Mapping[str, Stored]
+        self, message: Wired, waiting: set[str], stored: Mapping[str, facts.Stored]
     ) -> tuple[list[AgentOutput], list[Piece]]:
         """The results somebody waits for, and all else."""
         calls = {call.id for call in self.conversation.state.branch.running_calls} - waiting
@@ -220,9 +208,9 @@ class OpenAgentConversation:
         before = self.conversation.state.last_seq
         await self.follower.record_outputs([output for _, output in outputs])
         at_of = {output.call: at for at, output in outputs}
-        facts = self.conversation.state.facts[before:]
-        for recorded in facts:
-            if isinstance(recorded.fact, ToolReturned) and recorded.fact.call in at_of:
+        recorded_facts = self.conversation.state.facts[before:]
+        for recorded in recorded_facts:
+            if isinstance(recorded.fact, facts.ToolReturned) and recorded.fact.call in at_of:
                 seqs[at_of[recorded.fact.call]] = recorded.seq
         seqs[outputs[-1][0]] = self.conversation.state.last_seq
         outputs.clear()
@@ -230,54 +218,54 @@ class OpenAgentConversation:
     async def _append_one_message(self, message: Wired, pieces: Sequence[Piece], *, steering: bool) -> None:
         following = self.follower
         if message.speaker is Speaker.ASSISTANT:
-            stop = Stop.CALLS if message.pieces_of_kind(PieceKind.CALL) else Stop.END
+            stop = facts.Stop.CALLS if message.pieces_of_kind(PieceKind.CALL) else facts.Stop.END
             saw = following.conversation.state.last_seq
             await following.record_reply(AgentReply(parts_from_pieces(pieces), "", stop), saw)
             return
         parts = tuple([await self._build_user_part(piece) for piece in pieces])
         await following.record_user_message(parts, steering=steering or message.speaker is Speaker.SYSTEM)
 
-    async def _build_user_part(self, piece: Piece) -> UserPart:
+    async def _build_user_part(self, piece: Piece) -> facts.UserPart:
         """Pictures, and blocks nobody here knows, are entries of the cache."""
         if piece.kind is PieceKind.IMAGE:
             about = EntryOrigin("user", "image", piece.media_type)
             stored = await self.bench.workspace.cache.store_content(
                 await asyncio.to_thread(_decode_base64_picture, piece.text), about
             )
-            return Attachment("image", stored, 0)
+            return facts.Attachment("image", stored, 0)
         if piece.kind is PieceKind.OTHER:
             about = EntryOrigin("user", "block", "application/json")
             stored = await self.bench.workspace.cache.store_content(piece.text.encode("utf-8", "replace"), about)
-            return Attachment("block", stored, self.bench.token_counter.count_tokens(piece.text))
-        return Text(piece.text)
+            return facts.Attachment("block", stored, self.bench.token_counter.count_tokens(piece.text))
+        return facts.Text(piece.text)
 
     def build_agent_reply(self, replied: Replied) -> AgentReply:
         """Under the name the agent asks for: what is learned of a model is learned under that name."""
-        main = self.conversation.state.settings.model_for_role(ModelRole.MAIN)
+        main = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         asked = main.model if main else replied.model
         usage = _price_usage(replied.usage, replied.model, asked)
         return AgentReply(parts_from_pieces(replied.pieces), asked, replied.stop, usage, replied.raw, replied.seconds)
 
 
-def _price_usage(usage: Usage, answered: str, asked: str) -> Usage:
+def _price_usage(usage: facts.Usage, answered: str, asked: str) -> facts.Usage:
     """By the model that answered; where its price is not known, by the one that was asked."""
     return with_cost(with_cost(usage, merge_model_knowledge("", answered)), merge_model_knowledge("", asked))
 
 
-def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[ReplyPart, ...]:
+def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[facts.ReplyPart, ...]:
     """A reply's pieces as a fact has them."""
-    parts: list[ReplyPart] = []
+    parts: list[facts.ReplyPart] = []
     for piece in pieces:
         if piece.kind is PieceKind.CALL:
-            parts.append(ToolCall(piece.id, piece.name, piece.text))
+            parts.append(facts.ToolCall(piece.id, piece.name, piece.text))
         elif piece.kind is PieceKind.REASONING:
             if piece.text:
-                parts.append(Reasoning(piece.text))
+                parts.append(facts.Reasoning(piece.text))
         elif piece.kind is PieceKind.TEXT and piece.text:
-            parts.append(Text(piece.text))
+            parts.append(facts.Text(piece.text))
         elif piece.kind is PieceKind.OTHER:
-            parts.append(Text(f"[{piece.text[:200]}]"))
-    return tuple(parts) or (Text(""),)
+            parts.append(facts.Text(f"[{piece.text[:200]}]"))
+    return tuple(parts) or (facts.Text(""),)
 
 
 def _countable_texts(messages: Sequence[Wired]) -> list[str]:

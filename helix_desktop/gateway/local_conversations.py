@@ -13,24 +13,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from helix_desktop import tasks
-from helix_desktop.engine import content_recall
+from helix_desktop.engine import content_recall, facts
 from helix_desktop.engine.agent_following import AgentOutput
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import (
-    BroughtIn,
-    Fact,
-    Folded,
-    ModelReplied,
-    Origin,
-    Received,
-    Recorded,
-    Rewound,
-    Stop,
-    ToolReturned,
-    TurnEnd,
-    TurnEnded,
-    UserSaid,
-)
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser
 from helix_desktop.gateway.agent_conversation import OpenAgentConversation
@@ -145,7 +130,7 @@ class LocalAgentConversations:
         if not aside:
             if _seq_of_last_message(conversation.state.facts) > track.last_message_seq:
                 # The reply of this step never reached the agent.
-                await conversation.append_facts(Rewound(track.last_message_seq))
+                await conversation.append_facts(facts.Rewound(track.last_message_seq))
                 follower.last_entries = None
             await follower.apply_request_settings(arrival)
             if not arrival.fold or _is_long_history(messages, track):
@@ -219,11 +204,13 @@ class LocalAgentConversations:
                 writer = await follower.with_draft()
             ends, first = _end_of_commit(messages, known), writer.conversation.state.last_seq + 1
             seqs = await writer.append_messages(messages[known:ends], track.last_message_seq)
-            facts: list[Fact] = [Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)]
+            new_facts: list[facts.Fact] = [
+                facts.Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)
+            ]
             if any(message.speaker is Speaker.ASSISTANT for message in messages[known:ends]):
                 # These replies answer requests that did not pass through the gateway.
-                facts.append(BroughtIn(Origin(), "", first))
-            await writer.conversation.append_facts(*facts)
+                new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
+            await writer.conversation.append_facts(*new_facts)
             if many and not await conversation.adopt_draft(writer.conversation):
                 continue
             for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
@@ -254,7 +241,7 @@ class LocalAgentConversations:
         seq = place.seqs[-1] if place.seqs else 0
         if _is_session_of(arrival, track):
             follower = await self._get_open_conversation(track)
-            await follower.conversation.append_facts(Rewound(seq))
+            await follower.conversation.append_facts(facts.Rewound(seq))
             follower.last_entries = None
             self._matcher.cut_line(track, place.known_count, place.seqs, arrival.chain)
             return track
@@ -277,7 +264,7 @@ class LocalAgentConversations:
         )
         if noted < len(track.chain):
             follower = await self._get_open_conversation(track)
-            fact = Received(tuple(track.chain[noted:]), tuple(track.seqs[noted:]), track.session, track.head)
+            fact = facts.Received(tuple(track.chain[noted:]), tuple(track.seqs[noted:]), track.session, track.head)
             await follower.conversation.append_facts(fact)
 
     def _agent_of_conversation(self, track: MessageLine) -> str:
@@ -335,11 +322,13 @@ class LocalAgentConversations:
             self._matcher.extend_line(
                 track, next_message_hash(track.chain, ticket.wire, shown), conversation.state.last_seq
             )
-            facts: list[Fact] = [Received((track.chain[-1],), (track.last_message_seq,), track.session, track.head)]
-            if replied is not None and replied.stop is not Stop.CALLS:
-                facts.append(TurnEnded(TurnEnd.DONE))
-            await conversation.append_facts(*facts)
-            if replied is not None and replied.stop is not Stop.CALLS:
+            new_facts: list[facts.Fact] = [
+                facts.Received((track.chain[-1],), (track.last_message_seq,), track.session, track.head)
+            ]
+            if replied is not None and replied.stop is not facts.Stop.CALLS:
+                new_facts.append(facts.TurnEnded(facts.TurnEnd.DONE))
+            await conversation.append_facts(*new_facts)
+            if replied is not None and replied.stop is not facts.Stop.CALLS:
                 follower.session.steward.start_folds_after_turn()
             await follower.update_entries(track)
 
@@ -355,7 +344,7 @@ class LocalAgentConversations:
                 return None
             follower = await self._get_open_conversation(track)
             conversation = follower.conversation
-            if not any(isinstance(each.fact, Folded) for each in conversation.state.facts[ticket.saw :]):
+            if not any(isinstance(each.fact, facts.Folded) for each in conversation.state.facts[ticket.saw :]):
                 before = conversation.state.counted_tokens
                 await follower.session.steward.prepare_step(overflowed=True)
                 if conversation.state.counted_tokens >= before:
@@ -428,8 +417,8 @@ class LocalAgentConversations:
                 return
             for row in sorted(self._bench.list_conversations(), key=lambda row: row.updated):
                 if row.agent and not row.trashed:
-                    facts = await self._bench.read_conversation_facts(row.id)
-                    self._matcher.add_line(message_line_from_facts(row.id, facts))
+                    recorded_facts = await self._bench.read_conversation_facts(row.id)
+                    self._matcher.add_line(message_line_from_facts(row.id, recorded_facts))
             self._is_read = True
 
     async def aclose(self) -> None:
@@ -453,15 +442,15 @@ def _end_of_commit(messages: Sequence[Wired], first: int) -> int:
     return next(replies, most)
 
 
-def message_line_from_facts(conversation: str, facts: Sequence[Recorded]) -> MessageLine:
+def message_line_from_facts(conversation: str, recorded_facts: Sequence[facts.Recorded]) -> MessageLine:
     """A conversation's messages as its facts tell them."""
     track = MessageLine(conversation, "", "")
-    for recorded in facts:
+    for recorded in recorded_facts:
         fact = recorded.fact
-        if isinstance(fact, Rewound):
+        if isinstance(fact, facts.Rewound):
             known = sum(seq <= fact.to for seq in track.seqs)
             del track.chain[known:], track.seqs[known:]
-        elif isinstance(fact, Received):
+        elif isinstance(fact, facts.Received):
             track.chain.extend(fact.chain)
             track.seqs.extend(fact.seqs)
             track.session, track.head = fact.session, fact.head
@@ -499,11 +488,11 @@ def title_from_messages(messages: Sequence[Wired]) -> str:
     return ""
 
 
-def _seq_of_last_message(facts: Sequence[Recorded]) -> int:
+def _seq_of_last_message(recorded_facts: Sequence[facts.Recorded]) -> int:
     """The newest message; 0 where there is none."""
-    for recorded in reversed(facts):
-        if isinstance(recorded.fact, ModelReplied | ToolReturned | UserSaid):
+    for recorded in reversed(recorded_facts):
+        if isinstance(recorded.fact, facts.ModelReplied | facts.ToolReturned | facts.UserSaid):
             return recorded.seq
-        if isinstance(recorded.fact, Rewound):
+        if isinstance(recorded.fact, facts.Rewound):
             return 0
     return 0

@@ -11,21 +11,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
-from helix_desktop.engine import message_blocks
+from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.blocks import Block, Image, Role, View
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import (
-    Attachment,
-    ModelReplied,
-    PartRef,
-    Recorded,
-    Span,
-    Stored,
-    Text,
-    ToolCall,
-    ToolReturned,
-    UserSaid,
-)
 from helix_desktop.fast_dataclass import dataclass
 
 SLICE_SECONDS = 0.002  # seconds of work before other tasks may run
@@ -94,7 +82,7 @@ class ViewEntries:
     entries: tuple[Entry, ...]
     blocks: tuple[Block, ...]
     messages: int
-    spans: tuple[Span, ...]
+    spans: tuple[facts.Span, ...]
     seq: int
 
 
@@ -106,10 +94,10 @@ class ViewEntriesBuilder:
 
     conversation: Conversation
     seqs: Sequence[int]
-    contents: Mapping[Stored, str | Image]
+    contents: Mapping[facts.Stored, str | Image]
     out: list[Entry] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    missing: dict[Stored, Block] = field(default_factory=dict)
+    spans: list[facts.Span] = field(default_factory=list)
+    missing: dict[facts.Stored, Block] = field(default_factory=dict)
     whole: bool = True
 
     async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
@@ -146,7 +134,7 @@ class ViewEntriesBuilder:
             if block.role is Role.SYSTEM:
                 continue
             source = block.source
-            if isinstance(source, Span):
+            if isinstance(source, facts.Span):
                 spans.append(source)
                 self._flush_groups(groups)
                 self.out.append(Says(self._shown_text_of_block(block)))
@@ -168,60 +156,62 @@ class ViewEntriesBuilder:
                 self.whole = False
         groups.clear()
 
-    def _facts_of_message(self, at: int) -> list[Recorded]:
+    def _facts_of_message(self, at: int) -> list[facts.Recorded]:
         state = self.conversation.state
         first = self.seqs[at - 1] + 1 if at else 1
-        return [state.facts[seq - 1] for seq in state.branch.covered_messages(Span(first, self.seqs[at]))]
+        return [state.facts[seq - 1] for seq in state.branch.covered_messages(facts.Span(first, self.seqs[at]))]
 
     def _entries_of_message(self, at: int, blocks: Sequence[Block]) -> Iterator[Entry]:
-        facts = self._facts_of_message(at)
-        if any(isinstance(each.fact, ModelReplied) and each.fact.raw for each in facts):
-            yield from self._entries_of_hidden_reply(at, facts, blocks)
+        recorded_facts = self._facts_of_message(at)
+        if any(isinstance(each.fact, facts.ModelReplied) and each.fact.raw for each in recorded_facts):
+            yield from self._entries_of_hidden_reply(at, recorded_facts, blocks)
             return
-        changed = [part for recorded in facts for part in self._find_changed_parts(recorded, blocks)]
-        answers = tuple(each.fact.call for each in facts if isinstance(each.fact, ToolReturned))
+        changed = [part for recorded in recorded_facts for part in self._find_changed_parts(recorded, blocks)]
+        answers = tuple(each.fact.call for each in recorded_facts if isinstance(each.fact, facts.ToolReturned))
         yield Changed(at, tuple(changed), answers) if changed else As(at)
 
-    def _find_changed_parts(self, recorded: Recorded, blocks: Sequence[Block]) -> Iterator[Part]:
+    def _find_changed_parts(self, recorded: facts.Recorded, blocks: Sequence[Block]) -> Iterator[Part]:
         """Where the blocks differ from what was said."""
         shown = {block.source: block for block in blocks}
         fact = recorded.fact
         for place, part in enumerate(message_blocks.parts_of(message_blocks.require_message(recorded))):
-            block = shown.get(PartRef(recorded.seq, place))
+            block = shown.get(facts.PartRef(recorded.seq, place))
             if block is not None and not block.fold and not self._is_exclusion_note(block, part):
                 continue
-            if block is None and (isinstance(part, Text) and not part.text.strip()):
+            if block is None and (isinstance(part, facts.Text) and not part.text.strip()):
                 continue
             text = None if block is None else self._shown_text_of_block(block)
-            if isinstance(fact, ToolReturned):
+            if isinstance(fact, facts.ToolReturned):
                 if place == 0:
                     yield Part("result", fact.call, 0, text or "")
-            elif isinstance(part, ToolCall):
-                arguments = block.content.arguments if block and isinstance(block.content, ToolCall) else "{}"
+            elif isinstance(part, facts.ToolCall):
+                arguments = block.content.arguments if block and isinstance(block.content, facts.ToolCall) else "{}"
                 yield Part("call", part.id, place, arguments)
-            elif isinstance(fact, UserSaid):
+            elif isinstance(fact, facts.UserSaid):
                 yield Part("said", "", place, text)
 
     @staticmethod
     def _is_exclusion_note(block: Block, part: object) -> bool:
         """Whether a note stands for this part because the user excluded it."""
-        if isinstance(part, ToolCall) and isinstance(block.content, ToolCall):
+        if isinstance(part, facts.ToolCall) and isinstance(block.content, facts.ToolCall):
             return block.content.tokens != part.tokens and message_blocks.EXCLUDED in block.content.arguments
-        return isinstance(part, Stored) and isinstance(block.content, Text)
+        return isinstance(part, facts.Stored) and isinstance(block.content, facts.Text)
 
-    def _entries_of_hidden_reply(self, at: int, facts: Sequence[Recorded], blocks: Sequence[Block]) -> Iterator[Entry]:
+    def _entries_of_hidden_reply(
+        self, at: int, recorded_facts: Sequence[facts.Recorded], blocks: Sequence[Block]
+    ) -> Iterator[Entry]:
         shown = {block.source: block for block in blocks}
         calls = self.conversation.state.branch.calls
-        seen = {ref.seq for ref in shown if isinstance(ref, PartRef)}
-        for recorded in facts:
+        seen = {ref.seq for ref in shown if isinstance(ref, facts.PartRef)}
+        for recorded in recorded_facts:
             fact = recorded.fact
             if recorded.seq not in seen:
                 continue  # a fold covers this step whole
-            if isinstance(fact, ModelReplied):
+            if isinstance(fact, facts.ModelReplied):
                 changes = tuple(part for part in self._find_changed_parts(recorded, blocks) if part.kind == "call")
                 yield Hidden(fact.raw, changes) if fact.raw else As(at)
-            elif isinstance(fact, ToolReturned):
-                block = shown.get(PartRef(recorded.seq))
+            elif isinstance(fact, facts.ToolReturned):
+                block = shown.get(facts.PartRef(recorded.seq))
                 name = calls[fact.call].call.name if fact.call in calls else ""
                 yield Returned(
                     fact.call, name, self._shown_text_of_block(block) if block else message_blocks.EXCLUDED, fact.ok
@@ -246,17 +236,17 @@ class ViewEntriesBuilder:
 
     def _shown_text_of_block(self, block: Block) -> str:
         content = block.content
-        if isinstance(content, Stored | Attachment):
-            stored = content if isinstance(content, Stored) else content.stored
+        if isinstance(content, facts.Stored | facts.Attachment):
+            stored = content if isinstance(content, facts.Stored) else content.stored
             found = self.contents.get(stored)
             if found is None:
                 self.missing[stored] = block
             return found if isinstance(found, str) else "[image]"
-        return content.arguments if isinstance(content, ToolCall) else content.text
+        return content.arguments if isinstance(content, facts.ToolCall) else content.text
 
     def _text_kept_word_for_word(self, block: Block) -> str:
         text = self._shown_text_of_block(block)
-        if isinstance(block.content, ToolCall):
+        if isinstance(block.content, facts.ToolCall):
             return f"[Kept word for word: call of {block.content.name}]\n{text}"
         return f"[Kept word for word: output of call {block.call}]\n{text}" if block.call else text
 

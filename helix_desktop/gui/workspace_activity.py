@@ -2,17 +2,7 @@
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from helix_desktop.engine.facts import (
-    ConversationChanged,
-    ConversationStarted,
-    Folded,
-    ModelReplied,
-    Refolded,
-    TurnEnded,
-    Unfolded,
-    UserPart,
-    UserSaid,
-)
+from helix_desktop.engine import facts
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
@@ -38,16 +28,16 @@ _STATES_BY_URGENCY = (
 )
 # What a line of the list shows: its title, its place, its bar.
 _FACTS_THAT_CHANGE_ROWS = (
-    ConversationChanged,
-    ConversationStarted,
-    Folded,
-    ModelReplied,
-    Refolded,
-    TurnEnded,
-    Unfolded,
+    facts.ConversationChanged,
+    facts.ConversationStarted,
+    facts.Folded,
+    facts.ModelReplied,
+    facts.Refolded,
+    facts.TurnEnded,
+    facts.Unfolded,
 )
 LIST_INTERVAL_MS = 300  # In milliseconds. The list of a busy workspace is rebuilt no more often.
-MessageQueue = tuple[tuple[UserPart, ...], ...]
+MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
 WORKING_STATES = frozenset({ConversationActivity.THINKING, ConversationActivity.TOOLS, ConversationActivity.ASKING})
 
 
@@ -110,7 +100,7 @@ class WorkspaceActivity(QObject):
             self._seen_failures.add(conversation)
             self.state_changed.emit(conversation, ConversationActivity.FAILED)
 
-    def remove_unrecorded_message(self, conversation: str, message: tuple[UserPart, ...]) -> None:
+    def remove_unrecorded_message(self, conversation: str, message: tuple[facts.UserPart, ...]) -> None:
         """The user took a message out of the queue."""
         left = self._unrecorded.get(conversation, ())
         self._unrecorded[conversation] = tuple(each for each in left if each != message)
@@ -125,12 +115,12 @@ class WorkspaceActivity(QObject):
             self._unrecorded[event.conversation] = (*(each for each in again if each not in event.messages), *left)
             self._queued[event.conversation] = event.messages
             self._save_unrecorded_messages(event.conversation)
-        elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, UserSaid):
+        elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, facts.UserSaid):
             self._note_message_recorded(event.recorded.conversation, event.recorded.fact)
         if not isinstance(event, ReplyStreamed | ToolPrinted):
             self._bridge.queue_event(event)
 
-    def _note_message_recorded(self, conversation: str, said: UserSaid) -> None:
+    def _note_message_recorded(self, conversation: str, said: facts.UserSaid) -> None:
         """Forgets a queued message once the journal holds it. Long texts are recorded in another form than sent."""
         left = list(self._unrecorded.get(conversation, ()))
         if said.parts in left:
@@ -151,8 +141,8 @@ class WorkspaceActivity(QObject):
         for event in events:
             if isinstance(event, ActivityChanged):
                 self._note_state_change(event)
-        facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
-        listed = any(isinstance(fact, _FACTS_THAT_CHANGE_ROWS) for fact in facts) or any(
+        recorded_facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
+        listed = any(isinstance(fact, _FACTS_THAT_CHANGE_ROWS) for fact in recorded_facts) or any(
             isinstance(each, MeterChanged) for each in events
         )
         if listed and not self._list_timer.isActive():

@@ -9,18 +9,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    Attachment,
-    ModelReplied,
-    Recorded,
-    Stored,
-    SystemSet,
-    Text,
-    ToolCall,
-    ToolReturned,
-    UserSaid,
-)
 from helix_desktop.engine.legal_messages import INTERRUPTED, with_plain_name
 from helix_desktop.engine.view import build_state
 
@@ -28,57 +18,59 @@ Content = Callable[[Digest], bytes | None]
 Line = Mapping[str, Any]
 
 
-def entries_needed_for_export(facts: Sequence[Recorded]) -> list[Digest]:
+def entries_needed_for_export(recorded_facts: Sequence[facts.Recorded]) -> list[Digest]:
     found: dict[Digest, None] = {}
-    for recorded in build_state(facts).facts_on_path():
-        if isinstance(recorded.fact, ToolReturned):
+    for recorded in build_state(recorded_facts).facts_on_path():
+        if isinstance(recorded.fact, facts.ToolReturned):
             found |= dict.fromkeys([recorded.fact.output.digest, *(one.digest for one in recorded.fact.images)])
-        elif isinstance(recorded.fact, UserSaid):
-            found |= dict.fromkeys(part.stored.digest for part in recorded.fact.parts if isinstance(part, Attachment))
+        elif isinstance(recorded.fact, facts.UserSaid):
+            found |= dict.fromkeys(
+                part.stored.digest for part in recorded.fact.parts if isinstance(part, facts.Attachment)
+            )
     return list(found)
 
 
-def list_said_and_done(facts: Sequence[Recorded]) -> Iterator[Recorded]:
+def list_said_and_done(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
     """What was said and done on the line, every batch of calls whole before anything else is said."""
-    waiting: dict[str, Recorded] = {}
-    held: list[Recorded] = []
-    for recorded in build_state(facts).facts_on_path():
+    waiting: dict[str, facts.Recorded] = {}
+    held: list[facts.Recorded] = []
+    for recorded in build_state(recorded_facts).facts_on_path():
         fact = recorded.fact
-        if isinstance(fact, ToolReturned):
+        if isinstance(fact, facts.ToolReturned):
             if waiting.pop(fact.call, None) is not None:
                 yield recorded
             if not waiting:
                 yield from held
                 held = []
-        elif isinstance(fact, UserSaid) and waiting:
+        elif isinstance(fact, facts.UserSaid) and waiting:
             held.append(recorded)
-        elif isinstance(fact, UserSaid | ModelReplied):
-            if isinstance(fact, ModelReplied):
+        elif isinstance(fact, facts.UserSaid | facts.ModelReplied):
+            if isinstance(fact, facts.ModelReplied):
                 yield from _results_for_unanswered(waiting)
                 yield from held
                 held = []
-                waiting = {part.id: recorded for part in fact.parts if isinstance(part, ToolCall)}
+                waiting = {part.id: recorded for part in fact.parts if isinstance(part, facts.ToolCall)}
             yield recorded
     yield from _results_for_unanswered(waiting)
     yield from held
 
 
-def _results_for_unanswered(waiting: Mapping[str, Recorded]) -> Iterator[Recorded]:
+def _results_for_unanswered(waiting: Mapping[str, facts.Recorded]) -> Iterator[facts.Recorded]:
     for call, reply in waiting.items():
-        stored = Stored(Digest.of_content(INTERRUPTED.encode()), len(INTERRUPTED))
-        yield Recorded(
-            reply.conversation, reply.seq, reply.time, ToolReturned(call, stored, 0, ok=False, head=INTERRUPTED)
+        stored = facts.Stored(Digest.of_content(INTERRUPTED.encode()), len(INTERRUPTED))
+        yield facts.Recorded(
+            reply.conversation, reply.seq, reply.time, facts.ToolReturned(call, stored, 0, ok=False, head=INTERRUPTED)
         )
 
 
-def text_of_exported_result(fact: ToolReturned, content: Content) -> str:
+def text_of_exported_result(fact: facts.ToolReturned, content: Content) -> str:
     found = content(fact.output.digest)
     return fact.head or (
         found.decode("utf-8", "replace") if found is not None else f"[{fact.output.digest}: not available]"
     )
 
 
-def text_of_exported_attachment(part: Attachment, content: Content) -> str:
+def text_of_exported_attachment(part: facts.Attachment, content: Content) -> str:
     data = content(part.stored.digest)
     return f"[Attachment: {part.name}]\n{data.decode('utf-8', 'replace') if data is not None else '[not available]'}"
 
@@ -94,22 +86,25 @@ def arguments_object(arguments: str) -> Line:
 # --- OpenAI's chat completions ----------------------------------------------------------------------------------------
 
 
-def openai_lines(facts: Sequence[Recorded], content: Content) -> Iterator[Line]:
+def openai_lines(recorded_facts: Sequence[facts.Recorded], content: Content) -> Iterator[Line]:
     """The messages, one a line."""
-    system = next((one.fact.text for one in reversed(facts) if isinstance(one.fact, SystemSet) and one.fact.text), "")
+    system = next(
+        (one.fact.text for one in reversed(recorded_facts) if isinstance(one.fact, facts.SystemSet) and one.fact.text),
+        "",
+    )
     if system:
         yield {"role": "system", "content": system}
-    for recorded in list_said_and_done(facts):
+    for recorded in list_said_and_done(recorded_facts):
         fact = recorded.fact
-        if isinstance(fact, ModelReplied):
+        if isinstance(fact, facts.ModelReplied):
             yield _openai_export_reply(fact)
-        elif isinstance(fact, ToolReturned):
+        elif isinstance(fact, facts.ToolReturned):
             yield {"role": "tool", "tool_call_id": fact.call, "content": text_of_exported_result(fact, content)}
-        elif isinstance(fact, UserSaid):
+        elif isinstance(fact, facts.UserSaid):
             yield {"role": "user", "content": _openai_export_user(fact, content)}
 
 
-def _openai_export_reply(fact: ModelReplied) -> Line:
+def _openai_export_reply(fact: facts.ModelReplied) -> Line:
     calls = [
         {
             "id": part.id,
@@ -117,20 +112,20 @@ def _openai_export_reply(fact: ModelReplied) -> Line:
             "function": {"name": with_plain_name(part).name, "arguments": part.arguments},
         }
         for part in fact.parts
-        if isinstance(part, ToolCall)
+        if isinstance(part, facts.ToolCall)
     ]
-    text = "\n".join(part.text for part in fact.parts if isinstance(part, Text))
+    text = "\n".join(part.text for part in fact.parts if isinstance(part, facts.Text))
     said: Line = {"role": "assistant", "content": text or None}
     return {**said, "tool_calls": calls} if calls else said
 
 
-def _openai_export_user(fact: UserSaid, content: Content) -> str | list[Line]:
+def _openai_export_user(fact: facts.UserSaid, content: Content) -> str | list[Line]:
     texts = [
-        part.text if isinstance(part, Text) else text_of_exported_attachment(part, content)
+        part.text if isinstance(part, facts.Text) else text_of_exported_attachment(part, content)
         for part in fact.parts
         if not _is_picture_attachment(part)
     ]
-    shown = [part.stored for part in fact.parts if isinstance(part, Attachment) and _is_picture_attachment(part)]
+    shown = [part.stored for part in fact.parts if isinstance(part, facts.Attachment) and _is_picture_attachment(part)]
     found = [(stored.media_type, data) for stored in shown if (data := content(stored.digest)) is not None]
     urls = [f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}" for kind, data in found]
     pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
@@ -139,4 +134,4 @@ def _openai_export_user(fact: UserSaid, content: Content) -> str | list[Line]:
 
 
 def _is_picture_attachment(part: object) -> bool:
-    return isinstance(part, Attachment) and part.stored.media_type.startswith("image/")
+    return isinstance(part, facts.Attachment) and part.stored.media_type.startswith("image/")

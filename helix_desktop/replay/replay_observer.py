@@ -3,23 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from helix_desktop.engine import legal_messages
+from helix_desktop.engine import facts, legal_messages
 from helix_desktop.engine.blocks import Block, ContextKind, Image, Request, View
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    Attachment,
-    BreakerClosed,
-    Folded,
-    FoldFailed,
-    FoldKind,
-    Reasoning,
-    Recorded,
-    Stored,
-    Text,
-    ToolCall,
-    Unfolded,
-)
 from helix_desktop.engine.ports import ContentCache, TokenCounter
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.view import ConversationState, build_state
@@ -38,14 +25,14 @@ from helix_desktop.replay.missed_references import (
 from helix_desktop.replay.replay_figures import FoldMark
 from helix_desktop.replay.retention import SUMMARIES, ReferenceRetention
 
-DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
+DOCUMENTS = (facts.FoldKind.HANDOVER, facts.FoldKind.TRUNCATION)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayObservations:
     """What was seen; `figures.Figures` has what the names mean."""
 
-    folds: Sequence[Folded]
+    folds: Sequence[facts.Folded]
     marks: Sequence[FoldMark]
     illegal: int
     recalls: int
@@ -76,7 +63,7 @@ class ReplayObserver:
         self._retention = ReferenceRetention(self._text_of_stored)
         self._misses = MissedReferences(tokens)
         self._details: dict[str, None] = {}
-        self._folds: list[Folded] = []
+        self._folds: list[facts.Folded] = []
         self._marks: list[FoldMark] = []
         self._failed = 0
         self._steps = 0
@@ -99,7 +86,7 @@ class ReplayObserver:
         if message.role == "tool":
             self._outputs += tokens
 
-    def note_output_text(self, stored: Stored, text: str) -> None:
+    def note_output_text(self, stored: facts.Stored, text: str) -> None:
         """An output's text, so that it need not be read again."""
         self._texts[stored.digest] = text
 
@@ -172,15 +159,15 @@ class ReplayObserver:
         if not isinstance(event, FactAppended):
             return
         fact = event.recorded.fact
-        if isinstance(fact, Folded):
+        if isinstance(fact, facts.Folded):
             self._folds.append(fact)
             self._marks.append(FoldMark(self._steps, str(fact.kind)))
-            self._document_is_new |= fact.kind not in (FoldKind.MARKER, FoldKind.EXCERPT)
-        self._failed += isinstance(fact, FoldFailed)
+            self._document_is_new |= fact.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT)
+        self._failed += isinstance(fact, facts.FoldFailed)
 
-    def _is_fallback(self, fold: Folded) -> bool:
+    def _is_fallback(self, fold: facts.Folded) -> bool:
         """Truncation, or a writer that is not one of the usual ones."""
-        return fold.kind is FoldKind.TRUNCATION or bool(fold.model and fold.model not in self._usual)
+        return fold.kind is facts.FoldKind.TRUNCATION or bool(fold.model and fold.model not in self._usual)
 
     async def _read_block_contents(self, blocks: Iterable[Block]) -> None:
         """Read the content the blocks refer to, once."""
@@ -190,14 +177,14 @@ class ReplayObserver:
                 shown = (await self._contents.read_view_contents(View((block,)))).get(stored, "")
                 self._texts[stored.digest] = "" if isinstance(shown, Image) else shown
 
-    def _text_of_stored(self, stored: Stored) -> str:
+    def _text_of_stored(self, stored: facts.Stored) -> str:
         return self._texts.get(stored.digest, "")
 
     def _text_in_block(self, block: Block) -> str:
         match block.content:
-            case Text(text=text) | Reasoning(text=text):
+            case facts.Text(text=text) | facts.Reasoning(text=text):
                 return text
-            case ToolCall(arguments=arguments):
+            case facts.ToolCall(arguments=arguments):
                 return lost_details.text_without_escapes(arguments)
             case _:
                 stored = _stored_of_block(block)
@@ -227,34 +214,36 @@ class ReplayObserver:
         self._lost |= standing.unreachable_details(self._details)
 
 
-def undo_is_exact(facts: Sequence[Recorded]) -> bool:
+def undo_is_exact(recorded_facts: Sequence[facts.Recorded]) -> bool:
     """Whether undoing every fold gives the view that would have been without any."""
-    undone = build_state(facts)
+    undone = build_state(recorded_facts)
     while undone.live_folds:
         before = len(undone.live_folds)
         for fold in reversed(undone.live_folds):
-            undone.advance_state(Recorded("", undone.last_seq + 1, undone.time_of_moment, Unfolded(fold.fold)))
+            undone.advance_state(
+                facts.Recorded("", undone.last_seq + 1, undone.time_of_moment, facts.Unfolded(fold.fold))
+            )
         if len(undone.live_folds) >= before:
             return False
-    return undone.take_view() == _state_without_folds(facts).take_view()
+    return undone.take_view() == _state_without_folds(recorded_facts).take_view()
 
 
-def _state_without_folds(facts: Sequence[Recorded]) -> ConversationState:
+def _state_without_folds(recorded_facts: Sequence[facts.Recorded]) -> ConversationState:
     """The state without folds; what they were keeps its number, as a fact that does nothing."""
     kept = (
-        Recorded(each.conversation, each.seq, each.time, BreakerClosed(FoldKind.MARKER))
-        if isinstance(each.fact, Folded | Unfolded | FoldFailed)
+        facts.Recorded(each.conversation, each.seq, each.time, facts.BreakerClosed(facts.FoldKind.MARKER))
+        if isinstance(each.fact, facts.Folded | facts.Unfolded | facts.FoldFailed)
         else each
-        for each in facts
+        for each in recorded_facts
     )
     return build_state(kept)
 
 
-def _stored_of_block(block: Block) -> Stored | None:
+def _stored_of_block(block: Block) -> facts.Stored | None:
     match block.content:
-        case Stored() as stored:
+        case facts.Stored() as stored:
             return stored
-        case Attachment(stored=stored):
+        case facts.Attachment(stored=stored):
             return stored
         case _:
             return None

@@ -6,15 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.engine.facts import (
-    BroughtIn,
-    ConversationChanged,
-    ConversationStarted,
-    ModelReplied,
-    Recorded,
-    Spent,
-)
 from helix_desktop.engine.list_rows import USUAL_WINDOW, ConversationListRow
 from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.store.conversation_rows import StoredConversation
@@ -32,19 +25,19 @@ class DailyCost:
     def cost_today(self) -> float:
         return self._cost if _local_day(time.time()) == self._day else 0.0
 
-    def charge_fact(self, recorded: Recorded) -> None:
+    def charge_fact(self, recorded: facts.Recorded) -> None:
         """Count a fact, if it is one of today that cost something."""
         day = _local_day(time.time())
         if day != self._day:
             self._day, self._cost = day, 0.0
-        if isinstance(recorded.fact, ModelReplied | Spent) and _local_day(recorded.time) == day:
+        if isinstance(recorded.fact, facts.ModelReplied | facts.Spent) and _local_day(recorded.time) == day:
             self._cost += recorded.fact.usage.cost
 
 
-def facts_paid_here(facts: Sequence[Recorded]) -> Iterator[Recorded]:
+def facts_paid_here(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
     """Yields the facts that this program paid for, and leaves out those of imported histories."""
-    brought = [(one.fact.first, one.seq) for one in facts if isinstance(one.fact, BroughtIn)]
-    return (one for one in facts if not any(first <= one.seq < last for first, last in brought))
+    brought = [(one.fact.first, one.seq) for one in recorded_facts if isinstance(one.fact, facts.BroughtIn)]
+    return (one for one in recorded_facts if not any(first <= one.seq < last for first, last in brought))
 
 
 def last_midnight() -> float:
@@ -92,12 +85,12 @@ class ConversationListRows:
         behind = row.forked_at + 1 if row.forked_from else 0
         begun = await self._journal.read_facts(row.id, after=behind, limit=1)
         fact = begun[0].fact if begun else None
-        return _with_agents(shown, fact) if isinstance(fact, ConversationStarted) else shown
+        return _with_agents(shown, fact) if isinstance(fact, facts.ConversationStarted) else shown
 
     def remove_conversation_rows(self, conversations: Collection[str]) -> None:
         self._rows = {name: row for name, row in self._rows.items() if name not in conversations}
 
-    def add_new_row(self, conversation: str, started: ConversationStarted, time: float) -> None:
+    def add_new_row(self, conversation: str, started: facts.ConversationStarted, time: float) -> None:
         self._rows[conversation] = ConversationListRow(
             conversation,
             started.title,
@@ -108,7 +101,7 @@ class ConversationListRows:
             acp_agent=started.acp_agent,
         )
 
-    def update_row_with_fact(self, recorded: Recorded, meter: WindowMeter | None) -> None:
+    def update_row_with_fact(self, recorded: facts.Recorded, meter: WindowMeter | None) -> None:
         """One more fact; `meter` where the conversation's session is there to tell it."""
         self._today.charge_fact(recorded)
         self._rows[recorded.conversation] = _list_row_after_fact(self._rows[recorded.conversation], recorded)
@@ -144,20 +137,20 @@ def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
     )
 
 
-def _list_row_after_fact(row: ConversationListRow, recorded: Recorded) -> ConversationListRow:
+def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> ConversationListRow:
     row = replace(row, updated=recorded.time)
-    if isinstance(recorded.fact, ConversationChanged):
+    if isinstance(recorded.fact, facts.ConversationChanged):
         changed = recorded.fact
         given = {"title": changed.title, "pinned": changed.pinned, "archived": changed.archived}
         given |= {"trashed": changed.trashed}
         row = replace(row, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-    if isinstance(recorded.fact, ConversationStarted):
+    if isinstance(recorded.fact, facts.ConversationStarted):
         row = _with_agents(row, recorded.fact)
     usage = getattr(recorded.fact, "usage", None)
     return replace(row, cost=row.cost + usage.cost) if usage is not None else row
 
 
-def _with_agents(row: ConversationListRow, started: ConversationStarted) -> ConversationListRow:
+def _with_agents(row: ConversationListRow, started: facts.ConversationStarted) -> ConversationListRow:
     return replace(row, agent=started.agent, acp_agent=started.acp_agent or row.acp_agent)
 
 

@@ -5,17 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.changes.folder_state import PathChange, TreeItem
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    ChangeKept,
-    FilesChanged,
-    ModelReplied,
-    Recorded,
-    ToolCall,
-    ToolReturned,
-    UserSaid,
-)
 from helix_desktop.fast_dataclass import dataclass
 
 
@@ -45,7 +37,7 @@ class ChangeSource:
     conversation: str
     seq: int
     time: float
-    fact: FilesChanged
+    fact: facts.FilesChanged
     what: str = ""
     step: int = 0
 
@@ -113,25 +105,25 @@ class UncoveredPath:
     is_beyond_limits: bool = False
 
 
-def group_changes_by_turn(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...]:
+def group_changes_by_turn(recorded_facts: Iterable[facts.Recorded]) -> tuple[TurnOfChanges, ...]:
     """Groups the changes by turn. Turns without changes are kept because their sub-agents may have made some."""
     found: list[TurnOfChanges] = []
     names: dict[str, tuple[str, int]] = {}
     steps = said = end = 0
-    for recorded in facts:
+    for recorded in recorded_facts:
         match recorded.fact:
-            case UserSaid(steering=False) as fact:
+            case facts.UserSaid(steering=False) as fact:
                 _set_turn_end(found, end)
                 said += 1
                 words = " ".join(str(getattr(part, "text", "")) for part in fact.parts).split()
                 title = " ".join(words)[:80]
                 found.append(TurnOfChanges(said, recorded.seq, recorded.seq, title, (), last=said))
-            case ModelReplied(parts=parts):
+            case facts.ModelReplied(parts=parts):
                 steps += 1
-                names.update({part.id: (part.name, steps) for part in parts if isinstance(part, ToolCall)})
-            case ToolReturned(child=child) if child and found:
+                names.update({part.id: (part.name, steps) for part in parts if isinstance(part, facts.ToolCall)})
+            case facts.ToolReturned(child=child) if child and found:
                 found[-1] = replace(found[-1], children=(*found[-1].children, child))
-            case FilesChanged() as fact if found:
+            case facts.FilesChanged() as fact if found:
                 what, step = names.get(fact.call, ("", 0))
                 _set_turn_end(found, end)
                 _add_change_to_turn(
@@ -169,22 +161,22 @@ def step_with_undos(step: ChangeSource, sources: Iterable[ChangeSource]) -> tupl
     return (step, *(each for each in sources if each.fact.by == "undo" and step.seq in each.fact.undoes))
 
 
-def undone_facts(changed: Iterable[ChangeSource | Recorded], conversation: str) -> tuple[int, ...]:
+def undone_facts(changed: Iterable[ChangeSource | facts.Recorded], conversation: str) -> tuple[int, ...]:
     """Returns the numbers of the conversation's facts that are undone together with these changes,
     including those that an undo among them had undone.
     """
     found: set[int] = set()
     for each in changed:
-        if isinstance(each.fact, FilesChanged) and each.conversation == conversation:
+        if isinstance(each.fact, facts.FilesChanged) and each.conversation == conversation:
             found.update(each.fact.undoes if each.fact.by == "undo" else (each.seq,))
     return tuple(sorted(found))
 
 
-def kept_hunks(facts: Iterable[Recorded]) -> Mapping[str, frozenset[str]]:
+def kept_hunks(recorded_facts: Iterable[facts.Recorded]) -> Mapping[str, frozenset[str]]:
     """Returns, by path, the hunks the user keeps. An empty name stands for the whole file."""
     found: dict[str, frozenset[str]] = {}
-    for recorded in facts:
-        if isinstance(recorded.fact, ChangeKept):
+    for recorded in recorded_facts:
+        if isinstance(recorded.fact, facts.ChangeKept):
             fact = recorded.fact
             found[fact.path] = found.get(fact.path, frozenset()) | {fact.hunk}
     return found

@@ -4,17 +4,8 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QObject
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block, View
-from helix_desktop.engine.facts import (
-    Attachment,
-    Reasoning,
-    Recorded,
-    Span,
-    Stored,
-    Text,
-    ToolCall,
-    ToolReturned,
-)
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import context_kind_name, format_token_count
@@ -46,33 +37,33 @@ class PastMomentLoader:
         self._doing.run_in_background(conversation.moment_at(seq), then=deliver_moment, owner=self._owner)
 
 
-def format_view_as_text(view: View, facts: Sequence[Recorded]) -> str:
+def format_view_as_text(view: View, recorded_facts: Sequence[facts.Recorded]) -> str:
     """A view as text, block by block, for a comparison. Short outputs in full; of long ones, which entry they are."""
     pieces = []
     for block in view.blocks:
         title = f"── {context_kind_name(block.kind)} · {describe_block_source(block)} · {format_token_count(block.tokens)} ──"
-        pieces.append(f"{title}\n{format_block_content(block, facts)}")
+        pieces.append(f"{title}\n{format_block_content(block, recorded_facts)}")
     return "\n\n".join(pieces)
 
 
 def describe_block_source(block: Block) -> str:
     """Where a block comes from: the number of its fact, or those it covers."""
     cover = block.source
-    if isinstance(cover, Span):
+    if isinstance(cover, facts.Span):
         return tr("#{first} to #{last}", first=cover.first, last=cover.last)
     return tr("#{n}", n=cover.seq)
 
 
-def format_block_content(block: Block, facts: Sequence[Recorded]) -> str:
+def format_block_content(block: Block, recorded_facts: Sequence[facts.Recorded]) -> str:
     what = block.content
-    if isinstance(what, Text | Reasoning):
+    if isinstance(what, facts.Text | facts.Reasoning):
         return what.text
-    if isinstance(what, ToolCall):
+    if isinstance(what, facts.ToolCall):
         return f"{what.name} {what.arguments}"
-    stored = what.stored if isinstance(what, Attachment) else what
-    fact = facts[block.source.seq - 1].fact if not isinstance(block.source, Span) else None
-    return (fact.head if isinstance(fact, ToolReturned) else "") or describe_stored_entry(stored)
+    stored = what.stored if isinstance(what, facts.Attachment) else what
+    fact = recorded_facts[block.source.seq - 1].fact if not isinstance(block.source, facts.Span) else None
+    return (fact.head if isinstance(fact, facts.ToolReturned) else "") or describe_stored_entry(stored)
 
 
-def describe_stored_entry(stored: Stored) -> str:
+def describe_stored_entry(stored: facts.Stored) -> str:
     return tr("[entry {hash}, {size}]", hash=stored.digest.short_hex, size=format_byte_size(stored.size))

@@ -14,32 +14,13 @@ from dataclasses import field, replace
 from enum import StrEnum
 from itertools import accumulate
 
-from helix_desktop.engine import token_budget
+from helix_desktop.engine import facts, token_budget
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.engine.facts import (
-    BroughtIn,
-    ConversationStarted,
-    DocumentEdited,
-    FilesChanged,
-    Folded,
-    FoldKind,
-    ModelReplied,
-    ModelRole,
-    PolicySet,
-    Recorded,
-    Refolded,
-    Rewound,
-    ToolReturned,
-    TurnEnd,
-    TurnEnded,
-    Unfolded,
-    UserSaid,
-)
 from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-GROUPED = frozenset({FoldKind.MARKER, FoldKind.EXCERPT})
+GROUPED = frozenset({facts.FoldKind.MARKER, facts.FoldKind.EXCERPT})
 LONG_LIST = 30  # From so many events on, those of one kind that follow each other are one row.
 
 
@@ -61,7 +42,7 @@ class TimelineEvent:
     seq: int
     time: float
     point: int
-    made_folds: list[Folded] = field(default_factory=list)
+    made_folds: list[facts.Folded] = field(default_factory=list)
     conversation: str = ""
     words: str = ""
     last_time: float = 0.0
@@ -69,7 +50,7 @@ class TimelineEvent:
     saved_dollars: float = 0.0
 
     @property
-    def current_folds(self) -> list[Folded]:
+    def current_folds(self) -> list[facts.Folded]:
         """The folds with the user's edits."""
         return [self.history.find_fold(fold.fold) or fold for fold in self.made_folds]
 
@@ -86,7 +67,7 @@ class TimelineEvent:
         return sum(fold.tokens for fold in self.current_folds)
 
     @property
-    def fold_kind(self) -> FoldKind | None:
+    def fold_kind(self) -> facts.FoldKind | None:
         return self.made_folds[0].kind if self.made_folds else None
 
     @property
@@ -121,49 +102,49 @@ class ConversationTimeline:
     @property
     def model_window(self) -> int:
         """The main model's; 0 where it is not known."""
-        chosen = self.history.settings.model_for_role(ModelRole.MAIN)
+        chosen = self.history.settings.model_for_role(facts.ModelRole.MAIN)
         return chosen.window if chosen else 0
 
-    def read_all_facts(self, facts: Iterable[Recorded]) -> None:
-        for recorded in facts:
+    def read_all_facts(self, recorded_facts: Iterable[facts.Recorded]) -> None:
+        for recorded in recorded_facts:
             self.read_next_fact(recorded)
 
-    def read_next_fact(self, recorded: Recorded) -> bool:
+    def read_next_fact(self, recorded: facts.Recorded) -> bool:
         """Reads one more fact; True if it added a point or an event. A fact new to the history advances it too."""
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
         match recorded.fact:
-            case ModelReplied():
+            case facts.ModelReplied():
                 ledger = self.history.record.ledger
                 self._add_chart_point(recorded, ledger.request_tokens(recorded.seq), newest_fact_seen_by(recorded))
                 return True
-            case Folded() as fold:
+            case facts.Folded() as fold:
                 self._add_fold_to_event(recorded, fold)
-            case Unfolded() | Refolded() | Rewound():
+            case facts.Unfolded() | facts.Refolded() | facts.Rewound():
                 self.settle_savings(recorded.seq)
                 self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq), recorded.seq)
-            case BroughtIn() as brought:
+            case facts.BroughtIn() as brought:
                 self._spread_imported_cost(brought)
-            case ConversationStarted():
+            case facts.ConversationStarted():
                 self.events.append(self._build_timeline_event(recorded, 0))
-            case PolicySet(preset=preset):
+            case facts.PolicySet(preset=preset):
                 if self.events and not self.events[0].words:
                     self.events[0].words = preset
                 return False
-            case DocumentEdited():
+            case facts.DocumentEdited():
                 pass
             case _:
                 return self._add_lane_mark(recorded)
         self.change_count += 1
         return True
 
-    def _add_lane_mark(self, recorded: Recorded) -> bool:
+    def _add_lane_mark(self, recorded: facts.Recorded) -> bool:
         match recorded.fact:
-            case UserSaid():
+            case facts.UserSaid():
                 lane = TimelineLane.YOU
-            case ToolReturned(ok=False) | TurnEnded(reason=TurnEnd.FAILED):
+            case facts.ToolReturned(ok=False) | facts.TurnEnded(reason=facts.TurnEnd.FAILED):
                 lane = TimelineLane.ERRORS
-            case FilesChanged() | ToolReturned(changes=(_, *_)):
+            case facts.FilesChanged() | facts.ToolReturned(changes=(_, *_)):
                 lane = TimelineLane.FILES
             case _:
                 return False
@@ -172,7 +153,7 @@ class ConversationTimeline:
         seqs.append(recorded.seq)
         return True
 
-    def _spread_imported_cost(self, brought: BroughtIn) -> None:
+    def _spread_imported_cost(self, brought: facts.BroughtIn) -> None:
         """What imported steps cost together belongs to each of them by what it sent, where no step says what it cost."""
         ledger = self.history.record.ledger
         run = [at for at, seq in enumerate(self.seqs) if brought.first <= seq]
@@ -186,7 +167,7 @@ class ConversationTimeline:
 
     def settle_savings(self, seq: int = 0) -> None:
         """Gives what was saved since the last time, until the fact `seq`, to the folds in force; 0: until now."""
-        chosen = self.history.settings.model_for_role(ModelRole.MAIN)
+        chosen = self.history.settings.model_for_role(facts.ModelRole.MAIN)
         prices, per_million = token_budget.relative_prices(chosen), chosen.price_input if chosen else 0.0
         ledger, until = self.history.record.ledger, seq or self.history.seq
         old, new = (ledger.savings_until(at, prices, per_million=per_million) for at in (self._settled_seq, until))
@@ -205,19 +186,19 @@ class ConversationTimeline:
 
     def find_handover_before(self, event: TimelineEvent) -> TimelineEvent | None:
         """The handover that an event's document updates."""
-        earlier = [each for each in self.events if each.fold_kind is FoldKind.HANDOVER and each.seq < event.seq]
+        earlier = [each for each in self.events if each.fold_kind is facts.FoldKind.HANDOVER and each.seq < event.seq]
         return earlier[-1] if earlier else None
 
-    def _build_timeline_event(self, recorded: Recorded, point: int) -> TimelineEvent:
+    def _build_timeline_event(self, recorded: facts.Recorded, point: int) -> TimelineEvent:
         return TimelineEvent(self.history, recorded.seq, recorded.time, point, [], recorded.conversation)
 
     def _billed_view_tokens(self, seq: int) -> int:
         """Returns the view's tokens after this fact, corrected to the main model's bill."""
-        chosen = self.history.record.settings_at(seq).model_for_role(ModelRole.MAIN)
+        chosen = self.history.record.settings_at(seq).model_for_role(facts.ModelRole.MAIN)
         ledger = self.history.record.ledger
         return round(ledger.shown[seq] * ledger.billing_factor(chosen.model if chosen else "", seq))
 
-    def _add_chart_point(self, recorded: Recorded, tokens: int, seen: int) -> None:
+    def _add_chart_point(self, recorded: facts.Recorded, tokens: int, seen: int) -> None:
         """`seen`: the newest fact of the view that takes so many tokens."""
         for layer, height in zip(self.layers, self._layer_heights(tokens, seen), strict=True):
             layer.append(height)
@@ -233,10 +214,10 @@ class ConversationTimeline:
         counted = heights[-1] or 1
         return [tokens if at == len(heights) - 1 else height * tokens // counted for at, height in enumerate(heights)]
 
-    def _add_fold_to_event(self, recorded: Recorded, fact: Folded) -> None:
+    def _add_fold_to_event(self, recorded: facts.Recorded, fact: facts.Folded) -> None:
         event = self._event_of_batch.get(fact.batch) if fact.batch else None
         if event is None:
-            if fact.kind is not FoldKind.EXCERPT and self.points:
+            if fact.kind is not facts.FoldKind.EXCERPT and self.points:
                 self._add_point_before_fold(recorded)
             event = self._build_timeline_event(recorded, len(self.points))
             self.events.append(event)
@@ -252,13 +233,13 @@ class ConversationTimeline:
         else:
             self._add_chart_point(recorded, tokens, recorded.seq)
 
-    def _note_fold_in_force(self, event: TimelineEvent, fact: Folded) -> None:
+    def _note_fold_in_force(self, event: TimelineEvent, fact: facts.Folded) -> None:
         self.settle_savings(event.seq)
-        if fact.kind in (FoldKind.HANDOVER, FoldKind.TRUNCATION):
+        if fact.kind in (facts.FoldKind.HANDOVER, facts.FoldKind.TRUNCATION):
             self._in_force.clear()
         self._in_force.append(event)
 
-    def _add_point_before_fold(self, recorded: Recorded) -> None:
+    def _add_point_before_fold(self, recorded: facts.Recorded) -> None:
         """Adds a point where the fold began, so that the line falls vertically."""
         before = self._billed_view_tokens(recorded.seq - 1)
         if self.points[-1] != before:

@@ -3,17 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    Attachment,
-    FilesChanged,
-    FoldKind,
-    PartRef,
-    Text,
-    ToolReturned,
-    TurnEnded,
-    UserSaid,
-)
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.engine_sentences import translate_sentences
@@ -47,7 +38,7 @@ def describe_event_title(event: TimelineEvent) -> str:
     """Returns the title of an event in the list; an excerpt is named by its call."""
     if not event.current_folds:
         return tr("Conversation started")
-    if event.fold_kind is FoldKind.EXCERPT and (named := _name_covered_calls(event)):
+    if event.fold_kind is facts.FoldKind.EXCERPT and (named := _name_covered_calls(event)):
         more = len(event.current_folds) - len(named)
         rest = format_count(more, "and {n} more", "and {n} more") if more else ""
         return tr("Excerpt: {what}", what=" ".join(filter(None, [", ".join(named), rest])))
@@ -59,18 +50,18 @@ def _name_covered_calls(event: TimelineEvent) -> list[str]:
     named = []
     for fold in event.made_folds[:MAX_NAMED_CALLS]:
         ref = fold.cover
-        if isinstance(ref, PartRef) and (about := name_covered_part(event, ref)):
+        if isinstance(ref, facts.PartRef) and (about := name_covered_part(event, ref)):
             named.append(about)
     return named
 
 
-def name_covered_part(event: TimelineEvent, ref: PartRef) -> str:
+def name_covered_part(event: TimelineEvent, ref: facts.PartRef) -> str:
     """What a fold covers: a call by its line, an attachment by its name; empty where it is something else."""
-    facts = event.history.facts
-    fact = facts[ref.seq - 1].fact if 0 < ref.seq <= len(facts) else None
-    if isinstance(fact, UserSaid):
+    recorded_facts = event.history.facts
+    fact = recorded_facts[ref.seq - 1].fact if 0 < ref.seq <= len(recorded_facts) else None
+    if isinstance(fact, facts.UserSaid):
         part = fact.parts[ref.part] if ref.part < len(fact.parts) else None
-        return part.name if isinstance(part, Attachment) else tr("your message")
+        return part.name if isinstance(part, facts.Attachment) else tr("your message")
     answered = event.history.record.answered.get(ref.seq)
     return format_call(answered.call.name, answered.call.arguments) if answered else ""
 
@@ -86,12 +77,12 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
         return " · ".join(part for part in parts if part)
     fold = event.current_folds[0]
     parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds), describe_saving(event)]
-    if fold.kind is FoldKind.EXCERPT:
+    if fold.kind is facts.FoldKind.EXCERPT:
         parts.append(tr("kept: “{words}”", words=fold.asked[:60]) if fold.asked else tr("preview kept"))
-    elif fold.kind in (FoldKind.OBSERVATIONS, FoldKind.REFLECTION):
-        facts, high = fold.text.count("\n- "), fold.text.count("!!!")
-        parts.append(format_count(facts, "{n} note", "{n} notes") + ", " + tr("{n} high priority", n=high))
-    elif fold.kind is not FoldKind.MARKER:
+    elif fold.kind in (facts.FoldKind.OBSERVATIONS, facts.FoldKind.REFLECTION):
+        notes, high = fold.text.count("\n- "), fold.text.count("!!!")
+        parts.append(format_count(notes, "{n} note", "{n} notes") + ", " + tr("{n} high priority", n=high))
+    elif fold.kind is not facts.FoldKind.MARKER:
         parts += [
             format_count(count_covered_facts(fold), "{n} message", "{n} messages"),
             describe_kept_details(fold.details),
@@ -133,17 +124,17 @@ def describe_marked_fact(history: ConversationState, seq: int) -> str:
     """What happened at a mark of the timeline, in a line."""
     fact = history.facts[seq - 1].fact
     match fact:
-        case UserSaid(parts=parts):
-            words = " ".join(part.text if isinstance(part, Text) else part.name for part in parts)
-        case FilesChanged(names=names, files=files):
+        case facts.UserSaid(parts=parts):
+            words = " ".join(part.text if isinstance(part, facts.Text) else part.name for part in parts)
+        case facts.FilesChanged(names=names, files=files):
             rest = format_count(files - len(names), "and {n} more", "and {n} more") if files > len(names) else ""
             words = " ".join(filter(None, [", ".join(names), rest]))
-        case ToolReturned(ok=True, changes=changes):
+        case facts.ToolReturned(ok=True, changes=changes):
             words = ", ".join(change.path for change in changes)
-        case ToolReturned(head=head):
+        case facts.ToolReturned(head=head):
             answered = history.record.answered.get(seq)
             words = f"{format_call(answered.call.name, answered.call.arguments) if answered else ''}\n{head}"
-        case TurnEnded(why=why):
+        case facts.TurnEnded(why=why):
             words = translate_sentences(why)
         case _:
             return ""
@@ -153,7 +144,7 @@ def describe_marked_fact(history: ConversationState, seq: int) -> str:
 def describe_fold_figures(event: TimelineEvent) -> str:
     fold = event.current_folds[0]
     parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds)]
-    if fold.kind not in (FoldKind.MARKER, FoldKind.EXCERPT):
+    if fold.kind not in (facts.FoldKind.MARKER, facts.FoldKind.EXCERPT):
         parts.append(format_count(count_covered_facts(fold), "{n} message", "{n} messages"))
     if fold.seconds:
         parts.append(format_duration(fold.seconds))

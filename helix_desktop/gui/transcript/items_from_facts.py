@@ -13,39 +13,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, fields
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, RetryDelay, TextDelta
-from helix_desktop.engine.facts import (
-    ConversationStarted,
-    Cover,
-    Decided,
-    DocumentEdited,
-    Excluded,
-    Fact,
-    FilesChanged,
-    Folded,
-    FoldFailed,
-    FoldKind,
-    Forgotten,
-    ModelReplied,
-    ModelRole,
-    PartRef,
-    Pinned,
-    Reasoning,
-    Recorded,
-    Refolded,
-    Rewound,
-    Span,
-    Stop,
-    Text,
-    TodoSet,
-    ToolCall,
-    ToolReturned,
-    TurnEnd,
-    TurnEnded,
-    Unfolded,
-    Unpinned,
-    UserSaid,
-)
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
@@ -74,7 +43,9 @@ class TranscriptItems:
     grouping: bool = True  # Whether calls that follow one another become one line.
     groups: CallGroups = field(default_factory=CallGroups)
     _answers: AlternativeAnswers = field(default_factory=AlternativeAnswers)
-    _starts: list[Recorded] = field(default_factory=list)  # The facts that started the conversation or made it a fork.
+    _starts: list[facts.Recorded] = field(
+        default_factory=list
+    )  # The facts that started the conversation or made it a fork.
     _last_cut: int = 0  # The last reply, if its stream broke.
     _broken_reply_seq: int = 0  # a reply whose stream broke, and which is asked for again
     _replaced: list[tuple[int, int]] = field(default_factory=list)  # Broken replies, and the facts that replaced them.
@@ -85,22 +56,22 @@ class TranscriptItems:
     _live: dict[int, list[str]] = field(default_factory=dict)
     _live_calls: dict[int, int] = field(default_factory=dict)
     calls: ToolCallRecords = field(default_factory=ToolCallRecords)
-    _folds: dict[str, Folded] = field(default_factory=dict)
+    _folds: dict[str, facts.Folded] = field(default_factory=dict)
     _fold_items: dict[str, int] = field(default_factory=dict)
-    _batches: dict[str, list[Folded]] = field(default_factory=dict)
+    _batches: dict[str, list[facts.Folded]] = field(default_factory=dict)
     newest_seq: int = 0  # the seq of the newest fact
     _opened: set[int] = field(default_factory=set)  # the seqs of rewinds whose items are shown
     # The hidden ranges; None if they must be computed again.
     _hidden_ranges: list[tuple[int, int]] | None = field(default_factory=list)
     _has_answer_name: bool = False
-    _changes: list[FilesChanged] = field(default_factory=list)  # The file changes of the turn.
+    _changes: list[facts.FilesChanged] = field(default_factory=list)  # The file changes of the turn.
 
-    def add_many_facts(self, facts: Iterable[Recorded]) -> None:
+    def add_many_facts(self, recorded_facts: Iterable[facts.Recorded]) -> None:
         """Adds many facts, as at opening. The garbage collector is paused: nothing created here is garbage."""
         collecting = gc.isenabled()
         gc.disable()
         try:
-            for recorded in facts:
+            for recorded in recorded_facts:
                 self._advance_history(recorded)
                 step = _STEPS.get(type(recorded.fact))
                 if step is not None:
@@ -118,14 +89,14 @@ class TranscriptItems:
                     take()
                 yield
 
-    def show_fact(self, recorded: Recorded) -> ItemChanges:
+    def show_fact(self, recorded: facts.Recorded) -> ItemChanges:
         self._advance_history(recorded)
         step = _STEPS.get(type(recorded.fact))
         if step is None:
             return ItemChanges(len(self.all))
         live = (
             self._remove_live_items()
-            if isinstance(recorded.fact, ModelReplied | TurnEnded | Rewound)
+            if isinstance(recorded.fact, facts.ModelReplied | facts.TurnEnded | facts.Rewound)
             else len(self.all)
         )
         before = min(live, len(self.all))
@@ -133,7 +104,7 @@ class TranscriptItems:
         before = min(before, len(self.all))
         changed = step(self, recorded, recorded.fact)
         self._reattach_live_items(waiting)
-        hidden = isinstance(recorded.fact, Rewound) or (self._hidden_ranges is None)
+        hidden = isinstance(recorded.fact, facts.Rewound) or (self._hidden_ranges is None)
         return ItemChanges(before, frozenset(index for index in changed if index < before), hidden)
 
     def append_reply_delta(self, delta: Delta, now: float = 0.0) -> ItemChanges:
@@ -189,8 +160,8 @@ class TranscriptItems:
         item = self.all[index]
         at = bisect_right(self._starts, item.fact_seq or _NOT_YET, key=lambda start: start.seq)
         started = self._starts[at - 1].fact if at else None
-        main = self.history.record.settings_at(item.fact_seq or _NOT_YET).model_for_role(ModelRole.MAIN)
-        named = started if isinstance(started, ConversationStarted) else None
+        main = self.history.record.settings_at(item.fact_seq or _NOT_YET).model_for_role(facts.ModelRole.MAIN)
+        named = started if isinstance(started, facts.ConversationStarted) else None
         return make_safe_text(name_over_answer(named, item.source_fact, main.model if main else ""))
 
     def is_set_aside(self, index: int) -> bool:
@@ -201,7 +172,7 @@ class TranscriptItems:
     def rewound_range_of(self, index: int) -> tuple[int, int, bool]:
         """First and last item that the rewind at `index` set aside, and whether they are shown."""
         item = self.all[index]
-        to = item.source_fact.to if isinstance(item.source_fact, Rewound) else item.fact_seq
+        to = item.source_fact.to if isinstance(item.source_fact, facts.Rewound) else item.fact_seq
         return bisect_right(self._seqs, to), index - 1, item.fact_seq in self._opened
 
     def hidden_item_ranges(self) -> list[tuple[int, int]]:
@@ -245,29 +216,29 @@ class TranscriptItems:
         if fold in self._fold_items:
             return self._fold_items[fold]
         folded = self._folds.get(fold)
-        return self.item_of_fact(folded.cover.seq) if folded and isinstance(folded.cover, PartRef) else -1
+        return self.item_of_fact(folded.cover.seq) if folded and isinstance(folded.cover, facts.PartRef) else -1
 
     def tool_call_state(self, index: int) -> ToolCallState:
         item = self.all[index]
-        if not (item.recorded and isinstance(item.source_fact, ModelReplied)):
+        if not (item.recorded and isinstance(item.source_fact, facts.ModelReplied)):
             raise ValueError(f"item {index} is not a call")
         call = item.source_fact.parts[item.part]
-        if not isinstance(call, ToolCall):
+        if not isinstance(call, facts.ToolCall):
             raise TypeError(f"item {index} is not a call")
         branch, record = self.history.branch, self.calls.record_of_item(index)
         results = record.results
         if branch.has_message(item.fact_seq):  # A result on an abandoned branch does not belong to this call.
             results = tuple(one for one in results if branch.has_message(one.seq))
         returned = results[-1] if results else None
-        output = branch.fold_shown_for_part(PartRef(returned.seq, 0)) if returned else None
+        output = branch.fold_shown_for_part(facts.PartRef(returned.seq, 0)) if returned else None
         busy = self.running in {ConversationActivity.TOOLS, ConversationActivity.ASKING, ConversationActivity.THINKING}
         return ToolCallState(
             call,
             item.recorded.time if record.began is None else record.began,
-            returned.fact if returned and isinstance(returned.fact, ToolReturned) else None,
+            returned.fact if returned and isinstance(returned.fact, facts.ToolReturned) else None,
             returned.seq if returned else 0,
             output,
-            branch.fold_shown_for_part(PartRef(item.fact_seq, item.part)),
+            branch.fold_shown_for_part(facts.PartRef(item.fact_seq, item.part)),
             record.decided,
             busy and self.calls.is_open(call, index),
             record.printed,
@@ -275,9 +246,13 @@ class TranscriptItems:
             record.stage,
         )
 
-    def folds_of_line(self, index: int) -> Sequence[Folded]:
+    def folds_of_line(self, index: int) -> Sequence[facts.Folded]:
         fact = self.all[index].source_fact
-        made = self._batches.get(fact.batch, [fact]) if isinstance(fact, Folded) and fact.batch else _single_fold(fact)
+        made = (
+            self._batches.get(fact.batch, [fact])
+            if isinstance(fact, facts.Folded) and fact.batch
+            else _single_fold(fact)
+        )
         return [self.history.find_fold(fold.fold) or fold for fold in made]
 
     def running_call_items(self) -> list[int]:
@@ -307,38 +282,38 @@ class TranscriptItems:
 
     # --- one step for each kind of fact; each returns the items that look different now
 
-    def _show_user_message(self, recorded: Recorded, fact: UserSaid) -> Iterable[int]:
+    def _show_user_message(self, recorded: facts.Recorded, fact: facts.UserSaid) -> Iterable[int]:
         if fact.by:
             return self._add_fact_note(recorded, fact)
         self._append_item(TranscriptItem(TranscriptItemKind.USER, recorded))
         self._has_answer_name, self._broken_reply_seq, self._last_cut = False, 0, 0
         return self._clear_latest_failure()
 
-    def _note_conversation_start(self, recorded: Recorded, _fact: ConversationStarted) -> Iterable[int]:
+    def _note_conversation_start(self, recorded: facts.Recorded, _fact: facts.ConversationStarted) -> Iterable[int]:
         self._starts.append(recorded)
         return ()
 
-    def _show_reply(self, recorded: Recorded, fact: ModelReplied) -> Iterable[int]:
+    def _show_reply(self, recorded: facts.Recorded, fact: facts.ModelReplied) -> Iterable[int]:
         self.calls.start_reply()
         if fact.parts:
             self._replace_cut_reply(recorded.seq)
-        self._last_cut = recorded.seq if fact.stop is Stop.CUT else 0
+        self._last_cut = recorded.seq if fact.stop is facts.Stop.CUT else 0
         for number, part in enumerate(fact.parts):
-            if type(part) is Text:
+            if type(part) is facts.Text:
                 if part.text.strip():
                     self._append_item(
                         TranscriptItem(TranscriptItemKind.REPLY, recorded, number, "", not self._has_answer_name)
                     )
                     self._has_answer_name = True
-            elif type(part) is ToolCall:
+            elif type(part) is facts.ToolCall:
                 self.calls.open_call(part, len(self.all))
                 self._append_item(TranscriptItem(TranscriptItemKind.CALL, recorded, number))
-            elif type(part) is Reasoning and part.text.strip():
+            elif type(part) is facts.Reasoning and part.text.strip():
                 self._append_item(TranscriptItem(TranscriptItemKind.REASONING, recorded, number))
         self._add_fact_note(recorded, fact)
         return self._clear_latest_failure()
 
-    def _show_tool_result(self, recorded: Recorded, fact: ToolReturned) -> Iterable[int]:
+    def _show_tool_result(self, recorded: facts.Recorded, fact: facts.ToolReturned) -> Iterable[int]:
         answered = self.history.record.answered.get(recorded.seq)
         if answered is None:
             return ()
@@ -346,20 +321,20 @@ class TranscriptItems:
         self.calls.add_result(fact.call, index, recorded)
         return (index, *self.groups.note_call_result(index, ok=fact.ok, seconds=fact.seconds))
 
-    def _show_permission_decision(self, _recorded: Recorded, fact: Decided) -> Iterable[int]:
+    def _show_permission_decision(self, _recorded: facts.Recorded, fact: facts.Decided) -> Iterable[int]:
         return self.calls.note_decision(fact)
 
-    def _show_fold_of_parts(self, recorded: Recorded, fact: Folded) -> Iterable[int]:
+    def _show_fold_of_parts(self, recorded: facts.Recorded, fact: facts.Folded) -> Iterable[int]:
         self._folds[fact.fold] = fact
         if fact.batch:
             self._batches.setdefault(fact.batch, []).append(fact)
         changed: list[int] = []
-        if isinstance(fact.cover, PartRef):
+        if isinstance(fact.cover, facts.PartRef):
             changed.append(self.item_of_fact(fact.cover.seq))
-        if fact.kind is FoldKind.EXCERPT:
+        if fact.kind is facts.FoldKind.EXCERPT:
             return changed
         batch = self._batches[fact.batch] if fact.batch else [fact]
-        first = next(one.fold for one in batch if one.kind is not FoldKind.EXCERPT)
+        first = next(one.fold for one in batch if one.kind is not facts.FoldKind.EXCERPT)
         if first in self._fold_items:
             self._fold_items[fact.fold] = self._fold_items[first]
             return [*changed, self._fold_items[first]]
@@ -367,34 +342,34 @@ class TranscriptItems:
         self._append_item(TranscriptItem(TranscriptItemKind.FOLD, recorded))
         return changed
 
-    def _update_fold_state(self, recorded: Recorded, fact: Unfolded | Refolded) -> Iterable[int]:
+    def _update_fold_state(self, recorded: facts.Recorded, fact: facts.Unfolded | facts.Refolded) -> Iterable[int]:
         folded = self._folds.get(fact.fold)
         if folded is None:
             return ()
         changed = [self._fold_items[fact.fold]] if fact.fold in self._fold_items else []
-        return [*changed, *self._items_of_cover(folded.cover)] if isinstance(folded.cover, PartRef) else changed
+        return [*changed, *self._items_of_cover(folded.cover)] if isinstance(folded.cover, facts.PartRef) else changed
 
-    def _update_edited_document(self, recorded: Recorded, fact: DocumentEdited) -> Iterable[int]:
+    def _update_edited_document(self, recorded: facts.Recorded, fact: facts.DocumentEdited) -> Iterable[int]:
         index = self.item_of_fold(fact.fold)
         return (index,) if index >= 0 else ()
 
-    def _update_pinned_part(self, recorded: Recorded, fact: Pinned | Unpinned) -> Iterable[int]:
+    def _update_pinned_part(self, recorded: facts.Recorded, fact: facts.Pinned | facts.Unpinned) -> Iterable[int]:
         return self._items_of_cover(fact.ref)
 
-    def _add_fact_note(self, recorded: Recorded, fact: Fact) -> Iterable[int]:
+    def _add_fact_note(self, recorded: facts.Recorded, fact: facts.Fact) -> Iterable[int]:
         if text := describe_fact(fact):
             self._append_item(TranscriptItem(TranscriptItemKind.NOTE, recorded, 0, text))
         return ()
 
-    def _show_plan(self, recorded: Recorded, fact: TodoSet) -> Iterable[int]:
+    def _show_plan(self, recorded: facts.Recorded, fact: facts.TodoSet) -> Iterable[int]:
         if fact.items:
             self._append_item(TranscriptItem(TranscriptItemKind.PLAN, recorded))
         return ()
 
-    def _show_turn_end(self, recorded: Recorded, fact: TurnEnded) -> Iterable[int]:
+    def _show_turn_end(self, recorded: facts.Recorded, fact: facts.TurnEnded) -> Iterable[int]:
         stopped = self.calls.close_all_calls()
         stopped += self._clear_latest_failure()
-        if fact.reason is TurnEnd.FAILED:
+        if fact.reason is facts.TurnEnd.FAILED:
             self._error = len(self.all)
             self._append_item(TranscriptItem(TranscriptItemKind.ERROR, recorded, 0, translate_sentences(fact.why)))
         else:
@@ -404,12 +379,12 @@ class TranscriptItems:
         self._changes = []
         return stopped
 
-    def _show_file_changes(self, recorded: Recorded, fact: FilesChanged) -> Iterable[int]:
+    def _show_file_changes(self, recorded: facts.Recorded, fact: facts.FilesChanged) -> Iterable[int]:
         if fact.by != "undo":
             self._changes.append(fact)
         return ()
 
-    def _show_rewind(self, recorded: Recorded, fact: Rewound) -> Iterable[int]:
+    def _show_rewind(self, recorded: facts.Recorded, fact: facts.Rewound) -> Iterable[int]:
         self.calls.close_all_calls()
         self.groups.close_group()
         self._error = -1
@@ -419,9 +394,9 @@ class TranscriptItems:
             self._append_item(TranscriptItem(TranscriptItemKind.REWOUND, recorded))
         return range(len(self.all))
 
-    def _note_excluded_reply(self, recorded: Recorded, fact: Excluded) -> Iterable[int]:
+    def _note_excluded_reply(self, recorded: facts.Recorded, fact: facts.Excluded) -> Iterable[int]:
         """A reply that broke off leaves the view before it is asked for again."""
-        if fact.ref == Span(self._last_cut, self._last_cut):
+        if fact.ref == facts.Span(self._last_cut, self._last_cut):
             self._broken_reply_seq = self._last_cut
         return ()
 
@@ -436,7 +411,7 @@ class TranscriptItems:
             )
             self._hidden_ranges = None
 
-    def _advance_history(self, recorded: Recorded) -> None:
+    def _advance_history(self, recorded: facts.Recorded) -> None:
         self.newest_seq = recorded.seq
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
@@ -447,18 +422,18 @@ class TranscriptItems:
         self.all.append(item)
         self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
 
-    def _item_of_part(self, ref: PartRef) -> int:
+    def _item_of_part(self, ref: facts.PartRef) -> int:
         index = bisect_left(self._seqs, ref.seq)
         while self.all[index].part != ref.part:
             index += 1
         return index
 
-    def _items_of_cover(self, cover: Cover) -> Iterable[int]:
-        if isinstance(cover, PartRef):
+    def _items_of_cover(self, cover: facts.Cover) -> Iterable[int]:
+        if isinstance(cover, facts.PartRef):
             return (self.item_of_fact(cover.seq),)
         return (
             range(max(0, self.item_of_fact(cover.first)), self.item_of_fact(cover.last) + 1)
-            if isinstance(cover, Span)
+            if isinstance(cover, facts.Span)
             else ()
         )
 
@@ -553,27 +528,27 @@ def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def _single_fold(fact: Fact | None) -> Sequence[Folded]:
-    return [fact] if isinstance(fact, Folded) else []
+def _single_fold(fact: facts.Fact | None) -> Sequence[facts.Folded]:
+    return [fact] if isinstance(fact, facts.Folded) else []
 
 
 _STEPS: dict[type, Callable[..., Iterable[int]]] = {
-    ConversationStarted: TranscriptItems._note_conversation_start,  # noqa: SLF001 - the table belongs to the class
-    UserSaid: TranscriptItems._show_user_message,  # noqa: SLF001 - the table belongs to the class
-    ModelReplied: TranscriptItems._show_reply,  # noqa: SLF001
-    ToolReturned: TranscriptItems._show_tool_result,  # noqa: SLF001
-    Decided: TranscriptItems._show_permission_decision,  # noqa: SLF001
-    Folded: TranscriptItems._show_fold_of_parts,  # noqa: SLF001
-    Unfolded: TranscriptItems._update_fold_state,  # noqa: SLF001
-    Refolded: TranscriptItems._update_fold_state,  # noqa: SLF001
-    DocumentEdited: TranscriptItems._update_edited_document,  # noqa: SLF001
-    Excluded: TranscriptItems._note_excluded_reply,  # noqa: SLF001
-    FoldFailed: TranscriptItems._add_fact_note,  # noqa: SLF001
-    TodoSet: TranscriptItems._show_plan,  # noqa: SLF001
-    FilesChanged: TranscriptItems._show_file_changes,  # noqa: SLF001
-    TurnEnded: TranscriptItems._show_turn_end,  # noqa: SLF001
-    Rewound: TranscriptItems._show_rewind,  # noqa: SLF001
-    Forgotten: TranscriptItems._add_fact_note,  # noqa: SLF001
-    Pinned: TranscriptItems._update_pinned_part,  # noqa: SLF001
-    Unpinned: TranscriptItems._update_pinned_part,  # noqa: SLF001
+    facts.ConversationStarted: TranscriptItems._note_conversation_start,  # noqa: SLF001 - the table belongs to the class
+    facts.UserSaid: TranscriptItems._show_user_message,  # noqa: SLF001 - the table belongs to the class
+    facts.ModelReplied: TranscriptItems._show_reply,  # noqa: SLF001
+    facts.ToolReturned: TranscriptItems._show_tool_result,  # noqa: SLF001
+    facts.Decided: TranscriptItems._show_permission_decision,  # noqa: SLF001
+    facts.Folded: TranscriptItems._show_fold_of_parts,  # noqa: SLF001
+    facts.Unfolded: TranscriptItems._update_fold_state,  # noqa: SLF001
+    facts.Refolded: TranscriptItems._update_fold_state,  # noqa: SLF001
+    facts.DocumentEdited: TranscriptItems._update_edited_document,  # noqa: SLF001
+    facts.Excluded: TranscriptItems._note_excluded_reply,  # noqa: SLF001
+    facts.FoldFailed: TranscriptItems._add_fact_note,  # noqa: SLF001
+    facts.TodoSet: TranscriptItems._show_plan,  # noqa: SLF001
+    facts.FilesChanged: TranscriptItems._show_file_changes,  # noqa: SLF001
+    facts.TurnEnded: TranscriptItems._show_turn_end,  # noqa: SLF001
+    facts.Rewound: TranscriptItems._show_rewind,  # noqa: SLF001
+    facts.Forgotten: TranscriptItems._add_fact_note,  # noqa: SLF001
+    facts.Pinned: TranscriptItems._update_pinned_part,  # noqa: SLF001
+    facts.Unpinned: TranscriptItems._update_pinned_part,  # noqa: SLF001
 }
