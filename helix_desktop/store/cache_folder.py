@@ -272,7 +272,9 @@ class CacheFolder:
 
     def read_part(self, digest: Digest, start: int, length: int) -> bytes:
         """A part of the content; only the chunks it lies in are read, and each is checked."""
-        record = self.record_of_content(digest)
+        return self.read_part_of_entry(self.record_of_content(digest), start, length)
+
+    def read_part_of_entry(self, record: CacheRecord, start: int, length: int) -> bytes:
         if start < 0 or length < 0:
             raise InvalidInput("The start and the length of the part must both be 0 or greater.")
         stop = min(start + length, record.size)

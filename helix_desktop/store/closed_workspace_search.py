@@ -1,17 +1,19 @@
 """Searching a workspace that nobody has open: through its own index, without opening it. Nothing is written and no lock is taken."""
 
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import TypeVar
 
-from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import ClosedSearchResult
 from helix_desktop.errors import StoreFailed
 from helix_desktop.store import full_text_search as open_search
 from helix_desktop.store import reading_copy, sqlite_database, store_opening
 from helix_desktop.store.cache_folder import CacheFolder
-from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import VERSION, IndexDamaged
-from helix_desktop.store.journal_file import JournalFile, StoredFact
+from helix_desktop.store.journal_file import JournalFile
+
+T = TypeVar("T")
 
 
 def search_unopened(folder: Path, query: str, *, limit: int = 20) -> ClosedSearchResult:
@@ -40,7 +42,7 @@ def search_unopened(folder: Path, query: str, *, limit: int = 20) -> ClosedSearc
 
 
 class _ClosedStores:
-    """`search_index.SnippetSource`. What stands in for the cache is made for the first entry that is found."""
+    """`full_text_search.StoresAccess`. What stands in for the cache is made for the first entry that is found."""
 
     def __init__(self, folder: Path, journal: JournalFile, last_first: ExitStack) -> None:
         self._folder = folder
@@ -61,12 +63,5 @@ class _ClosedStores:
                 raise
         return self._opened
 
-    def described_record(self, digest: Digest) -> CacheRecord:
-        return self._open_cache_copy().record_of_content(digest)
-
-    def read_content_beginning(self, record: CacheRecord, limit: int) -> bytes:
-        return self._open_cache_copy().read_part(record.digest, 0, limit)
-
-    def find_fact_line(self, conversation: str, seq: int) -> StoredFact | None:
-        found = self._journal.read_stored_facts(conversation, seq - 1, 1)
-        return found[0] if found and found[0].seq == seq else None
+    def run_on_stores(self, work: Callable[[Callable[[], CacheFolder], JournalFile], T]) -> T:
+        return work(self._open_cache_copy, self._journal)

@@ -1,10 +1,13 @@
 """Full-text search: the index says where, and the snippet comes from the stores themselves, checked."""
 
 import math
+import re
 import sqlite3
 from collections import Counter
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
+from typing import Protocol, TypeVar
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fact_encoding import decode_fact
@@ -13,39 +16,46 @@ from helix_desktop.engine.ports import EntryOrigin, SearchHit
 from helix_desktop.engine.search_query import SearchFilters, split_filters, stem_of_word, without_stop_words
 from helix_desktop.errors import HelixError
 from helix_desktop.store import search_words, sqlite_database
+from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
-from helix_desktop.store.journal_file import StoredFact
+from helix_desktop.store.journal_file import JournalFile, StoredFact
 
 WEIGHED = 120  # How many places are ranked if none contains every word.
 FILTERED = 10  # With a filter, this many times as many places are read.
 NEAR = {-2: 0.1, -1: 0.3, 1: 0.3, 2: 0.1}  # The weight of a neighbouring fact that also matches, by its distance.
+T = TypeVar("T")
+RANKED = 5_000  # In so many places at most the words stand that rows are ranked by: more takes longer than people wait.
+LINE, LINES = 500, 30  # Characters of a line on both sides of a word, and how many such lines of a place are read.
+SLICE = 1 << 20  # About so many bytes are read at once.
 TOGETHER, MOST_TOGETHER = 0.1, 8  # The weight of what else of its conversation matches, and how many facts of it count.
 FoundRow = tuple[int, int, int, str, int, bytes | None, float]
+OpenCache = Callable[[], CacheFolder]
+ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry with its beginning, or a fact.
 FoundPlace = tuple[SearchHit, str, float]  # A hit, its text, and its rank by the index.
 
 _FOUND = """
-SELECT pieces.number, pieces.start, pieces.length, pieces.conversation, pieces.seq, entries.digest, words.rank
+SELECT pieces.number, pieces.start, pieces.length, pieces.conversation, pieces.seq, entries.digest, {rank}
 FROM words JOIN pieces ON pieces.id = words.rowid LEFT JOIN entries ON entries.number = pieces.number
-WHERE words MATCH ? AND (? = '' OR entries.tool = ?) AND (? = 0 OR pieces.number > 0)
+WHERE words MATCH ? {within} AND (? = '' OR entries.tool = ?) AND (? = 0 OR pieces.number > 0)
 AND (? = '' OR pieces.number = 0 OR instr(lower(entries.tool), ?)) AND (? = '' OR pieces.number = 0 OR instr(lower(entries.source), ?))
-ORDER BY words.rank LIMIT ?
+ORDER BY {order} LIMIT ?
 """
+_WITHIN = "AND +words.rowid IN (SELECT rowid FROM words WHERE words MATCH ?)"
+_COUNT = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
 
 
-class SnippetSource(Protocol):
-    """Where snippets are taken from; answered by the thread that owns the stores."""
+class StoresAccess(Protocol):
+    """Where snippets are taken from."""
 
-    def described_record(self, digest: Digest) -> CacheRecord: ...
-
-    def read_content_beginning(self, record: CacheRecord, limit: int) -> bytes: ...
-
-    def find_fact_line(self, conversation: str, seq: int) -> StoredFact | None: ...
+    def run_on_stores(self, work: Callable[[OpenCache, JournalFile], T]) -> T:
+        """Work done where the stores are, at one go."""
+        ...
 
 
 def search_full_text(
     connection: sqlite3.Connection,
-    source: SnippetSource,
+    source: StoresAccess,
     query: str,
     *,
     tool: str = "",
@@ -58,17 +68,30 @@ def search_full_text(
     if not terms:
         return ()
     pairs = search_words.split_unspaced_terms(terms)
+    counts: dict[str, int] = {}
     asked = limit if filters == SearchFilters() or limit < 0 else limit * FILTERED
     for every in (True, False):
         words = without_stop_words(terms if every else pairs)
-        expression = search_words.fts_expression(words, every=every)
-        most = asked if every or asked < 0 else max(asked, WEIGHED)
-        rows = _matching_rows(connection, expression, tool, most, filters, entries_only=entries_only)
-        places = [place for row in rows if (place := _build_hit(source, row, words, filters)) is not None]
+        most = asked if asked < 0 else max(asked, WEIGHED)
+        rows = _matching_rows(connection, words, tool, most, filters, counts, every=every, entries_only=entries_only)
+        places = [*_build_hits(source, rows, words, filters)]
         if places or len(pairs) == 1:
             break
-    hits = [hit for hit, _, _ in (places if every else _weigh_places(places, words))]
+    hits = [hit for hit, _, _ in (_order_by_line(places, words) if every else _weigh_places(places, words))]
     return tuple(_first_hit_of_each(hits)[: limit if limit >= 0 else None])
+
+
+def _order_by_line(places: Sequence[FoundPlace], words: list[str]) -> list[FoundPlace]:
+    """Places that hold every word: those with more of them in one line come first."""
+    stems = list(dict.fromkeys(map(stem_of_word, words)))
+
+    def count_in_line(place: FoundPlace) -> int:
+        text = place[1].casefold()
+        rarest = re.escape(min(stems, key=text.count))
+        lines = islice(re.finditer(rf"[^\n]{{0,{LINE}}}{rarest}[^\n]{{0,{LINE}}}", text), LINES)
+        return max((sum(stem in line.group() for stem in stems) for line in lines), default=0)
+
+    return sorted(places, key=count_in_line, reverse=True) if len(stems) > 1 else list(places)
 
 
 def _weigh_places(places: Sequence[FoundPlace], words: list[str]) -> list[FoundPlace]:
@@ -94,66 +117,121 @@ def _weigh_places(places: Sequence[FoundPlace], words: list[str]) -> list[FoundP
     return [places[at] for at in order]
 
 
-def _matching_rows(
+def _matching_rows(  # noqa: PLR0913  # what may be asked for
     connection: sqlite3.Connection,
-    expression: str,
+    words: list[str],
     tool: str,
     limit: int,
     filters: SearchFilters,
+    counts: dict[str, int],
     *,
+    every: bool,
     entries_only: bool,
 ) -> Sequence[FoundRow]:
+    """The best rows by the index. Ranking what stands almost everywhere takes long: the rank goes by the rarer words, and where
+    there are none the newest rows are taken.
+    """
     named = (filters.tool, filters.tool, filters.file, filters.file)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-        return connection.execute(_FOUND, (expression, tool, tool, entries_only, *named, limit)).fetchall()
+        rare = words if limit < 0 else _words_to_rank_by(connection, words, counts)
+        asked = [search_words.fts_expression(rare or words, every=every)]
+        if within := _WITHIN if every and 0 < len(rare) < len(words) else "":
+            asked.append(search_words.fts_expression(words))
+        rank, order = ("words.rank", "words.rank") if rare else ("-1.0", "words.rowid DESC")
+        statement = _FOUND.format(rank=rank, order=order, within=within)
+        return connection.execute(statement, (*asked, tool, tool, entries_only, *named, limit)).fetchall()
 
 
-def _build_hit(source: SnippetSource, row: FoundRow, terms: list[str], filters: SearchFilters) -> FoundPlace | None:
-    number, start, length, conversation, seq, digest, rank = row
-    try:
-        found = (
-            _hit_in_entry(source, Digest(digest), start, length, terms, filters)
-            if number and digest is not None
-            else _hit_in_fact(source, conversation, seq, terms, filters)
-        )
-    except HelixError:
-        return None  # what is gone or damaged is no place to send anybody
-    return (*found, -rank) if found else None
+def _words_to_rank_by(connection: sqlite3.Connection, words: list[str], counts: dict[str, int]) -> list[str]:
+    """The rarest words, as many as stand in few enough places to rank them all."""
+    room, rare = RANKED, list[str]()
+    for word in words:
+        if word not in counts:
+            asked = (search_words.fts_expression([word]), RANKED)
+            counts[word] = connection.execute(_COUNT, asked).fetchone()[0]
+    for word in sorted(words, key=counts.__getitem__):
+        if (room := room - counts[word]) > 0:
+            rare.append(word)
+    return rare
 
 
-def _hit_in_entry(
-    source: SnippetSource, digest: Digest, start: int, length: int, terms: list[str], filters: SearchFilters
+def _build_hits(
+    source: StoresAccess, rows: Sequence[FoundRow], terms: list[str], filters: SearchFilters
+) -> Iterator[FoundPlace]:
+    while rows:
+        read = source.run_on_stores(partial(_read_places, rows))
+        for row, found in zip(rows, read, strict=False):
+            if found is not None and (hit := _build_hit(source, row, found, terms, filters)):
+                yield (*hit, -row[-1])
+        rows = rows[len(read) :]
+
+
+def _build_hit(
+    source: StoresAccess, row: FoundRow, found: ReadPlace, terms: list[str], filters: SearchFilters
 ) -> tuple[SearchHit, str] | None:
-    record = source.described_record(digest)
+    if isinstance(found, StoredFact):
+        return _hit_in_fact(source, found, terms, filters)
+    record, content = found
     if filters.by not in ("", "tool") or filters.agent or not filters.is_in_time(record.time):
         return None
-    text = search_words.text_or_none(source.read_content_beginning(record, min(SEARCHED, 4 * (start + length) + 4)))
+    text = search_words.text_or_none(content)
     if text is None:
         return None
+    start, length = row[1:3]
     piece = text[start : start + length]
     at = search_words.find_first_term(piece, terms)
     line = text.count("\n", 0, start + at) + 1
-    return SearchHit(search_words.cut_snippet(text, start + at), digest, line=line, about=record.about), piece
+    return SearchHit(search_words.cut_snippet(text, start + at), record.digest, line=line, about=record.about), piece
 
 
 def _hit_in_fact(
-    source: SnippetSource, conversation: str, seq: int, terms: list[str], filters: SearchFilters
+    source: StoresAccess, line: StoredFact, terms: list[str], filters: SearchFilters
 ) -> tuple[SearchHit, str] | None:
-    line = source.find_fact_line(conversation, seq)
-    if line is None or not line.is_intact:
-        return None
     fact = decode_fact(line.fact)
     text = "\n".join(searchable_texts(fact))
     if not _fact_passes(source, line, fact, text, filters):
         return None
     at = search_words.find_first_term(text, terms)
     hit = SearchHit(
-        search_words.cut_snippet(text, at), None, conversation, seq, text.count("\n", 0, at) + 1, EntryOrigin()
+        search_words.cut_snippet(text, at),
+        None,
+        line.conversation,
+        line.seq,
+        text.count("\n", 0, at) + 1,
+        EntryOrigin(),
     )
     return hit, text
 
 
-def _fact_passes(source: SnippetSource, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
+def _read_places(rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFile) -> list[ReadPlace | None]:
+    """What the rows are about, as many of them as come to about a megabyte."""
+    found: list[ReadPlace | None] = []
+    room = SLICE
+    for row in rows:
+        try:
+            found.append(_read_place(cache, journal, row))
+        except HelixError:
+            found.append(None)  # What is gone or damaged is no place to send anybody.
+        room -= len(found[-1][1]) if isinstance(found[-1], tuple) else 0
+        if room <= 0:
+            break
+    return found
+
+
+def _read_place(cache: OpenCache, journal: JournalFile, row: FoundRow) -> ReadPlace | None:
+    number, start, length, conversation, seq, digest, _ = row
+    if number and digest is not None:
+        record = cache().record_of_content(Digest(digest))
+        return record, cache().read_part_of_entry(record, 0, min(SEARCHED, 4 * (start + length) + 4))
+    return _find_fact_line(conversation, seq, cache, journal)
+
+
+def _find_fact_line(conversation: str, seq: int, _: OpenCache, journal: JournalFile) -> StoredFact | None:
+    found = journal.read_stored_facts(conversation, seq - 1, 1)
+    return found[0] if found and found[0].seq == seq and found[0].is_intact else None
+
+
+def _fact_passes(source: StoresAccess, line: StoredFact, fact: Fact, text: str, filters: SearchFilters) -> bool:
     """Whether a message is one the filters ask for; a tool is one that it calls."""
     speaker = {UserSaid: "user", ModelReplied: "agent", ToolReturned: "tool"}.get(type(fact), "")
     calls = [part for part in fact.parts if isinstance(part, ToolCall)] if isinstance(fact, ModelReplied) else []
@@ -166,9 +244,9 @@ def _fact_passes(source: SnippetSource, line: StoredFact, fact: Fact, text: str,
     return not filters.agent or filters.agent in _agent_of(source, line.conversation)
 
 
-def _agent_of(source: SnippetSource, conversation: str) -> str:
-    line = source.find_fact_line(conversation, 1)
-    fact = decode_fact(line.fact) if line is not None and line.is_intact else None
+def _agent_of(source: StoresAccess, conversation: str) -> str:
+    line = source.run_on_stores(partial(_find_fact_line, conversation, 1))
+    fact = decode_fact(line.fact) if line is not None else None
     return (fact.agent or fact.origin.kind or "Helix").casefold() if isinstance(fact, ConversationStarted) else "helix"
 
 

@@ -9,7 +9,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from helix_desktop.engine import facts as vocabulary
 from helix_desktop.engine.digest import Digest
@@ -25,6 +25,7 @@ from helix_desktop.store.cache_records import CacheRecord, EntryState
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.store_thread import StoreThread
 
+T = TypeVar("T")
 VERSION = 2  # An index of an older version is built again.
 APPLICATION = 0x48454C49  # "HELI"
 SEARCHED = 8 << 20  # bytes of an entry whose words are indexed; a pattern search inside an entry goes over all of it
@@ -113,12 +114,6 @@ class StoreFeed:
     def entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]:
         return self._thread.call_and_wait(self._cache.records_after, after, limit)
 
-    def described_record(self, digest: Digest) -> CacheRecord:
-        return self._thread.call_and_wait(self._cache.record_of_content, digest)
-
-    def read_content_beginning(self, record: CacheRecord, limit: int) -> bytes:
-        return self._thread.call_and_wait(self._cache.read_part, record.digest, 0, limit)
-
     def content_beginnings(
         self, records: Sequence[CacheRecord], limit: int
     ) -> Sequence[tuple[CacheRecord, bytes | None]]:
@@ -147,9 +142,8 @@ class StoreFeed:
     def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
         return self._thread.call_and_wait(self._journal.stored_facts_since, after, limit)
 
-    def find_fact_line(self, conversation: str, seq: int) -> StoredFact | None:
-        found = self._thread.call_and_wait(self._journal.read_stored_facts, conversation, seq - 1, 1)
-        return found[0] if found and found[0].seq == seq else None
+    def run_on_stores(self, work: Callable[[Callable[[], CacheFolder], JournalFile], T]) -> T:
+        return self._thread.call_and_wait(lambda: work(lambda: self._cache, self._journal))
 
     def pinned_digests(self) -> frozenset[Digest]:
         return self._thread.call_and_wait(self._cache.pinned_entries)

@@ -4,6 +4,7 @@ import pytest
 
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Stop, Text, ToolCall, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store import full_text_search
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 SHELL = EntryOrigin("shell", "cat log")
@@ -37,6 +38,43 @@ async def test_the_better_place_comes_first(workspace: StoredWorkspace) -> None:
     best = await workspace.cache.store_content(b"needle needle needle", SHELL)
     await workspace.index.wait_until_indexed()
     assert (await workspace.index.search_index("needle"))[0].digest == best.digest
+
+
+async def test_words_that_stand_in_one_line_come_before_words_that_are_far_apart(workspace: StoredWorkspace) -> None:
+    apart = b"config one\n" + b"other words\n" * 30 + b"napoleon config config napoleon_x\nparam\n"
+    await workspace.cache.store_content(apart, SHELL)
+    best = await workspace.cache.store_content(b"other words\n" * 90 + b"napoleon config param\n", SHELL)
+    await workspace.index.wait_until_indexed()
+    assert (await workspace.index.search_index("config napoleon param"))[0].digest == best.digest
+
+
+async def test_rare_words_and_the_rest_of_a_conversation_decide_where_no_place_has_all(
+    workspace: StoredWorkspace,
+) -> None:
+    said = {
+        "a": ["the garden party", "we met at the lake", "party party party"],
+        "b": ["a party of many", "a lighthouse, far away", "we saw the garden"],
+    }
+    for conversation, texts in said.items():
+        await workspace.journal.append_to_journal(conversation, [ConversationStarted(conversation)])
+        await workspace.journal.append_to_journal(conversation, [UserSaid((Text(text),)) for text in texts])
+    await workspace.index.wait_until_indexed()
+    hits = await workspace.index.search_index("party lighthouse garden sailing")
+    assert (hits[0].conversation, hits[0].seq) == ("b", 3)
+
+
+async def test_words_that_stand_almost_everywhere_are_found_without_being_ranked(
+    workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_text_search, "RANKED", 5)
+    stored = [await workspace.cache.store_content(f"common {n} rare{n % 4}".encode(), SHELL) for n in range(12)]
+    await workspace.index.wait_until_indexed()
+    newest = await workspace.index.search_index("common", limit=3)
+    assert [hit.digest for hit in newest] == [one.digest for one in stored[:-4:-1]]
+    both = await workspace.index.search_index("common rare1")
+    assert {hit.digest for hit in both} == {one.digest for one in stored[1::4]}
+    some = await workspace.index.search_index("common rare2 absent")
+    assert {hit.digest for hit in some} == {one.digest for one in stored[2::4]}
 
 
 async def test_accents_and_scripts_without_blanks(workspace: StoredWorkspace) -> None:
