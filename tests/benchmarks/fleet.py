@@ -188,10 +188,10 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
         sizes.bytes / sizes.outputs * sizes.packed + 200
     )  # padding at most doubles; 200: what it is, and the key
     measured = rates.get("puts into PostgreSQL")
-    part = f", {peak / measured.ours.median:.1%} of the rate measured for batches" if measured else ""
+    part = f" is {peak / measured.ours.median:.1%} of the rate measured for batches" if measured else " is small"
     return f"""These figures are calculated from the sections above:
 
-- The number of puts is not a problem. At the peak, there are {peak:.0f} per second{part}. {_agents(rates)}
+- The number of puts is not a problem. The peak of {peak:.0f} puts per second{part}{_agents(rates)}.
 - Space can be a problem. The size of each row is rounded up to a power of two. On average, a row takes up at most {most / 1000:.1f} KB. The {puts * DAYS / 1e6:.0f} million rows of {DAYS} days therefore take up at most {puts * DAYS * most / 1e9:.0f} GB.
   `workspace sync --collect` removes rows that no computer uses any more.
 - While the shared store is offline, new content waits in the local cache. Over {DAYS} days, this content takes up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
@@ -200,7 +200,7 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
 def _agents(rates: dict[str, Row]) -> str:
     row = rates.get("time from an agent's put until the content is in PostgreSQL, p99")
     return (
-        f"The agents measured above stored {row.note.split(',')[-1].split(';')[0].split()[0]} per second."
+        f", and less than the {row.note.split(',')[-1].split(';')[0].split()[0]} puts per second of the 200 agents above"
         if row
         else ""
     )
