@@ -58,6 +58,7 @@ log = logging.getLogger(__name__)
 
 NAME = "window"
 PATIENCE = 1.6  # How many seconds closing may take. Everything acknowledged is already on the disk.
+HAS_MENU_BAR = sys.platform == "darwin"  # On a Mac, people look for menus.
 THREADS = 4
 ENDS = (signal.SIGINT, signal.SIGTERM)
 TURN = 0.0003  # How long a busy thread keeps the interpreter, in seconds. The window asks for it many times a frame.
@@ -132,9 +133,8 @@ class WindowProgram:
         self.shell.setCentralWidget(self.window)
         if early.has_box:
             self.window.chat.composer.text.setFocus()  # A widget can only take the focus once it is in the window.
-        if sys.platform == "darwin":  # On a Mac, people look for menus.
-            for name, actions in self.window.actions_.groups().items():
-                self.shell.menuBar().addMenu(name).addActions(actions)
+        if HAS_MENU_BAR:
+            self.window.window_actions.fill_menu_bar(self.shell.menuBar())
         self.shell.closing.connect(self._close_window)
         if self.shell.is_closing:  # The window was closed before anything listened for that.
             QTimer.singleShot(0, self._close_window)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QAction, QKeySequence
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.translation import tr
@@ -172,6 +172,12 @@ class ActionRegistry(QObject):
     def format_shortcut(self, name: str) -> str:
         """As the platform writes it: "Ctrl+K", "⌘K"."""
         return self._actions[name].shortcut().toString(QKeySequence.SequenceFormat.NativeText)
+
+    def fill_menu_bar(self, bar: QMenuBar) -> None:
+        menus: dict[str, QMenu] = {}
+        for each in self:
+            menu = menus.get(each.group) or menus.setdefault(each.group, bar.addMenu(each.group))
+            menu.addAction(self._actions[each.id])
 
     def change_shortcut(self, name: str, sequence: QKeySequence) -> str:
         """Give an action another shortcut, or none. Returns the title of the action that had it and lost it."""

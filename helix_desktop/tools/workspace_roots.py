@@ -178,9 +178,9 @@ def read_file_piece(roots: WorkspaceRoots, place: RootPath, start: int, length: 
 def stat_path(roots: WorkspaceRoots, place: RootPath) -> os.stat_result:
     """What a file or folder is, refused where it is neither."""
     with _explain_system_errors(roots.display_path(place)):
-        if sys.platform == "win32" and place.path.is_dir():
+        if sys.platform == "win32" and place.full_path.is_dir():
             with folders.open_folder(place.root, place.inside):
-                return place.path.stat()
+                return place.full_path.stat()
         with _open_checked(roots, place) as handle:
             found = os.fstat(handle)
             return found if stat.S_ISDIR(found.st_mode) else _require_regular_file(handle, roots.display_path(place))

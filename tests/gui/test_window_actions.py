@@ -5,7 +5,7 @@ from collections import Counter
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QKeySequence
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QMenu, QMenuBar, QWidget
 
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_actions import ActionRegistry, declare_actions
@@ -40,3 +40,12 @@ def test_a_changed_shortcut_is_kept_and_taken_from_the_one_that_had_it(theme: Th
     again.reset_shortcuts()
     assert settings[SHORTCUTS] == {}
     assert again["new"].shortcut() == QKeySequence("Ctrl+N")
+
+
+def test_the_menus_hold_every_action(theme: Theme, settings: ProgramSettings) -> None:
+    window = QWidget()
+    actions = ActionRegistry(window, settings)
+    bar = QMenuBar(window)
+    actions.fill_menu_bar(bar)
+    assert len(bar.actions()) > 3
+    assert sum(len(each.actions()) for each in bar.findChildren(QMenu)) == len(declare_actions())

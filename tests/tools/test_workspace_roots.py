@@ -200,6 +200,14 @@ def test_folders_and_what_is_not_there_get_a_sentence(roots: WorkspaceRoots) -> 
         workspace_roots.read_whole_file(roots, roots.resolve_path("large"), limit=4)
 
 
+@pytest.mark.parametrize("system", ["linux", "win32"])  # a type checker skips what is of another system
+def test_what_a_folder_is_can_be_asked(
+    roots: WorkspaceRoots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, system: str
+) -> None:
+    monkeypatch.setattr(sys, "platform", system)
+    assert stat.S_ISDIR(workspace_roots.stat_path(roots, roots.resolve_path(str(tmp_path / "one"))).st_mode)
+
+
 def test_walking_follows_no_links_and_skips_what_is_closed(roots: WorkspaceRoots, tmp_path: Path) -> None:
     write(roots, "a/b", b"1")
     write(roots, "c", b"2")

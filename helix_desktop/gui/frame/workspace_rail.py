@@ -49,6 +49,7 @@ class WorkspaceButton(QAbstractButton):
         self._is_dragged = False
         self._title = row.name  # not set as the button's text, where “R&D” would claim Alt+D
         self.setCheckable(True)
+        self.setAutoExclusive(True)  # Screen readers then announce one of several, not a check box.
         self.setFixedSize(WIDTH, SQUARE)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)

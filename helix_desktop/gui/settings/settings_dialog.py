@@ -165,6 +165,7 @@ class SettingsDialog(QDialog):
         button = QPushButton(title, self)
         button.setProperty("look", "row")
         button.setCheckable(True)
+        button.setAutoExclusive(True)  # Screen readers then announce one of several, not a check box.
         button.setAutoDefault(False)
         button.clicked.connect(lambda _checked=False: self.show_settings_page(name))
         self._group.addButton(button)
