@@ -81,7 +81,7 @@ class AgentRequests:
     terminals: dict[str, AgentTerminal] = field(default_factory=dict)
     _open_questions: int = 0
     _allowed_commands: set[str] = field(default_factory=set)  # Commands that were allowed in this turn.
-    _allowed_edits: list[tuple[str | None, str, str]] = field(default_factory=list)  # path, old and new text as shown
+    _allowed_edits: list[tuple[str, str, str]] = field(default_factory=list)  # path, old and new text as shown
 
     async def answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:
@@ -136,7 +136,11 @@ class AgentRequests:
             self._allowed_commands.add(action.command)
         if action.effect is ActionEffect.EDIT:
             self._allowed_edits += [
-                (self._display_inside(text_at(each, "path")), text_at(each, "oldText"), text_at(each, "newText"))
+                (
+                    self._judge_path(text_at(each, "path"), action.effect)[0],
+                    text_at(each, "oldText"),
+                    text_at(each, "newText"),
+                )
                 for each in call.differences
             ]
 
@@ -188,13 +192,6 @@ class AgentRequests:
         if effect is ActionEffect.EDIT and is_autorun_path(place.inside):
             return shown, f"other programs run the contents of {shown}", "runs_later"
         return shown, "", ""
-
-    def _display_inside(self, path: str) -> str | None:
-        roots = self.kit.resources.roots
-        try:
-            return roots.display_path(roots.resolve_path(path))
-        except HelixError:
-            return None
 
     async def _ensure_permitted(self, call: ToolCall, action: ToolAction) -> None:
         """By the workspace's rules and mode. ActionRefused where it may not be done."""

@@ -215,7 +215,9 @@ def walk_files(
 
 
 def replace_file(roots: WorkspaceRoots, place: RootPath, content: bytes, *, expected: Digest | None) -> None:
-    """Put `content` in the file's place, if it still is what the caller saw: `expected`, or None for no file."""
+    """Put `content` in the file's place, if it still is what the caller saw: `expected`, or None for no file. It is a new file, so
+    another hard link, which may be outside the roots, keeps the old content.
+    """
     place = _through_links(roots, place)
     with _open_parent(roots, place, make=True) as folder:
         before = _stat_replaceable(folder, place.full_path.name, roots.display_path(place))
@@ -368,11 +370,6 @@ def _stat_replaceable(folder: folders.OpenFolder, name: str, shown: str) -> os.s
         raise ActionRefused(
             f"{shown} is write-protected.",
             remedy="To change this file, make it writable first.",
-        )
-    if found.st_nlink > 1:
-        raise ActionRefused(
-            f"{shown} was not changed, because it has another hard link, which may be outside the workspace.",
-            remedy="Replace the file with a copy of itself, so that it has only one hard link.",
         )
     return found
 

@@ -141,7 +141,8 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             say(session, json.dumps([ended, printed]))
         case ["run-and-kill", *rest]:
             made = ask("terminal/create", sessionId=session, command=" ".join(rest))
-            time.sleep(0.3)
+            while not ask("terminal/output", sessionId=session, terminalId=made["terminalId"])["output"]:
+                time.sleep(0.01)
             ask("terminal/kill", sessionId=session, terminalId=made["terminalId"])
             say(session, json.dumps(ask("terminal/output", sessionId=session, terminalId=made["terminalId"])))
         case ["form"]:

@@ -195,3 +195,16 @@ def test_opencode_reads_no_project_file_above_the_repository(here: Path) -> None
     (here / "work" / ".git").mkdir()
     write(here / "opencode.json", {"provider": {"corp": {"options": {"baseURL": "http://nobody/v1"}}}})
     assert found("opencode", here) == [("", "")]
+
+
+def test_an_agent_that_nobody_describes_is_asked_for_its_address_by_its_protocols_variables() -> None:
+    named = {
+        "OPENAI_BASE_URL": "",
+        "OPENAI_API_BASE": "https://company.example/v1",
+        "ANTHROPIC_BASE_URL": "https://a.example",
+    }
+    found = agent_upstreams.find_protocol_upstream("openai-chat", named)
+    assert (found.address, found.source) == ("https://company.example/v1", "OPENAI_API_BASE in the environment")
+    assert not found.is_from_file
+    assert agent_upstreams.find_protocol_upstream("gemini", named) == agent_upstreams.AgentUpstream()
+    assert agent_upstreams.find_protocol_upstream("gemini", {}).describe_route().endswith("names another address")

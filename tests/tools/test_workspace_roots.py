@@ -120,11 +120,15 @@ def test_a_link_inside_is_written_through_and_stays_a_link(roots: WorkspaceRoots
     assert (roots.folders[0] / "AGENTS.md").read_text() == "new"
 
 
-def test_a_file_with_a_second_link_is_read_but_not_written(roots: WorkspaceRoots, tmp_path: Path) -> None:
-    os.link(tmp_path / "outside" / "secret", roots.folders[0] / "hard")
-    with pytest.raises(ActionRefused, match="hard"):
-        write(roots, "hard", b"x")
-    assert (tmp_path / "outside" / "secret").read_text() == "secret"
+def test_a_write_to_a_file_with_a_second_link_leaves_the_other_name_as_it_is(
+    roots: WorkspaceRoots, tmp_path: Path
+) -> None:
+    (tmp_path / "one" / "twin").hardlink_to(tmp_path / "outside" / "secret")
+    assert read(roots, "twin") == b"secret"
+    write(roots, "twin", b"new")
+    assert (tmp_path / "outside" / "secret").read_bytes() == b"secret"
+    workspace_roots.delete_file(roots, roots.resolve_path("twin"), expected=Digest.of_content(b"new"))
+    assert (tmp_path / "outside" / "secret").read_bytes() == b"secret"
 
 
 def test_devices_pipes_and_sockets_are_refused(roots: WorkspaceRoots, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,3 +207,9 @@ def test_a_temperature_goes_only_to_models_that_take_one() -> None:
     request = asking(temperature=0.2, top_p=0.5)
     assert sent(request)["generationConfig"] == {"temperature": 0.2, "topP": 0.5}
     assert "generationConfig" not in sent(request, temperature=False)
+
+
+@pytest.mark.parametrize("finish", ["STOP", "MAX_TOKENS"])
+def test_a_reply_that_ends_with_calls_waits_for_their_results(finish: str) -> None:
+    answered = read(chunks("Hi", calls=[("read", {"path": "a"})], finish=finish))[1]
+    assert answered.stop is (Stop.CALLS if finish == "STOP" else Stop.LENGTH)

@@ -63,3 +63,12 @@ def test_the_largest_folders_are_named_with_what_they_hold(tmp_path: Path) -> No
         (tmp_path / place).write_bytes(bytes(size))
     found = measure_top_folders((tmp_path,), CheckpointCoverage(), frozenset())
     assert found == [("data", 2, 1_000), ("src", 1, 10), ("", 1, 1)]
+
+
+def test_files_with_several_names_are_known_with_all_of_them(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "a").write_text("x")
+    (tmp_path / "inside" / "b").hardlink_to(tmp_path / "a")
+    (tmp_path / "alone").write_text("x")
+    found = look(tmp_path, {})
+    assert [sorted(names) for names in found.linked.values()] == [[("0/a", 2), ("0/inside/b", 2)]]
