@@ -18,6 +18,7 @@ import random
 import socket
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -114,13 +115,23 @@ def from_outside(home: Path, provider: Provider, tries: int, seed: int, found: C
         found[f"LOST {len(provider.asked)} requests reached the provider, not 2"] += 1
 
 
+def _listen_as_soon_as_it_is_free(port: int) -> socket.socket:
+    """The resident that had the port may still be ending."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        with suppress(OSError):
+            return socket.create_server(("127.0.0.1", port))
+        time.sleep(0.05)
+    return socket.create_server(("127.0.0.1", port))
+
+
 def squat(listens: Any, port: int, seconds: float) -> None:
     """Listen as another user, and tell everything that is sent there."""
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
     heard = bytearray()
-    with socket.create_server(("127.0.0.1", port)) as server:
+    with _listen_as_soon_as_it_is_free(port) as server:
         listens.send(server.getsockname()[1])
         server.settimeout(seconds)
         with suppress(TimeoutError):
