@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,9 @@ class WorkspaceSwitch:
                 unfinished = bytearray(b"{")  # The rest of this line is not a message either.
         for line in self._lines.values():
             line.end_input()
-        await self._tasks.aclose(limit=QUIT_SECONDS)
+        with suppress(TimeoutError):  # What is not closed then is as after a crash: whole.
+            async with asyncio.timeout(QUIT_SECONDS):
+                await self._tasks.aclose(limit=QUIT_SECONDS)
 
     async def _take_line(self, line: bytes) -> None:
         if not line.strip():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
+import logging
 import os
 import sys
 from pathlib import Path
@@ -46,6 +47,8 @@ async def _serve_standard_streams(arguments: argparse.Namespace) -> None:
     switch = WorkspaceSwitch(open_line, lambda folder: _find_editor_workspace(arguments, folder), _write_to_editor)
     with Terminal() as terminal:
         await switch.run_until_input_ends(terminal.read_input)
+    logging.shutdown()
+    os._exit(0)  # All is closed. A thread may still load a vocabulary, and the end would wait for it.
 
 
 def _write_to_editor(data: bytes) -> None:

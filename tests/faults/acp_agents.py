@@ -60,7 +60,10 @@ class Model:
         self.left -= 1
         self.done += 1
         command = f"echo output-{self.done} >> made.txt; seq {self.done} {self.done + 400}"
-        return [Says(f"said-{self.done} "), Calls(shell, _arguments(shell, command))]
+        asks = (
+            {"sandbox_permissions": "require_escalated", "justification": "to write"} if shell == "exec_command" else {}
+        )
+        return [Says(f"said-{self.done} "), Calls(shell, {**_arguments(shell, command), **asks})]
 
 
 def set_up(agent: str, home: Path, provider: Provider) -> None:
@@ -77,7 +80,10 @@ def set_up(agent: str, home: Path, provider: Provider) -> None:
     opencode = {"provider": {"anthropic": {"options": {"baseURL": f"{provider.url}/v1", "apiKey": KEY}}}, "model": "anthropic/claude-sonnet-4-5", "permission": {"bash": "ask"}, "autoupdate": False}  # fmt: skip
     auth = {"security": {"auth": {"selectedType": "gemini-api-key" if agent == "gemini" else "openai"}}}
     for name, text in (
-        (".codex/config.toml", f'model_provider = "corp"\nmodel = "gpt-5"\napproval_policy = "untrusted"\n{table}'),
+        (
+            ".codex/config.toml",
+            f'model_provider = "corp"\nmodel = "gpt-5"\napproval_policy = "on-request"\nsandbox_mode = "read-only"\n{table}',
+        ),
         (".config/opencode/opencode.json", json.dumps(opencode)),
         (".gemini/settings.json", json.dumps(auth)),
         (".qwen/settings.json", json.dumps(auth)),
@@ -153,13 +159,18 @@ async def run(agent: str, steps: int, kills: int, seed: int) -> dict[str, Any]:
     pick = random.Random(seed)
     model = Model(steps)
     found: dict[str, Any] = {"agent": agent, "kills": 0, "ends": {}, "wrong": []}
-    with tempfile.TemporaryDirectory(prefix="helix-acp-") as place, Provider(model.script) as provider:
+    with (
+        tempfile.TemporaryDirectory(prefix="helix-acp-", dir=os.environ.get("ACP_PLACE")) as place,
+        Provider(model.script) as provider,
+    ):
         home, folder = Path(place), Path(place) / "work"
         folder.mkdir()
         set_up(agent, home, provider)
         desks = open_desks(home)
         bench = await desks.create_workspace("w", folder)
         session = await bench.start_conversation(acp_agent="Agent")
+        if agent == "codex":
+            await (await bench.acp.start_agent(session.conversation)).choose("mode", "read-only")
         watch, begun = Watcher(session), time.monotonic()
         await one_turn(session, "do the work", found)
         found |= {
@@ -239,7 +250,7 @@ async def one_turn(session: Session, text: str, found: dict[str, Any]) -> str:
     found["ends"][kind] = found["ends"].get(kind, 0) + 1
     if end and end.why:
         found.setdefault("why", {})
-        found["why"][end.why[:160]] = found["why"].get(end.why[:160], 0) + 1
+        found["why"][end.why[:900]] = found["why"].get(end.why[:900], 0) + 1
     return kind
 
 
