@@ -115,7 +115,7 @@ class AgentConnection:
         except ConnectionError as error:
             raise ModelFailed(await self._describe_end()) from error
         except RequestError as error:
-            words = " ".join(f"{error} {text_at(error.data, 'details')}".split())[:500]
+            words = " ".join(f"{error} {text_at(error.data, 'details')}".split())[:500].rstrip(".")
             hint = (
                 f" Sign in with the agent's own program first: {self._ways_to_sign_in}." if error.code == -32000 else ""
             )

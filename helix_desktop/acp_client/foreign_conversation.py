@@ -212,20 +212,19 @@ class ForeignConversation:
 
     async def _take_session_up(self, link: AgentConnection, values: dict[str, Any]) -> bool:
         """Whether the agent has opened a session of its own past again. What it repeats of it is known here."""
-        if object_at(link.abilities, "sessionCapabilities").get("resume") is not None:
-            method = "session/resume"
-        elif link.abilities.get("loadSession") is True:
-            method = "session/load"
-        else:
-            return False
+        can_resume = object_at(link.abilities, "sessionCapabilities").get("resume") is not None
+        can_load = link.abilities.get("loadSession") is True
         self._is_repeating = True
         try:
-            await self._adopt_session(link, values["sessionId"], await link.request(method, values, START_SECONDS))
-        except AgentRefused:  # The agent no longer knows the session.
-            return False
+            for method, can in (("session/resume", can_resume), ("session/load", can_load)):
+                with suppress(AgentRefused):  # It does not know the session any more, or not this request after all.
+                    if can:
+                        answer = await link.request(method, values, START_SECONDS)
+                        await self._adopt_session(link, values["sessionId"], answer)
+                        return True
         finally:
             self._is_repeating = False
-        return True
+        return False
 
     async def _adopt_session(self, link: AgentConnection, session: str, answer: dict[str, Any]) -> None:
         """With what the user has chosen, where the agent still offers it."""

@@ -206,7 +206,12 @@ def main() -> None:  # noqa: C901, PLR0912 -- a script
             case "initialize":
                 if "mute" in sys.argv:
                     time.sleep(3600)
-                capable = {"loadSession": CAN_LOAD, "promptCapabilities": {"image": "no-images" not in sys.argv}}
+                more = {"sessionCapabilities": {"resume": {}}} if "says-resume" in sys.argv else {}
+                capable = {
+                    **more,
+                    "loadSession": CAN_LOAD,
+                    "promptCapabilities": {"image": "no-images" not in sys.argv},
+                }
                 result = {
                     "protocolVersion": 1,
                     "agentCapabilities": capable,
@@ -218,6 +223,9 @@ def main() -> None:  # noqa: C901, PLR0912 -- a script
                 update(session, "available_commands_update", availableCommands=offered)
                 option = {"type": "boolean", "id": "web", "name": "Web", "currentValue": web}
                 result = {"sessionId": session, "modes": modes, "configOptions": [option]}
+            case "session/resume":
+                send({"id": message["id"], "error": {"code": -32601, "message": "Method not found"}})
+                continue
             case "session/load":
                 say(session, "said long ago")
                 remember(session, "[loaded]")

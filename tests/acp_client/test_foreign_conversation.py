@@ -312,3 +312,11 @@ async def test_an_agent_that_died_between_two_messages_answers_the_second(bench:
     assert said(session) == "onetwo"
     told = [json.loads(line)[1] for line in state_file.read_text().splitlines()]
     assert told == ["say one\nlast-words", "[failed]", "[loaded]", "say two"]
+
+
+async def test_an_agent_that_cannot_resume_as_it_said_loads_its_session(bench: Workbench, state_file: Path) -> None:
+    session = await bench.start_conversation(acp_agent="ScriptSaysResume")
+    await run_turn(session, "say one\ndie")
+    await run_turn(session, "say two")
+    told = [json.loads(line)[1] for line in state_file.read_text().splitlines()]
+    assert told == ["say one\ndie", "[loaded]", "say two"]

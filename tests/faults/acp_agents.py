@@ -109,6 +109,7 @@ class Watcher:
         self.session = session
         self.streamed: list[str] = []
         self.asked = self.refused = 0
+        self.refuses = True
         session.subscribe_to_events(self.hear)
 
     def hear(self, event: Event) -> None:
@@ -116,7 +117,7 @@ class Watcher:
             self.streamed.append(event.delta.text)
         if isinstance(event, QuestionAsked):
             self.asked += 1
-            allowed = self.asked % 5 != 0
+            allowed = not self.refuses or self.asked % 5 != 0
             self.refused += not allowed
             loop = asyncio.get_running_loop()
             loop.call_soon(self.session.answer_question, event.number, PermissionAnswer(allowed=allowed))
@@ -155,7 +156,7 @@ async def kill_at_random(bench: Workbench, session: Session, pick: random.Random
     return "+".join(names)
 
 
-async def run(agent: str, steps: int, kills: int, seed: int) -> dict[str, Any]:
+async def run(agent: str, steps: int, kills: int, seed: int) -> dict[str, Any]:  # noqa: PLR0915 -- one after another
     pick = random.Random(seed)
     model = Model(steps)
     found: dict[str, Any] = {"agent": agent, "kills": 0, "ends": {}, "wrong": []}
@@ -172,6 +173,7 @@ async def run(agent: str, steps: int, kills: int, seed: int) -> dict[str, Any]:
         if agent == "codex":
             await (await bench.acp.start_agent(session.conversation)).choose("mode", "read-only")
         watch, begun = Watcher(session), time.monotonic()
+        watch.refuses = agent != "codex"  # a refusal ends its turn
         await one_turn(session, "do the work", found)
         found |= {
             "steps": model.done,
@@ -185,6 +187,7 @@ async def run(agent: str, steps: int, kills: int, seed: int) -> dict[str, Any]:
             "commands": len(foreign.commands),
         }
         found["can"] = sorted(foreign._link.abilities) if foreign._link else []
+        watch.refuses = True
         model.per_turn = model.left = 4
         longest = 8.0
         while found["kills"] < kills:

@@ -195,7 +195,7 @@ class FleetDialog(TransientDialog):
         return self._build_list_page(self._schedule_list, build_row((hint, 1), remove))
 
     def _build_conversations_page(self) -> QWidget:
-        columns = ((tr("State"), 110), (tr("Conversation"), 0), (tr("Workspace"), 130), (tr("Agent"), 110), (tr("Copy of"), 110),
+        columns = ((tr("State"), 150), (tr("Conversation"), 0), (tr("Workspace"), 130), (tr("Agent"), 110), (tr("Copy of"), 110),
                    (tr("Changed files"), 200), (tr("Also changed in other copies"), 260), (tr("Cost"), 80))  # fmt: skip
         self._conversation_list = FleetList(tr("Conversations"), columns, self)
         self._conversation_list.itemActivated.connect(lambda _item, _column: self._open_listed_conversation())
