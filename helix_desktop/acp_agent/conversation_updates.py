@@ -5,16 +5,7 @@ from dataclasses import field
 from functools import partial
 from typing import Any
 
-from acp import helpers
-from acp.schema import (
-    Cost,
-    FileEditToolCallContent,
-    PlanEntryStatus,
-    SessionInfoUpdate,
-    ToolCallLocation,
-    ToolKind,
-    UsageUpdate,
-)
+from acp import helpers, schema
 
 from helix_desktop.engine import facts, session_events
 from helix_desktop.engine.blocks import ReasoningDelta, TextDelta
@@ -27,12 +18,12 @@ from helix_desktop.workbench import Workbench
 SHOWN_BYTES = 8_000  # The most bytes of an output that an editor is sent.
 LARGEST_DIFF = 400_000  # In bytes. A larger file is not shown as a difference.
 TITLE = 80
-_KINDS: dict[str, ToolKind] = {
+_KINDS: dict[str, schema.ToolKind] = {
     ToolName.READ_FILE: "read", ToolName.LIST_FILES: "read", ToolName.GLOB_FILES: "search", ToolName.SEARCH_FILES: "search",
     ToolName.RUN_COMMAND: "execute", ToolName.FETCH_URL: "fetch", ToolName.DELEGATE: "think", ToolName.SET_TODO: "think",
     **dict.fromkeys(EDITS, "edit"), **dict.fromkeys(RECALLS, "read"),
 }  # fmt: skip
-_PLAN: dict[str, PlanEntryStatus] = {"open": "pending", "doing": "in_progress", "done": "completed"}
+_PLAN: dict[str, schema.PlanEntryStatus] = {"open": "pending", "doing": "in_progress", "done": "completed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +96,7 @@ class ConversationUpdates:
                 said = {"sessionUpdate": "compaction_update", "compactionId": fold, "status": "completed"}
                 yield {**said, "summary": summary}
             case facts.ConversationChanged(title=str(title)):
-                yield SessionInfoUpdate(session_update="session_info_update", title=title)
+                yield schema.SessionInfoUpdate(session_update="session_info_update", title=title)
 
     def _message_updates(self, fact: facts.UserSaid | facts.ModelReplied, *, again: bool) -> Iterator[Any]:
         is_own = isinstance(fact, facts.UserSaid) and self.own_messages and not again
@@ -133,8 +124,8 @@ class ConversationUpdates:
         if usage == self._usage:
             return []
         self._usage = usage
-        cost = Cost(amount=usage[2], currency="USD")
-        return [UsageUpdate(session_update="usage_update", used=usage[0], size=usage[1], cost=cost)]
+        cost = schema.Cost(amount=usage[2], currency="USD")
+        return [schema.UsageUpdate(session_update="usage_update", used=usage[0], size=usage[1], cost=cost)]
 
     def _call_update(self, call: facts.ToolCall) -> Any:
         update = helpers.start_tool_call(
@@ -150,11 +141,11 @@ class ConversationUpdates:
             update.field_meta = {"terminal_info": {"terminal_id": call.id, "cwd": str(self.bench.main_folder)}}
         return update
 
-    def locations_of_call(self, call: facts.ToolCall) -> list[ToolCallLocation] | None:
+    def locations_of_call(self, call: facts.ToolCall) -> list[schema.ToolCallLocation] | None:
         """The file it is about, for an editor that follows the agent."""
         path = (parse_object(call.arguments) or {}).get("path")
         full = self._full_path(path) if isinstance(path, str) else ""
-        return [ToolCallLocation(path=full)] if full else None
+        return [schema.ToolCallLocation(path=full)] if full else None
 
     def _full_path(self, path: str) -> str:
         """In the folders or the copy that the conversation works in; empty where it is in none of them."""
@@ -200,7 +191,7 @@ class ConversationUpdates:
             return ""
         return text if fact.output.size <= SHOWN_BYTES else f"{text}\n… ({fact.output.size:,} bytes in all)"
 
-    async def _difference(self, change: facts.FileChanged) -> FileEditToolCallContent | None:
+    async def _difference(self, change: facts.FileChanged) -> schema.FileEditToolCallContent | None:
         texts = []
         for digest in (change.before, change.after):
             try:
@@ -216,7 +207,7 @@ class ConversationUpdates:
         )
 
 
-def kind_of_call(call: facts.ToolCall) -> ToolKind:
+def kind_of_call(call: facts.ToolCall) -> schema.ToolKind:
     return _KINDS.get(call.name, "other")
 
 

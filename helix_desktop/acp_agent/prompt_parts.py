@@ -7,13 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from acp.schema import (
-    EmbeddedResourceContentBlock,
-    ImageContentBlock,
-    ResourceContentBlock,
-    TextContentBlock,
-    TextResourceContents,
-)
+from acp import schema
 
 from helix_desktop.engine.facts import Text, UserPart
 from helix_desktop.errors import InvalidInput
@@ -29,15 +23,15 @@ async def build_user_parts(bench: Workbench, blocks: Sequence[Any]) -> tuple[Use
 
 async def _build_user_part(bench: Workbench, block: Any) -> UserPart:
     match block:
-        case TextContentBlock():
+        case schema.TextContentBlock():
             return Text(block.text)
-        case ResourceContentBlock():
+        case schema.ResourceContentBlock():
             return Text(f"[{block.name}]({name_of_uri(block.uri)})")
-        case ImageContentBlock():
+        case schema.ImageContentBlock():
             return await _attach_bytes(bench, name_of_uri(block.uri or "image"), block.data, block.mime_type)
-        case EmbeddedResourceContentBlock(resource=TextResourceContents() as text):
+        case schema.EmbeddedResourceContentBlock(resource=schema.TextResourceContents() as text):
             return await bench.attach_content(name_of_uri(text.uri), text.text.encode("utf-8", "replace"), "text/plain")
-        case EmbeddedResourceContentBlock():
+        case schema.EmbeddedResourceContentBlock():
             kind = block.resource.mime_type or ""
             return await _attach_bytes(bench, name_of_uri(block.resource.uri), block.resource.blob, kind)
     raise InvalidInput("This kind of content cannot be sent to the agent.", remedy="Send text, images or files.")

@@ -16,24 +16,10 @@ from helix_desktop.acp_client.agent_choices import AgentChoice, parse_choices, p
 from helix_desktop.acp_client.agent_connection import START_SECONDS, AgentConnection, AgentRefused
 from helix_desktop.acp_client.agent_requests import AgentRequests
 from helix_desktop.acp_client.turn_recording import TurnRecorder
+from helix_desktop.engine import facts
 from helix_desktop.engine.collaborators import TaskSpawner, TurnCallbacks
 from helix_desktop.engine.content_recall import format_message
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import (
-    ConversationStarted,
-    ModelRole,
-    ModelSet,
-    PolicySet,
-    Received,
-    Rewound,
-    Stop,
-    Text,
-    TurnEnd,
-    TurnEnded,
-    Usage,
-    UserPart,
-    UserSaid,
-)
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import ToolSet
 from helix_desktop.engine.session_events import ConversationActivity
@@ -49,10 +35,10 @@ LONGEST_HISTORY = 120_000  # characters
 HISTORY = "[This conversation goes on in a new session. What was said so far:]\n\n{}\n\n[End of what was said so far.]"
 GO_ON = "Go on."
 _ENDS = {
-    "cancelled": TurnEnded(TurnEnd.STOPPED),
-    "max_turn_requests": TurnEnded(TurnEnd.STEP_LIMIT, "The agent reached its own step limit."),
-    "max_tokens": TurnEnded(TurnEnd.FAILED, "The agent's reply reached its length limit."),
-    "refusal": TurnEnded(TurnEnd.FAILED, "The agent refused to continue."),
+    "cancelled": facts.TurnEnded(facts.TurnEnd.STOPPED),
+    "max_turn_requests": facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, "The agent reached its own step limit."),
+    "max_tokens": facts.TurnEnded(facts.TurnEnd.FAILED, "The agent's reply reached its length limit."),
+    "refusal": facts.TurnEnded(facts.TurnEnd.FAILED, "The agent refused to continue."),
 }
 
 
@@ -65,7 +51,7 @@ class ForeignConversation:
     `commands`: its slash commands, with what they do. `policy`: the one that folds nothing, since what the agent's model sees is its own affair.
     """
 
-    def __init__(self, name: str, find_agent: FindAgent, spawn: TaskSpawner, policy: PolicySet) -> None:
+    def __init__(self, name: str, find_agent: FindAgent, spawn: TaskSpawner, policy: facts.PolicySet) -> None:
         self.name = name
         self.choices: dict[str, AgentChoice] = {}
         self.commands: dict[str, str] = {}
@@ -90,23 +76,26 @@ class ForeignConversation:
 
     async def run_agent_turn(
         self, conversation: Conversation, kit: WorkspaceTools, tools: ToolSet, talk: TurnCallbacks
-    ) -> TurnEnded:
+    ) -> facts.TurnEnded:
         """The agent's answer to what was said since its last one. Its end is recorded, and returned. Its commands run by `tools`."""
         recorder = TurnRecorder(conversation, kit.resources, self.name)
         turn = self._turn = AgentRequests(conversation, kit, tools, recorder, talk.ask, self._spawn)
-        self._asked, usage = None, Usage()
+        self._asked, usage = None, facts.Usage()
         try:
             talk.running(ConversationActivity.THINKING)
             await self._record_setup(conversation)
             if kit.resources.checkpoints is not None:
                 await kit.resources.checkpoints.begin_step("", conversation.id, "command")
             answer = await self._prompt_or_restart(turn)
-            end, usage = _ENDS.get(text_at(answer, "stopReason"), TurnEnded(TurnEnd.DONE)), self._usage_of_turn(answer)
+            end, usage = (
+                _ENDS.get(text_at(answer, "stopReason"), facts.TurnEnded(facts.TurnEnd.DONE)),
+                self._usage_of_turn(answer),
+            )
         except HelixError as error:
             await self.end_agent()
             end = turn_end_of_error(error)
         except OSError as error:
-            end = TurnEnded(TurnEnd.FAILED, f"The agent {self.name} could not be started: {error}.")
+            end = facts.TurnEnded(facts.TurnEnd.FAILED, f"The agent {self.name} could not be started: {error}.")
         except asyncio.CancelledError:
             await asyncio.shield(self._stop_agent())
             await asyncio.shield(self._record_turn_end(turn, talk.end_when_stopped(), usage))
@@ -114,19 +103,19 @@ class ForeignConversation:
         await self._record_turn_end(turn, end, usage)
         return end
 
-    async def _record_turn_end(self, turn: AgentRequests, end: TurnEnded, usage: Usage) -> None:
+    async def _record_turn_end(self, turn: AgentRequests, end: facts.TurnEnded, usage: facts.Usage) -> None:
         """With what is left of the turn, and what it has done to the folders."""
         self._turn = None
         await turn.stop_commands()
-        stops = {TurnEnd.STOPPED: Stop.STOPPED, TurnEnd.FAILED: Stop.CUT}
-        await turn.recorder.finish_turn(stops.get(end.reason, Stop.END), usage)
+        stops = {facts.TurnEnd.STOPPED: facts.Stop.STOPPED, facts.TurnEnd.FAILED: facts.Stop.CUT}
+        await turn.recorder.finish_turn(stops.get(end.reason, facts.Stop.END), usage)
         await self._record_setup(turn.conversation)
         changes = await turn.kit.record_unfinished_changes(turn.conversation.id)
         await turn.conversation.append_facts(*changes, end)
 
     async def _record_setup(self, conversation: Conversation) -> None:
         """The window of the agent's model, so that it is measured, and that nothing is folded here."""
-        wanted = (self._policy, ModelSet(ModelRole.MAIN, self.name, self._window))
+        wanted = (self._policy, facts.ModelSet(facts.ModelRole.MAIN, self.name, self._window))
         await conversation.append_facts(*(fact for fact in wanted if not conversation.state.already_holds(fact)))
 
     # --- a turn
@@ -148,9 +137,9 @@ class ForeignConversation:
         said = _unanswered_parts(branch)
         if self._is_session_new:
             self._cost = self._cost_before = 0.0
-            await turn.conversation.append_facts(Received((), (), session=self._session))
+            await turn.conversation.append_facts(facts.Received((), (), session=self._session))
             if history := _format_history(branch):
-                said.insert(0, Text(history))
+                said.insert(0, facts.Text(history))
         prompt = [await self._build_block(link, part, turn.kit) for part in said]
         self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
@@ -163,8 +152,8 @@ class ForeignConversation:
             await asyncio.wait([asked], timeout=max(SILENT_SECONDS - silent, 1.0))
         return asked.result()
 
-    async def _build_block(self, link: AgentConnection, part: UserPart, kit: WorkspaceTools) -> dict[str, Any]:
-        if isinstance(part, Text):
+    async def _build_block(self, link: AgentConnection, part: facts.UserPart, kit: WorkspaceTools) -> dict[str, Any]:
+        if isinstance(part, facts.Text):
             return {"type": "text", "text": part.text}
         content = await kit.resources.cache.read_content(part.stored.digest)
         kind = part.stored.media_type
@@ -175,10 +164,10 @@ class ForeignConversation:
             raise ActionRefused(f"{self.name} does not accept images.", remedy="Send the message without the image.")
         return {"type": "image", "mimeType": kind, "data": base64.b64encode(content).decode()}
 
-    def _usage_of_turn(self, answer: dict[str, Any]) -> Usage:
+    def _usage_of_turn(self, answer: dict[str, Any]) -> facts.Usage:
         cost, self._cost_before = max(0.0, self._cost - self._cost_before), self._cost
         told = object_at(answer, "usage")
-        return Usage(number_at(told, "inputTokens"), output=number_at(told, "outputTokens"), cost=cost)
+        return facts.Usage(number_at(told, "inputTokens"), output=number_at(told, "outputTokens"), cost=cost)
 
     # --- process and session
 
@@ -295,18 +284,18 @@ class ForeignConversation:
 def _known_session(conversation: Conversation) -> str:
     """The agent's session that holds what is on this line of messages; empty after a rewind, and in a fork."""
     for recorded in reversed(conversation.state.facts):
-        if isinstance(recorded.fact, Received):
+        if isinstance(recorded.fact, facts.Received):
             return recorded.fact.session
-        if isinstance(recorded.fact, Rewound | ConversationStarted):
+        if isinstance(recorded.fact, facts.Rewound | facts.ConversationStarted):
             break
     return ""
 
 
-def _unanswered_parts(branch: ConversationBranch) -> list[UserPart]:
+def _unanswered_parts(branch: ConversationBranch) -> list[facts.UserPart]:
     """What the user has said since the agent's last reply."""
     last = branch.steps[-1] if branch.steps else 0
-    facts = (branch.message_at(seq).fact for seq in branch.order if seq > last)
-    return [part for fact in facts if isinstance(fact, UserSaid) for part in fact.parts] or [Text(GO_ON)]
+    later = (branch.message_at(seq).fact for seq in branch.order if seq > last)
+    return [part for fact in later if isinstance(fact, facts.UserSaid) for part in fact.parts] or [facts.Text(GO_ON)]
 
 
 def _format_history(branch: ConversationBranch) -> str:
@@ -314,5 +303,5 @@ def _format_history(branch: ConversationBranch) -> str:
     if not branch.steps:
         return ""
     told = [branch.message_at(seq) for seq in branch.order]
-    answered = (each for each in told if each.seq <= branch.steps[-1] or not isinstance(each.fact, UserSaid))
+    answered = (each for each in told if each.seq <= branch.steps[-1] or not isinstance(each.fact, facts.UserSaid))
     return HISTORY.format("\n".join(format_message(branch, each) for each in answered)[-LONGEST_HISTORY:])

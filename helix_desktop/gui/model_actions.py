@@ -3,17 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QPoint
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.agent_choices_menu import show_agent_choices
 from helix_desktop.gui.frame.connect_panel import DEMO_MODEL
 from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.workbench_types import Workbench
+from helix_desktop.gui.workbench_types import ForeignConversation, Session, Workbench
+
+LONGEST_CHOICE = 60  # characters
 
 
 class ModelActions(QObject):
@@ -36,7 +39,7 @@ class ModelActions(QObject):
     def open_model_chooser(self) -> None:
         window, bench, session = self._window, self._window.current_workbench, self._window.current_session
         if bench is not None and session is not None and window.foreign_agent_name:
-            work, show = bench.acp.start_agent(session.conversation), partial(show_agent_choices, window, session)
+            work, show = bench.acp.start_agent(session.conversation), partial(_show_agent_choices, window, session)
             window.background_runner.run_in_background(work, then=show, owner=window)
         elif bench is not None:
             self.chooser.open_below(window.top.model, window.current_model)
@@ -141,3 +144,31 @@ class ModelActions(QObject):
         window.background_runner.run_in_background(
             work, then=notice_correction, owner=window, failed=report_correction_error
         )
+
+
+def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignConversation) -> None:
+    """A submenu for each thing to choose, named with what is chosen now. Nothing where another conversation is shown meanwhile."""
+    if window.current_session is not session:
+        return
+    menu = build_popup_menu(window.top.model)
+    for choice in foreign.choices.values():
+        below = menu.addMenu(
+            f"{_menu_text(choice.name)}: {_menu_text(choice.values.get(choice.current, choice.current))}"
+        )
+        for value, name in choice.values.items():
+            action = below.addAction(_menu_text(name or value))
+            action.setCheckable(True)
+            action.setChecked(value == choice.current)
+            action.triggered.connect(partial(_choose, window, foreign, choice.id, value))
+    if not foreign.choices:
+        menu.addAction(tr("{agent} offers nothing to choose", agent=_menu_text(foreign.name))).setEnabled(False)
+    menu.popup(window.top.model.mapToGlobal(QPoint(0, window.top.model.height() + 4)))
+
+
+def _choose(window: MainWindow, foreign: ForeignConversation, identity: str, value: str, *_checked: object) -> None:
+    window.background_runner.run_in_background(foreign.choose(identity, value), owner=window)
+
+
+def _menu_text(foreign: str) -> str:
+    """An agent's words, on one line, and no letter of them a shortcut."""
+    return make_safe_text(foreign)[:LONGEST_CHOICE].replace("&", "&&")
