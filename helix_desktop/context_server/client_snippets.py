@@ -37,6 +37,7 @@ def build_client_snippet(
     stdio = {"type": "stdio", **plain}
     if client == "codex":
         file = Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
+        plain["startup_timeout_sec"] = 60  # Codex waits 10 otherwise, and a busy computer may need longer.
         return ClientSnippet(client, file, ("mcp_servers", name), plain, tomlkit.dumps({"mcp_servers": {name: plain}}))
     if client == "goose":
         settings = {"name": name, "type": "stdio", "enabled": True, "cmd": program, "args": arguments, "timeout": 300}

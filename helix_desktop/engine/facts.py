@@ -414,7 +414,8 @@ class ConversationStarted:
 class BroughtIn:
     """The facts before this one that are not of this program come from `origin`, as the file was when it had `size` bytes and was
     `modified` (nanoseconds since 1970). `run` names the import; `first`: the first fact that it appended. `undone`: it was undone.
-    `cost`: dollars that were paid there for these facts.
+    `cost`: dollars that were paid there for these facts. `unread`: the lines of the file that this program does not read, as they are, but
+    for those of earlier imports.
     """
 
     origin: Origin
@@ -424,6 +425,7 @@ class BroughtIn:
     modified: int = 0
     undone: bool = False
     cost: float = 0.0
+    unread: Stored | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,14 +85,14 @@ class _ClaudeCodeFile:
         tree, title = HistoryTree(), ""
         kept: list[str] = []
         for index, row in enumerate(rows):
-            value = row.value
+            self.told.row, value = row, row.value
             kind = text_at(value, "type")
             if kind in _TITLES:
                 title = text_at(value, _TITLES[kind]) or title
             node = _node_of_event(value)
             if node is None:
                 if kind not in _TITLES:
-                    self.told.left_out["/".join(filter(None, (kind or "no type", text_at(value, "subtype"))))] += 1
+                    self.told.leave_out("/".join(filter(None, (kind or "no type", text_at(value, "subtype")))))
                 continue
             tree.add_node(index, node)
             if kind == "system" and value.get("subtype") == "compact_boundary":
@@ -176,7 +176,7 @@ class _ClaudeCodeMessages:
             try:
                 self._read_claude_event(row.value)
             except UnreadableRow as error:
-                self.told.complaints.append(row.complaint_about_row(error))
+                self.told.complain_about_row(row, error)
         return self
 
     def _read_claude_event(self, value: Mapping[str, object]) -> None:

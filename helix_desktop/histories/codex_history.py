@@ -87,10 +87,11 @@ def read_codex_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, p
 def _read_rollout(rows: Iterable[HistoryRow], told: ReadingComplaints) -> "_CodexMessages":
     writing = _CodexMessages(told)
     for row in rows:
+        told.row = row
         try:
             writing.read_codex_row(row.value)
         except UnreadableRow as error:
-            told.complaints.append(row.complaint_about_row(error))
+            told.complain_about_row(row, error)
     writing.close()
     return writing
 
@@ -159,7 +160,7 @@ class _CodexMessages:
         elif "id" in value and "instructions" in value and not self.about:  # the first line of older files
             self._read_session_meta(value)
         else:
-            self.told.left_out[first_text(value, "type", "record_type") or "no type"] += 1
+            self.told.leave_out(first_text(value, "type", "record_type") or "no type")
 
     def _read_session_meta(self, about: Mapping[str, object]) -> None:
         if not self.about:
@@ -189,7 +190,7 @@ class _CodexMessages:
                 RecordedMessage("user", f"[Message of the agent {who}]\n{text}", time=self.time, beside=True)
             )
         else:
-            self.told.left_out[f"item {kind}"] += 1
+            self.told.leave_out(f"item {kind}")
 
     def _read_codex_message(self, item: Mapping[str, object]) -> None:
         role, content = item.get("role"), item.get("content")
@@ -277,7 +278,7 @@ class _CodexMessages:
             why = text_at(payload, "message") or text_at(payload, "reason") or kind
             self.made.append(RecordedMessage("failure", why, time=self.time))
         else:
-            self.told.left_out[f"event {kind}"] += 1
+            self.told.leave_out(f"event {kind}")
 
     def _set_usage_of_reply(self, usage: Mapping[str, object]) -> None:
         """What the last request cost; told behind the reply, or behind the results of its calls."""

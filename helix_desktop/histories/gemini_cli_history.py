@@ -139,10 +139,11 @@ class _GeminiMessages:
         self, rows: Sequence[tuple[int, HistoryRow]], compacted: Mapping[int, list[HistoryRow]]
     ) -> "_GeminiMessages":
         for at, row in rows:
+            self.told.row = row
             try:
                 self._read_gemini_record(row.value)
             except UnreadableRow as error:
-                self.told.complaints.append(row.complaint_about_row(error))
+                self.told.complain_about_row(row, error)
             if at in compacted and self.made:
                 text = "\n\n".join(text_of_message_content(one.value.get("content")) for one in compacted[at])
                 time = parse_time(compacted[at][0].value.get("timestamp"))
@@ -158,7 +159,7 @@ class _GeminiMessages:
         elif kind == "user":
             self._read_gemini_user(value.get("content"), time)
         elif kind in _NOTES:
-            self.told.left_out[str(kind)] += 1
+            self.told.leave_out(str(kind))
         else:
             raise UnreadableRow(f"there is no record of type {kind!r}")
 

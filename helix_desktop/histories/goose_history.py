@@ -78,7 +78,7 @@ def _build_goose_recording(
         try:
             writing.read_goose_message(row.value)
         except UnreadableRow as error:
-            told.complaints.append(row.complaint_about_row(error))
+            told.complain_about_row(row, error)
     return RecordedSession(
         name,
         tuple(writing.made),

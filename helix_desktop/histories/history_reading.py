@@ -171,7 +171,7 @@ def _sessions_in_database(path: Path, told: ReadingComplaints, there: Path) -> I
 
 
 def _sessions_in_rows(path: Path, told: ReadingComplaints, kind: str, there: Path) -> Iterator[RecordedSession]:
-    groups = list(_group_into_sessions(list(_read_rows(path, told.complaints, there))))
+    groups = list(_group_into_sessions(list(_read_rows(path, told, there))))
     several = len(groups) > 1
     for number, rows in enumerate(groups, 1):
         try:
@@ -219,13 +219,13 @@ def history_files_in(folder: Path) -> Sequence[Path]:
     return kept
 
 
-def _read_rows(path: Path, complaints: list[str], there: Path) -> Iterator[HistoryRow]:
+def _read_rows(path: Path, told: ReadingComplaints, there: Path) -> Iterator[HistoryRow]:
     """One JSON document, or one per line; each with a place for people."""
     with there.open("rb") as file:
         first = file.read(1 << 16).removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].rstrip()
         file.seek(0)
         if first[:1] == b"[" or first == b"{":
-            yield from _rows_of_document(file.read(), path, complaints)
+            yield from _rows_of_document(file.read(), path, told.complaints)
             return
         for number, line in enumerate(file, 1):
             if not line.strip():
@@ -233,9 +233,9 @@ def _read_rows(path: Path, complaints: list[str], there: Path) -> Iterator[Histo
             place = f"{path}, line {number}"
             value = _parse_line(line if number > 1 else line.removeprefix(b"\xef\xbb\xbf"))
             if isinstance(value, Mapping):
-                yield HistoryRow(value, place)
+                yield HistoryRow(value, place, line)
             else:
-                complaints.append(f"{place}: this is not a JSON object; the line was left out.")
+                told.complain_about_row(HistoryRow({}, place, line), "this is not a JSON object")
 
 
 def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iterator[HistoryRow]:

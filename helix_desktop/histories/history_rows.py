@@ -21,10 +21,11 @@ class UnreadableRow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """`place` names file and line for people."""
+    """`place` names file and line for people. `line`: as it stands in the file, where it is a line of one."""
 
     value: Mapping[str, object]
     place: str
+    line: bytes = b""
 
     def complaint_about_row(self, why: object) -> str:
         return f"{self.place}: {why}; the line was left out."
@@ -32,16 +33,32 @@ class HistoryRow:
 
 @dataclass(slots=True)
 class ReadingComplaints:
-    """What is told of reading a file: a sentence for each row that cannot be read, and how many rows are no messages."""
+    """What is told of reading a file: a sentence for each row that cannot be read, and how many rows are no messages. `unread`: these rows
+    as they stand in the file; `row`: the one that is being read.
+    """
 
     complaints: list[str] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
+    unread: list[bytes] = field(default_factory=list)
+    row: HistoryRow | None = None
+
+    def leave_out(self, kind: str, line: bytes = b"") -> None:
+        self.left_out[kind] += 1
+        self._keep_line(line or (self.row.line if self.row is not None else b""))
+
+    def complain_about_row(self, row: HistoryRow, why: object) -> None:
+        self.complaints.append(row.complaint_about_row(why))
+        self._keep_line(row.line)
+
+    def _keep_line(self, line: bytes) -> None:
+        if line.endswith(b"\n"):  # Else the agent is still writing it.
+            self.unread.append(line)
 
     def complaint_sentences(self, name: str) -> tuple[str, ...]:
         if not self.left_out:
             return tuple(self.complaints)
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.left_out.items()))
-        return (*self.complaints, f"{name}: these lines are not part of the conversation and were left out: {kinds}.")
+        return (*self.complaints, f"{name}: these lines are not part of the conversation, and are kept in the cache as they are: {kinds}.")
 
 
 def text_of_message_content(content: object) -> str:

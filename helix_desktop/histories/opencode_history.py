@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
+import orjson
+
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import foreign_sqlite, history_rows
@@ -166,7 +168,7 @@ class _OpencodeMessages:
         ]
         for part in parts:
             if part.get("type") not in ("text", "subtask", "file", "compaction"):
-                self.told.left_out[f"part {part.get('type')}"] += 1
+                self.told.leave_out(f"part {part.get('type')}", orjson.dumps(part) + b"\n")
         text = "\n".join(text for text in texts if text)
         beside = bool(own) and all(part.get("synthetic") for part in own)
         if text.strip() or files:
@@ -198,7 +200,7 @@ class _OpencodeMessages:
                 written.append(_opencode_call(part))
                 results.extend(_opencode_result(part, time))
             elif kind not in ("step-start", "step-finish", "text"):
-                self.told.left_out[f"part {kind}"] += 1
+                self.told.leave_out(f"part {kind}", orjson.dumps(part) + b"\n")
         self._add_opencode_reply(written, results, model, time, usage)
         if (error := object_at(message, "error")) and not written and not results:
             why = text_at(error, "data", "message") or text_at(error, "name") or "error"

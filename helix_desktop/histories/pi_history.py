@@ -37,13 +37,13 @@ def read_pi_recordings(
     tree, title = HistoryTree(), ""
     about: Mapping[str, object] = {}
     for index, row in enumerate(rows):
-        kind = row.value.get("type")
+        told.row, kind = row, row.value.get("type")
         if kind == "session":
             about = row.value
         elif kind == "session_info":
             title = text_at(row.value, "name")
         elif kind not in (*_SHOWN, *_ABOUT):
-            told.left_out[str(kind or "no type")] += 1
+            told.leave_out(str(kind or "no type"))
             continue
         if kind != "session":
             tree.add_node(index, _node_of_pi_entry(row.value))
@@ -80,11 +80,11 @@ class _PiMessages:
 
     def read_pi_rows(self, rows: Sequence[history_rows.HistoryRow]) -> "_PiMessages":
         for row in rows:
-            self.places[text_at(row.value, "id")] = len(self.made)
+            self.told.row, self.places[text_at(row.value, "id")] = row, len(self.made)
             try:
                 self._read_pi_entry(row.value)
             except history_rows.UnreadableRow as error:
-                self.told.complaints.append(row.complaint_about_row(error))
+                self.told.complain_about_row(row, error)
         return self
 
     def _read_pi_entry(self, value: Mapping[str, object]) -> None:
@@ -119,7 +119,7 @@ class _PiMessages:
         elif role in ("branchSummary", "compactionSummary"):
             self._read_pi_user(text_at(message, "summary"), time)
         elif role == "bashExecution":
-            self.told.left_out["bash command outside the context"] += 1
+            self.told.leave_out("bash command outside the context")
         else:
             raise history_rows.UnreadableRow(f"there is no role {role!r}")
 

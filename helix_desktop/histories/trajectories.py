@@ -187,7 +187,7 @@ def _read_managed_log(rows: Sequence[HistoryRow], told: ReadingComplaints) -> It
                 "user", text_of_message_content(content), time=time, pictures=pictures_in_content(content)
             )
         else:
-            told.left_out[kind or "no type"] += 1
+            told.leave_out(kind or "no type")
     if parts:
         yield build_recorded_reply(parts, time=begun)
 

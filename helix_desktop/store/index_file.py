@@ -430,6 +430,8 @@ def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
             ]
         case vocabulary.Folded(entries=entries):
             return [("fold", digest) for digest in entries]
+        case vocabulary.BroughtIn(unread=vocabulary.Stored(digest=digest)):
+            return [("import", digest)]
         case vocabulary.ModelReplied(parts=parts):
             return [("recall", digest) for digest in _entries_recalled_by(parts)]
     return []

@@ -53,8 +53,8 @@ from helix_desktop.workbench.session_import import (
 )
 
 Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
-# The file, a session, and the file's stamp if it is the last session in it.
-Read = tuple[Path, RecordedSession, tuple[int, int]]
+# The file, a session, and, if it is the last session in it, the file's stamp and its unread lines.
+Read = tuple[Path, RecordedSession, tuple[int, int], Sequence[bytes]]
 # After this many bytes the import waits for the index, so that counts are still in memory.
 AHEAD, BEHIND = 4 << 20, 2_000
 
@@ -178,16 +178,18 @@ class HistoryImport:
                 after = next(read, None)
                 if isinstance(self.tokens, token_counting.TiktokenCounter):
                     self.tokens.count_ahead(text for message in recording.messages for text in texts_to_count(message))
-                yield file, recording, stamp if after is None else (0, 0)
+                yield (file, recording, stamp, told.unread) if after is None else (file, recording, (0, 0), ())
                 recording = after
         except (NotFound, InvalidInput) as error:
             self.result.complaints.append(str(error))
         self.result.complaints.extend(told.complaint_sentences(str(file)))
 
     def _prepare_session(self, one: Read) -> SessionToImport:
-        file, recording, stamp = one
+        file, recording, stamp, unread = one
         made = recording_facts.draft_facts(recording, self.tokens, partial(conversation_id_of_session, recording.kind))
-        return SessionToImport(file, recording, made, stamp, self._measure_session(made), _find_leaked_keys(recording))
+        return SessionToImport(
+            file, recording, made, stamp, self._measure_session(made), _find_leaked_keys(recording), unread
+        )
 
     def _measure_session(self, made: Sequence[FactDraft]) -> WindowMeter | None:
         if self.settings is None:

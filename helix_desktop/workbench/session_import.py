@@ -26,10 +26,12 @@ from helix_desktop.engine.facts import (
     Recorded,
     Rewound,
     Span,
+    Stored,
     SystemSet,
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.engine.view import build_state
 from helix_desktop.fast_dataclass import dataclass
@@ -79,6 +81,8 @@ class SessionToImport:
     stamp: tuple[int, int]
     meter: WindowMeter | None  # the size of its context, for the list; None: not known before it is opened
     keys: list[tuple[int, str]]  # Texts that look like keys, with the number of their message.
+
+    unread: Sequence[bytes] = ()  # Lines of the file that are not read.
 
     def under_own_name(self) -> "SessionToImport":
         """Returns the session under a name of its own, for two different files that name the same session."""
@@ -339,6 +343,15 @@ class SessionWriter:
                 batch = []
         await self.workspace.cache.store_many(batch)
 
+    async def _store_unread_lines(self, before: Sequence[Recorded]) -> Stored | None:
+        """Those that no import before has stored."""
+        earlier = [one.fact.unread.digest for one in before if isinstance(one.fact, BroughtIn) and one.fact.unread]
+        stored = (await self.workspace.cache.read_contents(earlier)).values() if earlier else ()
+        known = {line for content in stored for line in content.splitlines()}
+        new = [line for each in self.held.unread if (line := each.rstrip(b"\r\n")) not in known]
+        about = EntryOrigin("import", f"lines of {self.held.file.name} that are not read")
+        return await self.workspace.cache.store_content(b"\n".join(new), about) if new else None
+
     async def _append_with_import_fact(
         self, facts: list[tuple[float, Fact]], state: str, before: Sequence[Recorded] = ()
     ) -> None:
@@ -347,7 +360,8 @@ class SessionWriter:
         origin, said = recording_facts.origin_of_recording(self.held.recording), [fact for _, fact in facts]
         paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))
         paid -= sum(fact.cost for fact in said if isinstance(fact, BroughtIn))
-        brought = BroughtIn(origin, self.run, len(before) + 1, size, modified, cost=paid)
+        unread = await self._store_unread_lines(before)
+        brought = BroughtIn(origin, self.run, len(before) + 1, size, modified, cost=paid, unread=unread)
         whole = [*facts, (0.0, brought)]
         seq, known = len(before) + len(whole), self.held.meter
         meter = conversation_list_rows.encode_meter(known, seq) if known is not None else ""

@@ -59,7 +59,8 @@ def test_codexs_own_folder_keeps_its_comments_and_other_servers(tmp_path: Path) 
     text = found.file.read_text()
     assert text.startswith('model = "x" # mine\n')
     servers = tomllib.loads(text)["mcp_servers"]
-    assert servers == {"other": {"command": "y"}, "helix": {"command": COMMAND[0], "args": COMMAND[1:]}}
+    ours = {"command": COMMAND[0], "args": COMMAND[1:], "startup_timeout_sec": 60}
+    assert servers == {"other": {"command": "y"}, "helix": ours}
     assert not client_snippets.write_client_snippet(found)
     assert found.file.read_text() == text
     found.file.write_text("mcp_servers = 3")

@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import re
 import sqlite3
 import subprocess
 import sys
@@ -252,7 +253,31 @@ def try_conversation(name: str, chance: random.Random, targets: Sequence[str] = 
             after = pieces_of_request(last_request(provider, mark))
             if len([one for one in after if one[1] == PieceKind.RESULT.value]) <= len([one for one in got if one[1] == PieceKind.RESULT.value]):  # fmt: skip
                 wrong.append(f"{way} in {agent}: no further step")
+        for agent in others:
+            wrong += [f"folded in {agent}: {why}" for why in _relay_folded(agent, provider, home, script, conversation)]
         wrong += [f"refused: {why}" for why in provider.refused]
+    return wrong
+
+
+def _relay_folded(agent: str, provider: Provider, home: Path, script: Script, conversation: str) -> list[str]:
+    """What was wrong with the conversation folded for the agent, which can read the originals over MCP."""
+    server = [] if agent == "pi" else ["--mcp"]
+    made = json.loads(
+        helix(home, "conversation", "restore", "-w", "Work", conversation, "--to", agent, "--fold", *server, "--json")
+    )
+    script.left, mark = 1, f"FOLDED-{agent}"
+    run_agent(agent, provider, home, resume(agent, made["session"], mark))
+    asked = next(one for one in provider.asked if one.protocol and mark.encode() in one.raw and _names(one.body))
+    wrong = [] if made["folded"] and made["fits"] else ["it was not folded"]
+    if not re.search(rb"recall_(cached_content|history)\(", asked.raw):
+        wrong.append("no original is named")
+    requests = [one for one in provider.asked if one.protocol and mark.encode() in one.raw]
+    names = {name for one in requests for name in _names(one.body)}  # It may go on while its servers start.
+    if server and not any("recall_cached_content" in name for name in names):
+        wrong.append(f"it has no tool for the originals among {sorted(names)}")
+    after = pieces_of_request(last_request(provider, mark))
+    if not any(one[1] == PieceKind.RESULT.value for one in after[len(pieces_of_request(asked)) :]):
+        wrong.append("no further step")
     return wrong
 
 
@@ -292,11 +317,12 @@ def main() -> int:
     parser.add_argument("--conversations", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--agent", choices=(*AGENTS, OURS))
+    parser.add_argument("--to", choices=AGENTS, nargs="+", default=AGENTS, help="the agents that go on with it")
     arguments = parser.parse_args()
     failed = 0
     for number in range(arguments.conversations):
         name = arguments.agent or AGENTS[number % len(AGENTS)]
-        wrong = try_conversation(name, random.Random(arguments.seed * 1000 + number))
+        wrong = try_conversation(name, random.Random(arguments.seed * 1000 + number), arguments.to)
         failed += bool(wrong)
         print(f"{name} {number}: {'; '.join(wrong) or 'the same messages'}", flush=True)
     print(f"{arguments.conversations} conversations, {failed} wrong")

@@ -545,3 +545,26 @@ async def test_what_was_deleted_for_good_comes_back_only_by_hand(workspace: Stor
     assert (await recorder.import_files([path, other])).imported == []
     assert [row.id for row in await workspace.journal.list_conversations()] == [stays.id]
     assert [one.id for one in (await brought(workspace, path)).imported] == [first.id]
+
+
+async def test_lines_that_nobody_reads_are_kept_as_they_are(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    path = written.lines(tmp_path / "s.jsonl", written.claude_session()[:2])
+    strange = [b'{"type":  "of-tomorrow", "x": 1}', b"no json \xff", b'{"type": "user", "message": {"content": 3}}']
+
+    def add(lines: list[bytes], end: bytes = b"") -> None:
+        with path.open("ab") as file:
+            file.write(b"".join(line + b"\n" for line in lines) + end)
+
+    async def kept() -> list[bytes]:
+        facts = await workspace.journal.read_facts(first.id)
+        found = [one.fact.unread for one in facts if isinstance(one.fact, BroughtIn) and one.fact.unread]
+        assert all(entries_used_by(one.fact) for one in facts if isinstance(one.fact, BroughtIn) and one.fact.unread)
+        return [await workspace.cache.read_content(stored.digest) for stored in found]
+
+    add(strange[:1], end=b'{"type": "half')
+    (first,) = (await brought(workspace, path)).imported
+    assert await kept() == [strange[0]]
+    written.lines(path, written.claude_session())
+    add(strange)
+    await brought(workspace, path)
+    assert await kept() == [strange[0], b"\n".join(strange[1:])]
