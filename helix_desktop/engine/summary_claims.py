@@ -46,7 +46,8 @@ _NO_NAME = re.compile(
 )
 _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|im|für|auf|wurde|heißt)\b")  # Every noun has a capital.
 _NO_CLAIM = re.compile(
-    r"\[[\d–, -]+\]|\b[0-9a-f]{64}\b|^\s*(?:[-*]|\d+[.)])\s|^#+ .*|^\[.*\]$|^.*\brecall_(?:history|cached_content)\(.*",
+    r"\[[\d–, -]+\]|\b[0-9a-f]{64}\b|^\s*(?:[-*]|\d+[.)])\s|^#+ .*|^\[.*\]$|^.*\brecall_(?:history|cached_content)\(.*"
+    r"|read the full transcript at: \S+",
     re.MULTILINE,
 )
 _ORDERED = re.compile(

@@ -62,3 +62,8 @@ def test_no_other_thread_waits_long_for_a_search() -> None:
     pieces = list(summary_claims._KnownWords([DetailSource(1, "output", "_-" * 500_000 + "\nend")])._pieces())
     assert max(map(len, pieces)) == summary_claims.PIECE
     assert pieces[-1] == "end"
+
+
+def test_where_claude_code_keeps_its_transcript_is_no_claim() -> None:
+    text = "It works. For details, read the full transcript at: /home/me/.claude/projects/-p/5a1c.jsonl"
+    assert find_unsupported_claims(text, [DetailSource(1, "output", "it works, for details see it")]) == []

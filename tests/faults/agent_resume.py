@@ -265,7 +265,12 @@ def _relay_folded(agent: str, provider: Provider, home: Path, script: Script, co
     made = json.loads(
         helix(home, "conversation", "restore", "-w", "Work", conversation, "--to", agent, "--fold", *server, "--json")
     )
-    script.left, mark = 1, f"FOLDED-{agent}"
+    if (
+        agent == "codex"
+    ):  # `codex exec` does not wait for servers, unless they are required; a person types later than they start.
+        with (home / ".codex" / "config.toml").open("a") as file:
+            file.write("required = true\n")
+    script.left, mark = 2, f"FOLDED-{agent}"
     run_agent(agent, provider, home, resume(agent, made["session"], mark))
     asked = next(one for one in provider.asked if one.protocol and mark.encode() in one.raw and _names(one.body))
     wrong = [] if made["folded"] and made["fits"] else ["it was not folded"]
