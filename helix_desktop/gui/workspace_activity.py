@@ -6,6 +6,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
+    ConversationReplaced,
     Event,
     FactAppended,
     MessagesQueued,
@@ -143,7 +144,7 @@ class WorkspaceActivity(QObject):
                 self._note_state_change(event)
         recorded_facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
         listed = any(isinstance(fact, _FACTS_THAT_CHANGE_ROWS) for fact in recorded_facts) or any(
-            isinstance(each, MeterChanged) for each in events
+            isinstance(each, MeterChanged | ConversationReplaced) for each in events
         )
         if listed and not self._list_timer.isActive():
             self._list_timer.start()

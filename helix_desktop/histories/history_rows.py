@@ -58,7 +58,10 @@ class ReadingComplaints:
         if not self.left_out:
             return tuple(self.complaints)
         kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.left_out.items()))
-        return (*self.complaints, f"{name}: these lines are not part of the conversation, and are kept in the cache as they are: {kinds}.")
+        return (
+            *self.complaints,
+            f"{name}: these lines are not part of the conversation, and are kept in the cache as they are: {kinds}.",
+        )
 
 
 def text_of_message_content(content: object) -> str:

@@ -13,6 +13,7 @@ from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.session_events import (
     ActivityChanged,
     ConversationActivity,
+    ConversationReplaced,
     Event,
     FactAppended,
     MessagesQueued,
@@ -128,6 +129,12 @@ def test_a_fold_shows_in_the_bars_of_the_list(bench: FakeWorkbench, watched: Wor
     spy = QSignalSpy(watched.list_changed)
     fold = Folded("h1", FoldKind.HANDOVER, Span(1, 2), "short", 5, 500)
     tell(bench, watched, FactAppended(Recorded("a", 3, 0.0, fold)))
+    assert spy.wait(2_000)
+
+
+def test_what_the_recorder_brings_in_is_listed(bench: FakeWorkbench, watched: WorkspaceActivity) -> None:
+    spy = QSignalSpy(watched.list_changed)
+    tell(bench, watched, ConversationReplaced("recorded"))
     assert spy.wait(2_000)
 
 
