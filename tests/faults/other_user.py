@@ -125,22 +125,21 @@ def _listen_as_soon_as_it_is_free(port: int) -> socket.socket:
     return socket.create_server(("127.0.0.1", port))
 
 
-def squat(listens: Any, port: int, seconds: float) -> None:
-    """Listen as another user, and tell everything that is sent there."""
+def squat(listens: Any, port: int) -> None:
+    """Listen as another user until told to end, and tell everything that is sent there."""
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
     heard = bytearray()
     with _listen_as_soon_as_it_is_free(port) as server:
         listens.send(server.getsockname()[1])
-        server.settimeout(seconds)
-        with suppress(TimeoutError):
-            while True:
+        server.settimeout(0.2)
+        while not listens.poll():
+            with suppress(OSError):
                 connection, _ = server.accept()
                 connection.settimeout(1)
-                with suppress(OSError):
-                    heard += connection.recv(65_536)
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                heard += connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
     listens.send(bytes(heard))
 
 
@@ -148,8 +147,8 @@ def from_a_squatted_port(home: Path, provider: Provider, found: Counter[str]) ->
     """The usual port is another user's: a wrap goes elsewhere, and nothing is sent there. Then the port a killed resident had."""
     with wrapped(home, provider.url) as held:
         port = urlsplit(held.first_address).port or 0
-    here, there = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=squat, args=(there, port, 8.0))
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=squat, args=(there, port))
     process.start()
     there.close()  # so that a process that fails ends the wait
     here.recv()
@@ -159,6 +158,7 @@ def from_a_squatted_port(home: Path, provider: Provider, found: Counter[str]) ->
         agent.ask()
         if urlsplit(held.first_address).port == port:
             found["LOST the squatted port was taken for ours"] += 1
+    here.send("end")
     heard = here.recv()
     process.join()
     found[f"bytes at a squatted port: {len(heard)}"] += 1
