@@ -198,10 +198,8 @@ class RepositoryCopies:
         return f"[It worked in a copy of the folders. These files are different there, and not in yours: {shown}. To have them in yours, call {APPLY} with the agent {copy.id}. The user can do it with “Bring back…” in that conversation.]"
 
     def build_apply_tool(self) -> built_in_tool.BuiltInTool:
-        about, schema = (
-            "Bring what a sub-agent changed in its copy into your folders.",
-            built_in_tool.object_schema("agent", agent=built_in_tool.text_schema()),
-        )
+        about = "Bring what a sub-agent changed in its copy into your folders."
+        schema = built_in_tool.object_schema("agent", agent=built_in_tool.text_schema())
         return built_in_tool.BuiltInTool(APPLY, about, schema, self._apply_agent_copy, runs_alone=True, is_rare=True)
 
     async def _apply_agent_copy(
@@ -241,10 +239,10 @@ class RepositoryCopies:
         for name, paths in self._changed.items():
             for path in paths:
                 where[path].append(name)
-        shared = {path: names for path, names in where.items() if len(names) > 1}
-        for name, paths in self._changed.items():
-            found = {path: shared[path] for path in paths if path in shared}
-            self.overlaps[name] = {path: [other for other in names if other != name] for path, names in found.items()}
+        self.overlaps = {
+            name: {path: [other for other in where[path] if other != name] for path in paths if len(where[path]) > 1}
+            for name, paths in self._changed.items()
+        }
 
     def changed_files(self, name: str) -> Sequence[str]:
         """The user's files that are different in a copy, as far as they have been listed."""
@@ -338,6 +336,7 @@ class RepositoryCopies:
         await asyncio.to_thread(_delete_tree, gone)
         self.labels.pop(copy.id, None)
         self._changed.pop(copy.id, None)
+        self._compare_copies()
         return (*kept, "The copy was deleted.")
 
     async def _store_what_is_nowhere_else(self, copy: FolderCopy) -> list[str]:

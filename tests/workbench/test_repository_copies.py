@@ -543,6 +543,10 @@ async def test_a_file_that_two_copies_change_is_said_while_it_happens(desks: Des
     rows = [bench.conversation_row(session.id) for session in (one, two)]
     assert [row.overlaps for row in rows if row is not None] == [(f"{project}/a",)] * 2
     assert bench.copies.changed_files(one.id) == (f"{project}/a", f"{project}/b")
+    discarded = bench.copies.find_copy(one.id)
+    assert discarded is not None
+    await bench.copies.bring_back(discarded, "discard")
+    assert bench.conversation_row(two.id).overlaps == ()  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("allowed", [True, False])
