@@ -92,7 +92,7 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
     with resident_client.HeldRegistration(where, agent_run.command_of_this_program(where), *registrations) as held:
         urls = dict(zip(upstreams, held.addresses, strict=True))
         code = agent_run.run_agent(agent, given, urls, running_instance.check_private_folder(where.run))
-        told = [agent_run.fetch_gateway_status(url) or {} for url in held.addresses]
+        told = [agent_run.fetch_gateway_status(url, patience_seconds=20) or {} for url in held.addresses]
         done = list({one["conversation"]: one for each in told for one in each.get("figures", [])}.values())
     print(json.dumps(done) if arguments.json else agent_run.format_run_summary(done), file=sys.stderr)
     return code

@@ -24,11 +24,11 @@ from helix_desktop.providers import http_transport
 PROXY_VARIABLES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
 
 
-def fetch_gateway_status(url: str) -> dict[str, Any] | None:
+def fetch_gateway_status(url: str, patience_seconds: float = 3.0) -> dict[str, Any] | None:
     """What a gateway says of itself; None where it does not answer."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"{url}{STATUS}", timeout=3) as answer:
+        with opener.open(f"{url}{STATUS}", timeout=patience_seconds) as answer:
             return parse_object(answer.read())
     except (OSError, urllib.error.URLError):
         return None

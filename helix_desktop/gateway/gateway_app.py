@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,7 +29,7 @@ from helix_desktop.gateway.conversations_port import AgentConversations
 from helix_desktop.gateway.folded_body import are_all_unchanged, build_folded_body
 from helix_desktop.gateway.provider_clients import ProviderHttpClients
 from helix_desktop.gateway.provider_reply_bodies import read_asked_reply
-from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
+from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations, RegisteredConversations
 from helix_desktop.gateway.request_forwarding import (
     LARGE_BODY_BYTES,
     RequestForwarder,
@@ -87,12 +88,13 @@ class GatewayApp:
     conversations by name (empty: the default workspace).
     """
 
-    def __init__(self, registrations: GatewayRegistrations, room_of: UseConversations) -> None:
+    def __init__(
+        self, registrations: GatewayRegistrations, room_of: UseConversations, conversations_file: Path | None = None
+    ) -> None:
         self._registrations = registrations
         self._use_conversations = room_of
         self._providers = ProviderHttpClients()
-        # The conversations and workspaces of each registration.
-        self._workspaces_of_conversations: dict[str, dict[str, str]] = {}
+        self._registered_conversations = RegisteredConversations(conversations_file)
         self._last_requests: OrderedDict[str, LastAgentRequest] = OrderedDict()
         self._body_parser = BodyParser()
         self._refused_conversations: set[str] = set()
@@ -301,7 +303,7 @@ class GatewayApp:
         }
 
     async def _figures_of_registration(self, registration: GatewayRegistration) -> list[dict[str, Json]]:
-        own = self._workspaces_of_conversations.get(registration.token, {})
+        own = self._registered_conversations.find_conversations(registration.token)
         found: list[Figures] = []
         for workspace in sorted(set(own.values())):
             async with self._use_conversations(workspace) as room:
@@ -322,8 +324,8 @@ class GatewayApp:
                 for n, v in incoming.raw_headers
                 if n.decode("latin-1").lower() not in request_routes.CONNECTION_HEADERS | request_routes.HELIX_HEADERS
             ]
-            self._workspaces_of_conversations.setdefault(incoming.registration.token, {})[conversation] = (
-                _workspace_of_request(incoming)
+            self._registered_conversations.note_conversation(
+                incoming.registration.token, conversation, _workspace_of_request(incoming)
             )
             for name in self._conversations_of_closed_workspaces():
                 del self._last_requests[name]

@@ -22,7 +22,7 @@ from helix_desktop import atomic_files, running_instance, tasks
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.conversations_port import AgentConversations
 from helix_desktop.gateway.gateway_app import GatewayApp
-from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations, new_token
+from helix_desktop.gateway.registration import CONVERSATIONS_FILE, GatewayRegistration, GatewayRegistrations, new_token
 from helix_desktop.program_folders import ProgramFolders
 
 if TYPE_CHECKING:
@@ -84,7 +84,8 @@ async def serve_gateway(
             async with use_conversations(""):
                 """So that the first request does not wait for it."""
 
-    gateway = GatewayApp(registrations, use_conversations)
+    kept = where.run / CONVERSATIONS_FILE if registration_lines is not None else None
+    gateway = GatewayApp(registrations, use_conversations, kept)
     gateway.open_conversations = lambda: made[0].list_open_conversations() if made else ()
     server = _build_http_server(gateway)
     _running[asyncio.current_task()] = server

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
 MOST_OPEN_CONVERSATIONS = 24  # conversations held open
-MESSAGES_IN_COMMIT, LONG_HISTORY_MESSAGES = 100, 50  # messages
+MESSAGES_IN_COMMIT, LONG_HISTORY_MESSAGES = 30, 50
 TITLE_CHARACTERS = 60
 AHEAD_SECONDS = 0.05  # A request is recorded this many seconds after it has been forwarded.
 _WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # Tags that clients put around a first message.

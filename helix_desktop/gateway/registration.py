@@ -5,12 +5,17 @@ once have two registrations, so that neither reaches the other's workspace or pr
 """
 
 import hashlib
+import json
 import secrets
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, field
+from pathlib import Path
 from typing import Any
 
 from helix_desktop.fast_dataclass import dataclass
+
+CONVERSATIONS_FILE = "gateway-conversations.json"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,6 +65,30 @@ class GatewayRegistrations:
     def find_by_token(self, token: str) -> GatewayRegistration | None:
         """By a digest: how long a comparison takes tells nothing about a token."""
         return self._known.get(_digest_of_token(token)) if token else None
+
+
+class RegisteredConversations:
+    """Which conversations each registration has, and their workspaces. A file keeps them for the gateway that follows a killed one."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._known: dict[str, dict[str, str]] = {}
+        with suppress(OSError, ValueError):
+            self._known = json.loads(file.read_bytes()) if file is not None else {}
+
+    def note_conversation(self, token: str, conversation: str, workspace: str) -> None:
+        own = self._known.setdefault(_digest_of_token(token).hex(), {})
+        if own.get(conversation) == workspace:
+            return
+        own[conversation] = workspace
+        if self._file is not None:
+            fresh = self._file.with_suffix(".new")
+            fresh.write_text(json.dumps(self._known), "utf-8")
+            fresh.replace(self._file)
+
+    def find_conversations(self, token: str) -> Mapping[str, str]:
+        """The workspace of each of its conversations."""
+        return self._known.get(_digest_of_token(token).hex(), {})
 
 
 def _digest_of_token(token: str) -> bytes:

@@ -19,7 +19,7 @@ from helix_desktop import running_instance
 from helix_desktop.console import Console
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import agent_run, agent_settings, gateway_socket
-from helix_desktop.gateway.registration import GatewayRegistration, new_token
+from helix_desktop.gateway.registration import CONVERSATIONS_FILE, GatewayRegistration, new_token
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER, ProgramSettings
@@ -166,6 +166,7 @@ class Resident:
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.stop_recording)
         await asyncio.to_thread(self._keeper.stop_gateway_process)
+        (self._where.run / CONVERSATIONS_FILE).unlink(missing_ok=True)
 
 
 async def run_resident(where: ProgramFolders, command: list[str], listens: Callable[[], None]) -> bool:

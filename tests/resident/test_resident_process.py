@@ -103,12 +103,16 @@ def test_a_wrap_that_starts_while_the_last_resident_is_ending_gets_the_next_one(
 def test_a_killed_gateway_is_back_at_its_address_and_nobody_else_gets_the_port_meanwhile(
     tmp_path: Path, provider: Provider
 ) -> None:
-    with wrapped(tmp_path, provider.url) as held:
+    with wrapped(tmp_path, provider.url, since=1.0) as held:
         said(held.first_address, "one", "a")
         pid = status(tmp_path)["gateway"]
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(Exception, match="already in use"):
             gateway_socket.listen_on_loopback(urlsplit(held.first_address).port or 0)
+        told = agent_run.fetch_gateway_status(held.first_address, patience_seconds=30)
+        assert [one["requests"] for one in (told or {})["figures"]] == [
+            1
+        ]  # what the wrap says at its end is still true
         said(held.first_address, "two", "a")
         assert len(provider.asked) == 2
         assert status(tmp_path)["gateway"] != pid
