@@ -385,16 +385,9 @@ def count_common_bytes(one: BodyBytes, other: BodyBytes) -> int:
     at, whole = 0, memoryview(other)
     while at < most and one.startswith(whole[at : min(at + STEP, most)], at):
         at += STEP
-    if at >= most:
-        return most
-    low, high = at, min(at + STEP, most)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[at:middle] == other[at:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    stop = min(at + STEP, most)
+    differing = int.from_bytes(one[at:stop], "big") ^ int.from_bytes(other[at:stop], "big")
+    return stop - (differing.bit_length() + 7) // 8
 
 
 def _find_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> Iterator[int]:

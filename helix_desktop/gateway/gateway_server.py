@@ -10,8 +10,6 @@ import logging
 import signal
 import socket
 import threading
-import time
-import weakref
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
@@ -29,11 +27,8 @@ if TYPE_CHECKING:
     from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces, ServeWorkspaceCommands
 
 TOKEN_FILE = "gateway.token"  # noqa: S105 -- a name
-IDLE_SECONDS = 5.0  # A full collection of garbage waits until nobody has asked for so long,
-MOST_POSTPONEMENTS = 120  # but not for ever,
-COLLECTION_PAUSE_FACTOR = 1000  # and may take one thousandth of the time.
-
-_running: weakref.WeakKeyDictionary[asyncio.Task[object] | None, uvicorn.Server] = weakref.WeakKeyDictionary()
+IDLE_SECONDS = 5.0  # A full collection of garbage waits until nobody has asked for so long.
+COLLECTION_PAUSE_SECONDS = 120.0
 
 
 def read_or_create_token(where: ProgramFolders) -> str:
@@ -88,7 +83,6 @@ async def serve_gateway(
     gateway = GatewayApp(registrations, use_conversations, kept)
     gateway.open_conversations = lambda: made[0].list_open_conversations() if made else ()
     server = _build_http_server(gateway)
-    _running[asyncio.current_task()] = server
     if registration_lines is not None:
         tasks.start_thread(
             partial(_follow_registrations, registration_lines, registrations, server),
@@ -113,14 +107,11 @@ async def serve_gateway(
 
 async def _collect_garbage_when_idle(gateway: GatewayApp) -> None:
     """A look through all objects takes up to half a second, in which no agent would be answered."""
-    postponed = 0
     while True:
         await asyncio.sleep(IDLE_SECONDS)
-        postponed += 1
-        if gateway.idle_seconds >= IDLE_SECONDS or postponed > MOST_POSTPONEMENTS:
-            begun, postponed = time.thread_time(), 0
+        if gateway.idle_seconds >= IDLE_SECONDS:
             gc.collect()
-            await asyncio.sleep(COLLECTION_PAUSE_FACTOR * (time.thread_time() - begun))
+            await asyncio.sleep(COLLECTION_PAUSE_SECONDS)
 
 
 def _build_http_server(gateway: GatewayApp) -> uvicorn.Server:
@@ -164,9 +155,3 @@ def _follow_registrations(told: BinaryIO, registrations: GatewayRegistrations, s
     while line := told.readline():
         registrations.replace_all(parse_registrations(line))
     server.should_exit = True  # The resident has ended, and its socket is gone.
-
-
-def stop_gateway(task: asyncio.Task[object] | None) -> None:
-    """End the gateway that this task runs, in order."""
-    if (server := _running.get(task)) is not None:
-        server.should_exit = True

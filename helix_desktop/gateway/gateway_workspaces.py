@@ -58,10 +58,6 @@ class GatewayWorkspaces:
             if len(self._stacks_by_id) > OPEN_AT_MOST:
                 self._tasks.spawn_task(self._close_idle_workspaces(), name="close idle workspaces")
 
-    async def wait_until_idle_closed(self) -> None:
-        """When those are closed that nobody uses."""
-        await self._tasks.wait_for_all_tasks()
-
     async def _close_idle_workspaces(self) -> None:
         """Closes the unused workspaces that were used longest ago."""
         async with self._lock:

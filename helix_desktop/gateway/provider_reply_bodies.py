@@ -36,8 +36,8 @@ class ProviderRefusal:
     """A reply that refuses. `content` is its body as it came, `text` what it stands for, as far as that can be read."""
 
     response: httpx.Response
-    content: bytearray
-    text: bytearray
+    content: bytes | bytearray
+    text: bytes | bytearray
 
     def value_or_none(self) -> Json:
         """Its JSON."""
@@ -72,11 +72,11 @@ async def read_refusal(response: httpx.Response) -> ProviderRefusal:
     if len(content) > MOST_REPLY_BYTES:
         raise httpx.DecodingError(f"a refusal of more than {MOST_REPLY_BYTES:,} bytes")
     try:
-        text = decompress_body(content, coding_of_reply(response), MOST_REFUSAL_BYTES)
+        text: bytes | bytearray = decompress_body(content, coding_of_reply(response), MOST_REFUSAL_BYTES)
     except DecodedTooLarge as error:
-        text = bytearray(error.decoded)
-    except ValueError:
-        text = bytearray()
+        text = error.decoded
+    except UnreadableCoding:
+        text = b""
     return ProviderRefusal(response, content, text)
 
 

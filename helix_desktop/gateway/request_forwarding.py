@@ -14,7 +14,7 @@ from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, HELIX_HEADE
 from helix_desktop.protocols.wire_message import SLICE
 
 LARGE_BODY_BYTES = 1 << 19  # In bytes. Larger bodies are processed in a thread and sent in slices.
-SendToAgent = Callable[[bytes], Awaitable[None]]
+SendToAgent = Callable[[bytes | bytearray], Awaitable[None]]
 StartReplyToAgent = Callable[[int, Sequence[tuple[bytes, bytes]]], Awaitable[None]]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,28 +38,21 @@ def running(
     where = program_folders.find_program_folders(home)
     registration = GatewayRegistration(gateway_server.read_or_create_token(where), upstream, **options)
     sock = gateway_socket.listen_on_loopback(0)
-    loop = asyncio.new_event_loop()
-    ready, ended = threading.Event(), []
+    reading, writing = os.pipe()  # When it is closed, the gateway ends in order.
 
     async def nobody(workspace: Any) -> Any:
         return await workspace_access.serve_commands(workspace, where) if serves else None
 
-    async def serve() -> None:
-        task = asyncio.current_task()
-        ended.append(lambda: loop.call_soon_threadsafe(gateway_server.stop_gateway, task))
-        ready.set()
-        await gateway_server.serve_gateway(where, sock, GatewayRegistrations(registration, *others), "", nobody)
-
     def work() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(serve())
+        known = GatewayRegistrations(registration, *others)
+        with os.fdopen(reading, "rb") as told:
+            asyncio.run(gateway_server.serve_gateway(where, sock, known, "", nobody, told))
 
     thread = tasks.start_thread(work, name="gateway", daemon=True)
-    ready.wait(60)
     try:
         yield gateway_socket.agent_address(sock.getsockname()[1], registration.token)
     finally:
-        ended[0]()
+        os.close(writing)
         thread.join(20)
 
 

@@ -33,7 +33,7 @@ async def test_of_many_projects_few_stay_open_and_each_opens_again(tmp_path: Pat
             for name in names[1:]:
                 async with opened.use_workspace(name):
                     pass
-            await opened.wait_until_idle_closed()
+            await opened._tasks.wait_for_all_tasks()  # those that nobody uses are closed
             assert len(opened.list_open_conversations()) == gateway_workspaces.OPEN_AT_MOST
             assert first in opened.list_open_conversations()  # it is used, though it was asked for longest ago
         async with opened.use_workspace(names[1]) as again:
@@ -58,7 +58,7 @@ async def test_nothing_is_held_of_projects_whose_workspaces_were_closed(tmp_path
                     agent.say(f"look at {name}")
                     reply = await client.post(agent.url + agent.path, json=agent.body(), headers={"x-api-key": "k"})
                     assert reply.status_code == 200
-                    await opened.wait_until_idle_closed()
+                    await opened._tasks.wait_for_all_tasks()  # those that nobody uses are closed
             assert 0 < len(app._last_requests) <= gateway_workspaces.OPEN_AT_MOST + 1
         finally:
             await app._providers.aclose()
