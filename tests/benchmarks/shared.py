@@ -29,7 +29,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.cache_folder import CacheFolder
-from helix_desktop.store.shared import entry_rows, row_encryption, store_address
+from helix_desktop.store.shared import content_transfer, row_encryption, store_address
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.content_transfer import ContentTransfer
 from helix_desktop.store.shared.postgres_rows import PUT, PostgresRowStore
@@ -216,7 +216,7 @@ async def fleet(url: str, agents: int) -> list[Row]:
         seconds = time.perf_counter() - begun
     taken = sorted(one for agent in all_of for one in agent.taken)
     engine = store_address.open_row_store(store_address.parse_store_address(url), seal.space)
-    names = [entry_rows.entry_row_name(seal, digest) for agent in all_of for digest in agent.digests]
+    names = [content_transfer.entry_row_name(seal, digest) for agent in all_of for digest in agent.digests]
     lost = sum(len(engine.find_missing_rows(names[at : at + 500])) for at in range(0, len(names), 500))
     engine.close()
     rate = len(taken) / seconds

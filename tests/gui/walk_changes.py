@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop import program_folders
 from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import UserSaid
-from helix_desktop.gui.changes.commit_dialog import CommitDialog
+from helix_desktop.gui.changes.commit_button import CommitDialog
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
 from tests.gui.hands import allow, click, key, type_

@@ -12,7 +12,7 @@ from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.layouts import build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_allow_all
 from helix_desktop.gui.settings.installation_port import Installation
-from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
+from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.translation import tr
@@ -45,9 +45,7 @@ class PermissionsPage(SettingsPage):
             tuple(modes),
             [tr(words) for words in modes.values()],
         )
-        self.add_page_widget(
-            build_field_row(declared, lambda value: self._choose_permission_mode(str(value)), self.page_content)
-        )
+        self.add_field(declared, lambda value: self._choose_permission_mode(str(value)))
         self.add_heading(tr("Folders"))
         for root in bench.workspace.settings.roots:
             self.add_sentence(root, "mono")
@@ -73,7 +71,7 @@ class PermissionsPage(SettingsPage):
         )
         for name, title, gives in self._access.openings:
             declared = FieldDeclaration(name, tr(title), tr(gives), name in self._access.opened)
-            self.add_page_widget(build_field_row(declared, partial(self._set_home_opening, name), self.page_content))
+            self.add_field(declared, partial(self._set_home_opening, name))
         readable = FieldDeclaration(
             "readable",
             tr("Folders that commands can read"),
@@ -81,9 +79,7 @@ class PermissionsPage(SettingsPage):
             "\n".join(self._access.readable),
             long=True,
         )
-        self.add_page_widget(
-            build_field_row(readable, lambda text: self._save_path_lines("readable", str(text)), self.page_content)
-        )
+        self.add_field(readable, lambda text: self._save_path_lines("readable", str(text)))
 
     def _add_hidden_files_section(self) -> None:
         self.add_heading(tr("Files that agents don't see"))
@@ -96,9 +92,7 @@ class PermissionsPage(SettingsPage):
             "\n".join(self._access.hidden),
             long=True,
         )
-        self.add_page_widget(
-            build_field_row(declared, lambda text: self._save_path_lines("hidden", str(text)), self.page_content)
-        )
+        self.add_field(declared, lambda text: self._save_path_lines("hidden", str(text)))
 
     def _set_home_opening(self, name: str, value: Value) -> None:
         self._opened = [*(each for each in self._opened if each != name), *([name] if value else [])]

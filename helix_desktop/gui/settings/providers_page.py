@@ -1,22 +1,70 @@
-"""Providers: those that are set up, and connecting another one."""
+"""Providers: those that are set up, changing one, and connecting another one."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFormLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
+from helix_desktop.errors import HelixError, NoUsableKeyring
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.frame.connect_panel import ConnectPanel
-from helix_desktop.gui.layouts import build_row, clear_layout
+from helix_desktop.gui.frame.connect_panel import ConnectPanel, KeyPlaceButtons
+from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.model_setup_port import ModelSetupPort, ProviderChoice
 from helix_desktop.gui.question_dialogs import ask_to_confirm
-from helix_desktop.gui.settings.edit_provider_dialog import EditProviderDialog
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface
+from helix_desktop.gui.shared.plain_widgets import (
+    TransientDialog,
+    build_confirm_buttons,
+    build_plain_label,
+    build_push_button,
+    build_surface,
+)
 from helix_desktop.gui.translation import format_count, tr
+
+
+class EditProviderDialog(TransientDialog):
+    """`saved(address, key, keep)`: an empty key keeps the present one; `keep` says where the key is
+    stored. The dialog stays open until the change is accepted.
+    """
+
+    saved = Signal(str, str, str)
+
+    def __init__(self, provider: ProviderChoice, parent: QWidget) -> None:
+        super().__init__(tr("Edit provider"), parent)
+        self.resize(520, 200)
+        self.address = QLineEdit(provider.address, self)
+        self.key = QLineEdit(self)
+        self.key.setEchoMode(QLineEdit.EchoMode.Password)
+        self.key.setPlaceholderText(tr("Leave empty to keep the current key") if provider.key else tr("Paste the key"))
+        form = QFormLayout()
+        for words, field in ((tr("Address"), self.address), (tr("Key"), self.key)):
+            field.setAccessibleName(words)
+            form.addRow(words, field)
+        title = build_plain_label(provider.title, "title", self, wraps=False)
+        self._error_label = build_plain_label("", "danger", self)
+        self._key_places = KeyPlaceButtons(self)
+        self._key_places.chosen.connect(self._request_provider_save)
+        build_column(
+            title,
+            form,
+            self._error_label,
+            self._key_places,
+            1,
+            build_confirm_buttons(self, tr("Save"), lambda: self._request_provider_save("keyring")),
+            owner=self,
+            margins=(20, 20, 20, 20),
+        )
+
+    def _request_provider_save(self, keep: str) -> None:
+        self.saved.emit(self.address.text().strip(), self.key.text().strip(), keep)
+
+    def show_provider_error(self, error: HelixError) -> None:
+        """Says that nothing was saved. If there is no keyring, offers other places for the key."""
+        self._error_label.setText(translate_sentences(str(error)))
+        self._key_places.setVisible(isinstance(error, NoUsableKeyring))
 
 
 class ProvidersPage(SettingsPage):

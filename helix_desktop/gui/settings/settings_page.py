@@ -6,6 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QWidget
 
 from helix_desktop.gui.layouts import build_column, clear_layout
+from helix_desktop.gui.settings.setting_fields import FieldDeclaration, ValueListener, build_field_row
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface
 
 W = TypeVar("W", bound=QWidget)
@@ -14,7 +15,7 @@ ITEMS_BEFORE_INTRODUCTION = 3
 
 
 class SettingsPage(QScrollArea):
-    """Add to it with `add_heading`, `add_sentence`, `add_page_widget`, `add_page_button`."""
+    """Add to it with `add_heading`, `add_sentence`, `add_field`, `add_page_widget`, `add_page_button`."""
 
     def __init__(self, title: str) -> None:
         super().__init__()
@@ -42,6 +43,10 @@ class SettingsPage(QScrollArea):
 
     def add_page_widget(self, widget: W) -> W:
         return self._insert_before_stretch(widget)
+
+    def add_field(self, declared: FieldDeclaration, changed: ValueListener) -> None:
+        """The row of one declared value, with its title and sentence."""
+        self.add_page_widget(build_field_row(declared, changed, self.page_content))
 
     def add_page_layout(self, layout: QLayout) -> None:
         self._column.insertLayout(self._column.count() - 1, layout)

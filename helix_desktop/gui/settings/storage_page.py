@@ -11,7 +11,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.settings.installation_port import Installation, SpaceToFree, WorkspaceStorage
-from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
+from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date_and_time
 from helix_desktop.gui.translation import format_count, tr
@@ -44,7 +44,7 @@ class StoragePage(SettingsPage):
             unit="MB",
             unset=tr("No limit"),
         )
-        self.add_page_widget(build_field_row(declared, self._set_cache_limit, self.page_content))
+        self.add_field(declared, self._set_cache_limit)
         self.add_heading(tr("Maintenance"))
         self._add_maintenance_button(
             tr("Back up now"),

@@ -5,12 +5,11 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine import context_policy
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.settings.installation_port import Installation
-from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
+from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value
 from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.policy_names import list_policy_choices
@@ -70,7 +69,7 @@ class InstructionsPage(SettingsPage):
         self._bench, self._doing = bench, doing
         sentence = tr("Sent with the system prompt to every agent in this workspace, starting with the next message.")
         declared = FieldDeclaration("instructions", "", sentence, bench.workspace.settings.instructions, long=True)
-        self.add_page_widget(build_field_row(declared, self._save_instructions, self.page_content))
+        self.add_field(declared, self._save_instructions)
         self.add_sentence(
             tr("The system prompt is cached by the provider. The first message after a change costs a little more.")
         )
@@ -103,9 +102,7 @@ class PolicyPage(SettingsPage):
         preset = FieldDeclaration(
             "preset", tr("Preset"), tr(context_policy.PRESETS[self._preset]), self._preset, names, words
         )
-        self.add_page_widget(
-            build_field_row(preset, lambda value: self._save_policy(str(value), {}, again=True), self.page_content)
-        )
+        self.add_field(preset, lambda value: self._save_policy(str(value), {}, again=True))
         compare = self.add_page_button(tr("What would each have cost in my last conversations?"), "link")
         compare.clicked.connect(self.comparison_wanted)
         if self._values:
@@ -113,7 +110,7 @@ class PolicyPage(SettingsPage):
             again.clicked.connect(lambda: self._save_policy(self._preset, {}, again=True))
         declared = context_policy.declared_thresholds()
         for name in BASIC_THRESHOLDS:
-            self.add_page_widget(self._build_threshold_row(declared[name]))
+            self._add_threshold_row(declared[name])
         if not self._is_advanced_open:
             self.add_page_button(tr("Advanced…"), "link").clicked.connect(self._open_advanced)
             return
@@ -123,13 +120,13 @@ class PolicyPage(SettingsPage):
                 group = threshold.group
                 self.add_heading(tr(group))
             if threshold.name not in BASIC_THRESHOLDS:
-                self.add_page_widget(self._build_threshold_row(threshold))
+                self._add_threshold_row(threshold)
 
     def _open_advanced(self) -> None:
         self._is_advanced_open = True
         self._rebuild_policy_page()
 
-    def _build_threshold_row(self, threshold: context_policy.Threshold) -> QWidget:
+    def _add_threshold_row(self, threshold: context_policy.Threshold) -> None:
         usual = threshold.defaults[self._preset]
         value = self._values.get(threshold.name, usual)
         title = tr(threshold.title)
@@ -147,7 +144,7 @@ class PolicyPage(SettingsPage):
             threshold.high,
             tr(threshold.unit) if threshold.unit else "",
         )
-        return build_field_row(declared, lambda found: self._set_threshold(threshold, found), self.page_content)
+        self.add_field(declared, lambda found: self._set_threshold(threshold, found))
 
     def _set_threshold(self, threshold: context_policy.Threshold, value: Value) -> None:
         values = {**self._values, threshold.name: value}
@@ -219,9 +216,7 @@ class CheckpointsPage(SettingsPage):
             ),
         )
         for declared in rows:
-            self.add_page_widget(
-                build_field_row(declared, partial(self._change_checkpoint_setting, declared.name), self.page_content)
-            )
+            self.add_field(declared, partial(self._change_checkpoint_setting, declared.name))
         self._add_copies_section()
         self._disk_use_label = self.add_sentence("")
         doing.run_in_background(
@@ -247,8 +242,7 @@ class CheckpointsPage(SettingsPage):
             ),
         )
         for declared in rows:
-            change = partial(self._change_copies_setting, declared.name)
-            self.add_page_widget(build_field_row(declared, change, self.page_content))
+            self.add_field(declared, partial(self._change_copies_setting, declared.name))
 
     def _change_copies_setting(self, name: str, value: Value) -> None:
         self._doing.run_in_background(self._bench.change_settings({f"copies.{name}": value or None}), owner=self)
@@ -277,7 +271,7 @@ class TurnLimitsPage(SettingsPage):
             value = type(usual)(chosen.get(name, usual))
             unset = "" if usual else tr("No limit")
             declared = FieldDeclaration(name, tr(title), tr(sentence), value, least=0, most=most, unset=unset)
-            self.add_page_widget(build_field_row(declared, partial(self._set_turn_limit, name), self.page_content))
+            self.add_field(declared, partial(self._set_turn_limit, name))
 
     def _set_turn_limit(self, name: str, value: Value) -> None:
         work = self._bench.change_settings({f"limits.{name}": value})

@@ -6,18 +6,111 @@ write, and is bounded by the cache itself. Sending twice is harmless.
 """
 
 import contextlib
+import json
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
+import zstandard
+
+from helix_desktop.decompression import decompress_zstd_frame
 from helix_desktop.engine.digest import Digest
-from helix_desktop.errors import CacheCorrupt, HelixError, NotFound, StoreFailed
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.errors import CacheCorrupt, HelixError, NotFound, StoreFailed, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
-from helix_desktop.store.shared import entry_rows
 from helix_desktop.store.shared.async_rows import AsyncRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.row_store import MOST_BYTES_IN_CALL, Tombstone
 from helix_desktop.store.store_thread import StoreThread
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedEntry:
+    """What the first row says. `content` is there where the entry has one chunk."""
+
+    count: int
+    time: float
+    about: EntryOrigin
+    content: bytes
+
+
+def entry_row_name(seal: RowCipher, digest: Digest) -> bytes:
+    return seal.keyed_row_name("entry", digest.raw)
+
+
+def entry_row_names(seal: RowCipher, digest: Digest, count: int) -> list[bytes]:
+    """Those of all its rows, the first one last: it is put when the others are there."""
+    chunks = range(count) if count > 1 else ()
+    return [*(_chunk_name(seal, digest, chunk) for chunk in chunks), entry_row_name(seal, digest)]
+
+
+def _chunk_name(seal: RowCipher, digest: Digest, chunk: int) -> bytes:
+    return seal.keyed_row_name("chunk", digest.raw + chunk.to_bytes(4, "big"))
+
+
+def build_first_row(record: CacheRecord, content: bytes) -> bytes:
+    head = {
+        "entry": VERSION,
+        "size": record.size,
+        "count": record.count_chunks,
+        "time": record.time,
+        "tool": record.about.tool,
+        "source": record.about.source,
+        "media_type": record.about.media_type,
+    }
+    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return len(text).to_bytes(4, "big") + text + (compress_content(content) if record.count_chunks == 1 else b"")
+
+
+def compress_content(content: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=1).compress(content)
+
+
+def _decompress_content(content: bytes) -> bytes:
+    return decompress_zstd_frame(content, CHUNK)
+
+
+def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
+    """What a first row says, its content checked against the hash. CacheCorrupt, WrittenByNewerVersion."""
+    try:
+        end = 4 + int.from_bytes(content[:4], "big")
+        head = json.loads(content[4:end].decode("utf-8", "surrogatepass"))
+        if head["entry"] > VERSION:
+            raise WrittenByNewerVersion(
+                "This entry was shared by a newer version of Helix Desktop.",
+                remedy="Update Helix Desktop. Nothing was changed.",
+            )
+        about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
+        count = int(head["count"])
+        whole = _decompress_content(content[end:]) if count == 1 else b""
+        described = DescribedEntry(count, float(head["time"]), about, whole)
+    except (ValueError, KeyError, TypeError, zstandard.ZstdError) as error:
+        raise corrupt_entry_error(digest) from error
+    if count == 1 and Digest.of_content(whole) != digest:
+        raise corrupt_entry_error(digest)
+    return described
+
+
+def decrypt_chunk_rows(seal: RowCipher, digest: Digest, count: int, rows: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    """Those of the chunks that are in `rows`, opened; the whole is checked by whoever puts them together."""
+    for chunk in range(count):
+        row_name = _chunk_name(seal, digest, chunk)
+        if row_name not in rows:
+            continue
+        try:
+            yield _decompress_content(seal.decrypt_row(row_name, rows[row_name]))
+        except (zstandard.ZstdError, ValueError) as error:
+            raise corrupt_entry_error(digest) from error
+
+
+def corrupt_entry_error(digest: Digest) -> CacheCorrupt:
+    return CacheCorrupt(
+        f"The entry {digest} in the shared store does not match its hash. It was not used.",
+        remedy="To replace it, run `workspace sync --check` on a computer that has an intact copy.",
+    )
+
 
 ENTRIES_IN_BATCH = 200  # entries sent at once, at most
 _ASK_FROM = 32 << 10  # For contents of at least this many bytes, the store is first asked whether it has them.
@@ -73,21 +166,21 @@ class ContentTransfer:
     async def _send_small_entries(self, entries: Sequence[tuple[CacheRecord, bytes]]) -> None:
         if sum(record.size for record, _ in entries) > _ASK_FROM:
             lacking = await self._remote.find_missing_in_batches(
-                [entry_rows.entry_row_name(self._seal, record.digest) for record, _ in entries]
+                [entry_row_name(self._seal, record.digest) for record, _ in entries]
             )
-            entries = [each for each in entries if entry_rows.entry_row_name(self._seal, each[0].digest) in lacking]
+            entries = [each for each in entries if entry_row_name(self._seal, each[0].digest) in lacking]
         if entries:
             await self._remote.store_in_batches(await self._remote.run_in_thread(self._encrypt_entries, entries))
 
     def _encrypt_entries(self, entries: Sequence[tuple[CacheRecord, bytes]]) -> Mapping[bytes, bytes]:
         rows = {}
         for record, content in entries:
-            name = entry_rows.entry_row_name(self._seal, record.digest)
-            rows[name] = self._seal.encrypt_row(name, entry_rows.build_first_row(record, content))
+            name = entry_row_name(self._seal, record.digest)
+            rows[name] = self._seal.encrypt_row(name, build_first_row(record, content))
         return rows
 
     async def _send_large_entry(self, record: CacheRecord) -> None:
-        *names, first = entry_rows.entry_row_names(self._seal, record.digest, record.count_chunks)
+        *names, first = entry_row_names(self._seal, record.digest, record.count_chunks)
         lacking = await self._remote.find_missing_in_batches([*names, first])
         wanted = [(chunk, name) for chunk, name in enumerate(names) if name in lacking]
         with contextlib.suppress(NotFound, CacheCorrupt):
@@ -99,7 +192,7 @@ class ContentTransfer:
                 )
             if first in lacking:
                 await self._remote.store_in_batches(
-                    {first: self._seal.encrypt_row(first, entry_rows.build_first_row(record, b""))}
+                    {first: self._seal.encrypt_row(first, build_first_row(record, b""))}
                 )
 
     def _read_chunks(self, record: CacheRecord, chunks: Sequence[int]) -> list[bytes]:
@@ -107,15 +200,13 @@ class ContentTransfer:
 
     def _encrypt_chunks(self, names: Sequence[bytes], contents: Sequence[bytes]) -> Mapping[bytes, bytes]:
         return {
-            name: self._seal.encrypt_row(name, entry_rows.compress_content(content))
+            name: self._seal.encrypt_row(name, compress_content(content))
             for name, content in zip(names, contents, strict=True)
         }
 
     async def fetch_entries(self, digests: Collection[Digest]) -> frozenset[Digest]:
         """Put those of these that the store has into the cache. What it sends is checked; CacheCorrupt where only one was asked for."""
-        wanted = {
-            entry_rows.entry_row_name(self._seal, one): one for one in digests if not self._folder.was_forgotten(one)
-        }
+        wanted = {entry_row_name(self._seal, one): one for one in digests if not self._folder.was_forgotten(one)}
         rows = await self._remote.fetch_in_batches(list(wanted))
         brought = set()
         for name, sealed in rows.items():
@@ -131,7 +222,7 @@ class ContentTransfer:
 
     async def _store_fetched_entry(self, digest: Digest, name: bytes, sealed: bytes) -> None:
         described = await self._remote.run_in_thread(
-            lambda: entry_rows.parse_first_row(digest, self._seal.decrypt_row(name, sealed))
+            lambda: parse_first_row(digest, self._seal.decrypt_row(name, sealed))
         )
         incoming = await self._thread.run_there(self._folder.begin_incoming, described.about, time=described.time)
         try:
@@ -147,19 +238,17 @@ class ContentTransfer:
             raise
         if staged.record.digest != digest:
             await self._thread.run_there(self._folder.discard_staged, staged)
-            raise entry_rows.corrupt_entry_error(digest)
+            raise corrupt_entry_error(digest)
         await self._thread.run_there(self._folder.commit_staged, [staged])
 
     async def _fetch_chunks(self, digest: Digest, count: int) -> AsyncIterator[bytes]:
-        *names, _ = entry_rows.entry_row_names(self._seal, digest, count)
+        *names, _ = entry_row_names(self._seal, digest, count)
         for at in range(0, count, _TOGETHER):
             some = names[at : at + _TOGETHER]
             rows = await self._remote.fetch_in_batches(some)
             if len(rows) < len(some):
                 raise NotFound(f"A part of the entry {digest} is missing from the shared store.")
-            for chunk in await self._remote.run_in_thread(
-                list, entry_rows.decrypt_chunk_rows(self._seal, digest, count, rows)
-            ):
+            for chunk in await self._remote.run_in_thread(list, decrypt_chunk_rows(self._seal, digest, count, rows)):
                 yield chunk
 
     async def send_entries_again(self, used: Collection[Digest]) -> None:
@@ -172,7 +261,7 @@ class ContentTransfer:
 
     async def find_missing_entries(self, used: Collection[Digest]) -> list[Digest]:
         """Those of these whose first row is not there."""
-        names = {entry_rows.entry_row_name(self._seal, digest): digest for digest in used}
+        names = {entry_row_name(self._seal, digest): digest for digest in used}
         return [names[name] for name in await self._remote.find_missing_in_batches(list(names))]
 
     async def check_all_entries(self) -> tuple[int, int, int]:
@@ -194,7 +283,7 @@ class ContentTransfer:
         return seen, missing, damaged
 
     async def _compare_rows_of_entry(self, record: CacheRecord) -> tuple[frozenset[bytes], list[bytes]]:
-        names = entry_rows.entry_row_names(self._seal, record.digest, record.count_chunks)
+        names = entry_row_names(self._seal, record.digest, record.count_chunks)
         lacking = await self._remote.find_missing_in_batches(names)
         wrong = []
         for at in range(0, len(names), _TOGETHER):
@@ -221,25 +310,23 @@ class ContentTransfer:
 
     async def replace_descriptions(self, digests: Collection[Digest]) -> None:
         """Put what describes these entries here in the place of what describes them there."""
-        await self._remote.remove_in_batches([entry_rows.entry_row_name(self._seal, digest) for digest in digests])
+        await self._remote.remove_in_batches([entry_row_name(self._seal, digest) for digest in digests])
         await self.send_entries_again(digests)
 
     async def forget_entries_there(self, chunks_of: Mapping[Digest, int]) -> None:
         """Destroy these in the store, and tell the other machines."""
         tombs: list[Tombstone] = []
         for digest, count in chunks_of.items():
-            *chunks, first = entry_rows.entry_row_names(
-                self._seal, digest, count or await self._count_chunks_there(digest)
-            )
+            *chunks, first = entry_row_names(self._seal, digest, count or await self._count_chunks_there(digest))
             tombs.append(Tombstone(first, self._seal.encrypt_row(first, digest.raw)))
             tombs += [Tombstone(name, b"") for name in chunks]
         await self._remote.forget_in_batches(tombs)
 
     async def _count_chunks_there(self, digest: Digest) -> int:
-        name = entry_rows.entry_row_name(self._seal, digest)
+        name = entry_row_name(self._seal, digest)
         rows = await self._remote.fetch_in_batches([name])
         try:
-            return entry_rows.parse_first_row(digest, self._seal.decrypt_row(name, rows[name])).count
+            return parse_first_row(digest, self._seal.decrypt_row(name, rows[name])).count
         except (KeyError, HelixError):
             return 1
 
@@ -253,11 +340,7 @@ class ContentTransfer:
     async def row_names_of_entries(self, digests: Collection[Digest]) -> list[bytes]:
         """The names of all rows of these entries, as far as this machine knows how many chunks they have."""
         found = await self._thread.run_there(count_chunks_of_entries, self._folder, digests)
-        return [
-            name
-            for digest, count in found.items()
-            for name in entry_rows.entry_row_names(self._seal, digest, max(1, count))
-        ]
+        return [name for digest, count in found.items() for name in entry_row_names(self._seal, digest, max(1, count))]
 
 
 def measure_waiting_entries(folder: CacheFolder, after: int) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.changes.line_comparison import find_matching_lines
+from helix_desktop.engine.changes.diff_hunks import find_matching_lines
 
 LINES = st.lists(st.sampled_from([*"abcdef", "", "  x"]), max_size=30)
 

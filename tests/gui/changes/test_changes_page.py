@@ -16,7 +16,7 @@ from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange, 
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.changes.changes_page import ChangesPage
-from helix_desktop.gui.changes.commit_dialog import CommitDialog
+from helix_desktop.gui.changes.commit_button import CommitDialog
 from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
 from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog
 from helix_desktop.gui.theme import Theme

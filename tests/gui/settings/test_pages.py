@@ -29,13 +29,12 @@ from helix_desktop.engine import context_policy
 from helix_desktop.errors import NoUsableKeyring
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.about_page import AboutPage
-from helix_desktop.gui.settings.edit_provider_dialog import EditProviderDialog
 from helix_desktop.gui.settings.installation_port import McpServerState, ServerTool
 from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
 from helix_desktop.gui.settings.models_page import ModelsPage
 from helix_desktop.gui.settings.permissions_page import PermissionsPage, describe_permission_rule
 from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
-from helix_desktop.gui.settings.providers_page import ProvidersPage
+from helix_desktop.gui.settings.providers_page import EditProviderDialog, ProvidersPage
 from helix_desktop.gui.settings.setting_fields import LongTextField
 from helix_desktop.gui.settings.settings_dialog import GENERAL_SECTIONS, SettingsDialog
 from helix_desktop.gui.settings.shortcuts_page import ShortcutsPage

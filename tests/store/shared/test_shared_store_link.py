@@ -18,7 +18,7 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import CacheCorrupt, NotFound, SharedStoreUnreachable, StoreFull
 from helix_desktop.store.cache_folder import CHECKPOINT
 from helix_desktop.store.cache_records import CHUNK
-from helix_desktop.store.shared import entry_rows, link_progress
+from helix_desktop.store.shared import content_transfer, link_progress
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES
 from helix_desktop.store.shared.shared_store_link import SHARED
@@ -142,7 +142,7 @@ async def test_what_was_forgotten_here_is_forgotten_there_and_cannot_come_back(t
     await there.cache.store_content(secret, SHELL)
     await there.link.sync_content_now()
     rows = await (await there.link.ensure_connected()).remote.fetch_in_batches(
-        [entry_rows.entry_row_name((await there.link.ensure_connected()).seal, stored[0].digest)]
+        [content_transfer.entry_row_name((await there.link.ensure_connected()).seal, stored[0].digest)]
     )
     assert rows == {}
     await there.link.sync_content_now()
@@ -207,7 +207,7 @@ async def test_while_the_store_is_away_work_goes_on_and_then_it_is_caught_up_in_
         assert "not on this computer" in str(shown[elsewhere])
         engine.is_away = False
         await here.link.sync_content_now()
-        assert list(shelf.rows) == [entry_rows.entry_row_name(seal, one.digest) for one in stored]
+        assert list(shelf.rows) == [content_transfer.entry_row_name(seal, one.digest) for one in stored]
         assert (await here.link.link_status()).waiting == 0
 
 
@@ -222,7 +222,7 @@ async def test_what_waits_lasts_through_a_crash(tmp_path: Path, seal: RowCipher)
     async with machine(tmp_path / "here", lambda: engine, seal, begin=True) as here:
         while (await here.link.link_status()).waiting:
             await asyncio.sleep(0.01)
-        assert entry_rows.entry_row_name(seal, stored.digest) in shelf.rows
+        assert content_transfer.entry_row_name(seal, stored.digest) in shelf.rows
 
 
 async def test_with_the_setting_shared_a_put_returns_when_the_store_has_it(tmp_path: Path, seal: RowCipher) -> None:
@@ -230,7 +230,7 @@ async def test_with_the_setting_shared_a_put_returns_when_the_store_has_it(tmp_p
     engine = MemoryRowStore(shelf, seal.space)
     async with machine(tmp_path / "here", lambda: engine, seal, acknowledge=SHARED) as here:
         stored = await asyncio.gather(*(here.cache.store_content(b"%d" % number, SHELL) for number in range(40)))
-        assert {entry_rows.entry_row_name(seal, one.digest) for one in stored} == set(shelf.rows)
+        assert {content_transfer.entry_row_name(seal, one.digest) for one in stored} == set(shelf.rows)
         engine.is_away = True
         with pytest.raises(SharedStoreUnreachable):
             await here.cache.store_content(b"cannot be acknowledged", SHELL)
@@ -267,7 +267,7 @@ async def test_rows_that_no_machine_uses_are_collected(tmp_path: Path, seal: Row
         await there.link.announce_and_send_missing()
         assert await here.link.remove_unused_rows(grace=3600) == 0
         assert await here.link.remove_unused_rows(grace=-1) == 1
-        assert entry_rows.entry_row_name(seal, nobodys.digest) not in shelf.rows
+        assert content_transfer.entry_row_name(seal, nobodys.digest) not in shelf.rows
         assert len(shelf.rows) == 4
         await there.link.withdraw_used_rows()
         assert await here.link.remove_unused_rows(grace=-1) == 3

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.protocols.gemini.gemini_schema import gemini_parameters
+from helix_desktop.protocols.gemini.gemini_wire import gemini_parameters
 
 TEXT: Any = {"type": "string"}
 KNOWN = {
