@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored
-from helix_desktop.gui.chat.picture_fitting import encode_png
+from helix_desktop.gui.chat.attachment_reading import encode_png
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.views.picture_dialog import PictureDialog
 from tests.gui import story

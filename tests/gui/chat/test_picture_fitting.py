@@ -9,7 +9,7 @@ from PySide6.QtCore import QBuffer, QByteArray, QIODevice
 from PySide6.QtGui import QImage, QImageWriter
 
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gui.chat.picture_fitting import LARGEST, SMALLER, encode_png, fit_picture_for_models
+from helix_desktop.gui.chat.attachment_reading import LARGEST_PICTURE, SMALLER, encode_png, fit_picture_for_models
 
 
 def noise(width: int, height: int) -> QImage:
@@ -37,7 +37,7 @@ def test_another_kind_becomes_a_png() -> None:
 
 def test_a_large_one_is_made_smaller() -> None:
     content, media_type = fit_picture_for_models("x.png", encode_png(noise(2_400, 1_200)))
-    assert len(content) <= LARGEST
+    assert len(content) <= LARGEST_PICTURE
     assert media_type in {"image/png", "image/jpeg"}
     assert QImage.fromData(content).size().toTuple() == (SMALLER, SMALLER // 2)
 
