@@ -134,7 +134,14 @@ class TimelineChart(StepPlot):
         self._draw_dates(painter)
         area = self._plot_area
         painter.setClipRect(area.adjusted(0, 0, 1, 0))
-        self._draw_areas(painter, top)
+        painter.setPen(Qt.PenStyle.NoPen)
+        for kind, pyramid in reversed(
+            list(zip(ContextKind, self._layers, strict=True))
+        ):  # the highest is behind the others
+            edge = [QPointF(x, self._y_of_token_count(tokens, top)) for x, tokens in self._sampled(pyramid)]
+            ends = QPointF(edge[0].x(), area.bottom() - 3), QPointF(edge[-1].x(), area.bottom() - 3)
+            painter.setBrush(self._theme.fill_colour_of_kind(kind))
+            painter.drawPolygon(QPolygonF([ends[0], *edge, ends[1]]))
         for words, kind, share in self._thresholds:
             if 0 < share * self._story.model_window <= top:
                 colours = self._theme.fill_colour_of_kind(kind), self._theme.text_colour_of_kind(kind)
@@ -153,15 +160,6 @@ class TimelineChart(StepPlot):
         """The pixels of the highest values, from the left edge to the right one."""
         for place, _, high in pyramid.sample_lows_and_highs(self._first - 1, self._last + 1, self.width()):
             yield self._pixel_x_of_point(place), high
-
-    def _draw_areas(self, painter: QPainter, top: float) -> None:
-        """The highest layer first, the others in front of it."""
-        painter.setPen(Qt.PenStyle.NoPen)
-        ground = self._plot_area.bottom() - 3
-        for kind, pyramid in reversed(list(zip(ContextKind, self._layers, strict=True))):
-            edge = [QPointF(x, self._y_of_token_count(tokens, top)) for x, tokens in self._sampled(pyramid)]
-            painter.setBrush(self._theme.fill_colour_of_kind(kind))
-            painter.drawPolygon(QPolygonF([QPointF(edge[0].x(), ground), *edge, QPointF(edge[-1].x(), ground)]))
 
     def _draw_axes(self, painter: QPainter, top: float) -> None:
         area, faint = self._plot_area, self._theme.colour_of_token("faint")
@@ -188,7 +186,10 @@ class TimelineChart(StepPlot):
 
     def _draw_legend(self, painter: QPainter) -> None:
         """The kinds there are, from the right; none where there is no room for all."""
-        shown = [kind for at, kind in enumerate(ContextKind) if self._has_kind(at)]
+        layers = self._story.layers
+        shown = [
+            kind for at, kind in enumerate(ContextKind) if (layers[at] != layers[at - 1] if at else any(layers[0]))
+        ]
         entries = [(context_kind_name(kind), kind) for kind in shown]
         metrics, gap = painter.fontMetrics(), self._theme.zoomed_pixels(22)
         cost = "- - -  " + tr("cost")
@@ -205,10 +206,6 @@ class TimelineChart(StepPlot):
             x += width
         if self._top_dollars:
             painter.drawText(QPointF(x, 14), cost)
-
-    def _has_kind(self, at: int) -> bool:
-        layers = self._story.layers
-        return any(layers[at]) if at == 0 else layers[at] != layers[at - 1]
 
     def _draw_dates(self, painter: QPainter) -> None:
         area, metrics, last = self._plot_area, painter.fontMetrics(), -1.0
@@ -254,36 +251,27 @@ class TimelineChart(StepPlot):
         self._draw_pointer(painter, top, [dot], self.describe_point(self._hover))
 
     def _draw_event_marks(self, painter: QPainter, top: float) -> None:
-        """Draws a mark for each fold; where marks would overlap, only the first."""
-        taken = -10.0
-        for event in self._visible_marked_events():
+        """Draws a mark for each fold in sight; where marks would overlap, only the first."""
+        events, taken = self._story.events, -10.0
+        first = bisect_left(events, self._first - 1, key=lambda event: event.point)
+        last = bisect_left(events, self._last + 1, key=lambda event: event.point)
+        for event in events[first : last : max(1, (last - first) // max(1, self.width() // 3))]:
             x = self._pixel_x_of_point(event.point)
-            if x - taken >= self._theme.zoomed_pixels(8):
+            if event.fold_kind not in (None, FoldKind.EXCERPT) and x - taken >= self._theme.zoomed_pixels(8):
                 taken = x
                 self._draw_event_mark(painter, event, top, 4.5)
 
     def _draw_event_mark(self, painter: QPainter, event: TimelineEvent, top: float, size: float) -> None:
         """A ring where the fold began, and a line from there to the ground."""
         colour = self._theme.fill_colour_of_kind(context_kind_of_fold(event.fold_kind or FoldKind.MARKER))
-        place = self._mark_place(event, top)
+        at = min(event.point, self._count_points - 1)
+        tokens = max(self._story.points[at], self._story.points[max(0, at - 1)])
+        place = QPointF(self._pixel_x_of_point(event.point), self._y_of_token_count(tokens, top))
         painter.setPen(QPen(colour, 1.5))
         painter.drawLine(place, QPointF(place.x(), self._plot_area.bottom() - 3))
         painter.setPen(QPen(colour, 2.5))
         painter.setBrush(self._theme.colour_of_token("panel"))
         painter.drawEllipse(place, size, size)
-
-    def _mark_place(self, event: TimelineEvent, top: float) -> QPointF:
-        at = min(event.point, self._count_points - 1)
-        tokens = max(self._story.points[at], self._story.points[max(0, at - 1)])
-        return QPointF(self._pixel_x_of_point(event.point), self._y_of_token_count(tokens, top))
-
-    def _visible_marked_events(self) -> Sequence[TimelineEvent]:
-        events = self._story.events
-        first = bisect_left(events, self._first - 1, key=lambda event: event.point)
-        last = bisect_left(events, self._last + 1, key=lambda event: event.point)
-        step = max(1, (last - first) // max(1, self.width() // 3))
-        shown = events[first:last:step]
-        return [event for event in shown if event.fold_kind is not None and event.fold_kind is not FoldKind.EXCERPT]
 
     def describe_point(self, point: int) -> str:
         """A step in words; at a fold what it did and what it saved."""

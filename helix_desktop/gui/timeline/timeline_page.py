@@ -71,7 +71,8 @@ class TimelinePage(QWidget):
         self._read_timer = QTimer(self, interval=0)
         self._read_timer.timeout.connect(self._run_read_slice)
         self._list_timer = QTimer(self, interval=FRAME_MS, singleShot=True)
-        self._list_timer.timeout.connect(self._update_list_and_panel)
+        self._list_timer.timeout.connect(self._refill_fold_list)
+        self._list_timer.timeout.connect(self._show_chosen_in_panel)
         self._heading = ElidedLabel(self)
         set_widget_look(self._heading, "title")
         self.menu_button = QPushButton(self)
@@ -159,10 +160,6 @@ class TimelinePage(QWidget):
         self._heading.set_elided_text(fold_sentences.describe_timeline(self.timeline))
         if self._listed != (self.timeline.change_count, self.timeline.model_window):
             self._list_timer.start()
-
-    def _update_list_and_panel(self) -> None:
-        self._refill_fold_list()
-        self._show_chosen_in_panel()
 
     def choose_fold(self, fold: str) -> None:
         """Chooses a fold, now or once it has been read."""
