@@ -169,7 +169,6 @@ class IndexFile:
         self.connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
         # Not needed: to forget something, the whole file is deleted.
         self.connection.execute("PRAGMA secure_delete=OFF")
-        self.connection.execute("PRAGMA wal_autocheckpoint=4000")
         sqlite_database.prepare_schema(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
         if self.connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
             self.close()

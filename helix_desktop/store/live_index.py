@@ -20,7 +20,7 @@ from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GATHER_SECONDS = 1.0  # New content is collected for so long and written together. A search does not wait for it.
+GATHER_SECONDS = 2.0  # New content is collected for so long and written together. A search does not wait for it.
 GATHERED_WAIT_SECONDS = 2.0  # at most, before a search
 
 

@@ -1,10 +1,11 @@
 """SIGKILL of workers and of the database under them, while tasks with effects run: every task is done, no effect happens twice.
 
-Workers of two homes share one PostgreSQL behind PgBouncer in transaction mode. Each task makes three calls that write a line to a
-ledger outside; the model is a server that goes by what it is shown, and never repeats a call whose end was not seen. `--alone`: the
-same with the file of one home, where everything is killed at once.
+Workers of several homes, whose clocks are hours apart, share one PostgreSQL behind PgBouncer in transaction mode. Each task makes three
+calls that write a line to a ledger outside; the model is a server that goes by what it is shown, and never repeats a call whose end was not
+seen. What is killed is a worker, PostgreSQL, or PgBouncer, which cuts everybody off; with `--promotions` the standby takes the place of
+a server that is lost with its disk. `--alone`: the same with the file of one home, where everything is killed at once. `--seconds`: what is not done by then is killed and has to be on the list.
 
-python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone]
+python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone] [--homes 2] [--workers 4] [--promotions 0] [--keep 0] [--seconds 0]
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.store.shared import row_encryption
+from tests.faults.shared_kill import Pair
 from tests.faults.store_report import report
 from tests.peers import pgbouncer, postgres
 from tests.peers.chat_server import ChatServer, reply
@@ -36,18 +39,31 @@ CALLS = 3
 LEASE = 4.0  # seconds: so that a killed worker's tasks do not keep the trial waiting
 PATIENCE = 240.0  # seconds without a task that ends
 PASSING = ("shared store", "is open in another program")  # a server that is just starting, a worker that is paused
-PROGRAM = (
-    "import sys; from helix_desktop import cli; from helix_desktop.workbench import fleet_worker;"
-    f"fleet_worker.TASK_LEASE_SECONDS = {LEASE}; sys.exit(cli.main(sys.argv[1:]))"
-)
+RELEASE = 5.0  # seconds between two looks for conversations that may leave
+CLOCKS = (0, 3, -5)  # hours that the homes' clocks are wrong by
+UNCERTAIN = "It may have had effects"  # in what the model is told of a call that was cut off
 
 
-def answer(seen: Seen) -> Answer:
-    """The next of the task's calls, by how many results it is shown: a call that was cut off counts as made."""
+def program_with_clock(hours: int) -> str:
+    return (
+        f"import time; right = time.time; time.time = lambda: right() + {hours * 3600};"
+        "import sys; from helix_desktop import cli; from helix_desktop.workbench import fleet_worker;"
+        f"fleet_worker.TASK_LEASE_SECONDS, fleet_worker.RELEASE_SECONDS = {LEASE}, {RELEASE};"
+        "sys.exit(cli.main(sys.argv[1:]))"
+    )
+
+
+def answer(seen: Seen, uncertain: set[str] | None = None) -> Answer:
+    """The next of the task's calls, by how many results it is shown: a call that was cut off counts as made. `uncertain` gets the calls of which
+    the model is told so.
+    """
     messages = seen.body["messages"]
     told = " ".join(str(message["content"]) for message in messages if message["role"] == "user")
     (name,) = set(re.findall(r"task-\d+", told)) or {"none"}
-    done = sum(message["role"] == "tool" for message in messages)
+    results = [str(message["content"]) for message in messages if message["role"] == "tool"]
+    done = len(results)
+    if uncertain is not None:
+        uncertain.update(f"{name}:{call}" for call, one in enumerate(results, 1) if UNCERTAIN in one)
     if done >= CALLS or name == "none":
         return reply(f"{name} is done")
     return reply(calls=[("run_command", {"command": f"echo {name}:{done + 1} >> ledger.txt"})])
@@ -56,8 +72,11 @@ def answer(seen: Seen) -> Answer:
 class Home:
     """One computer: its data, its folder, and the workers that run there."""
 
-    def __init__(self, folder: Path, name: str, environment: dict[str, str], model_server: str) -> None:
+    def __init__(
+        self, folder: Path, name: str, environment: dict[str, str], model_server: str, hours: int = 0, keep: int = 0
+    ) -> None:
         self.name = name
+        self._program, self._keep = program_with_clock(hours), keep
         self.project = folder / f"project-{name}"
         self.project.mkdir()
         self.environment = {**os.environ, **environment, "HELIX_HOME": str(folder / name)}
@@ -80,12 +99,13 @@ class Home:
 
     def _run_once(self, arguments: tuple[str, ...], given: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-c", PROGRAM, *arguments],
+            [sys.executable, "-c", self._program, *arguments],
             check=False, env=self.environment, input=given, capture_output=True, text=True, cwd=self.project,
         )  # fmt: skip
 
     def start_worker(self) -> None:
-        command = [sys.executable, "-c", PROGRAM, "worker", "-w", "Fleet", "--allow", "commands", "--json"]
+        command = [sys.executable, "-c", self._program, "worker", "-w", "Fleet", "--allow", "commands", "--json"]
+        command += ["--keep", str(self._keep)]
         self.workers.append(
             subprocess.Popen(command, env=self.environment, stdout=self.log, stderr=self.log, cwd=self.project)
         )
@@ -111,33 +131,97 @@ class Home:
         return file.read_text().split() if file.exists() else []
 
 
-def trials(tasks: int, kills: int, seed: int, found: Counter[str], *, alone: bool = False) -> None:
-    """What was found, counted. Anything under a key that begins with LOST is a failure."""
-    chance = random.Random(seed)
-    folder = Path(tempfile.mkdtemp(prefix="helix-fleet-"))
-    with ExitStack() as last:
-        last.callback(shutil.rmtree, folder, ignore_errors=True)
-        model_server = last.enter_context(ChatServer(default=answer))
-        environment, server = dict[str, str](), None
-        if not alone:
-            server = postgres.Server({"fsync": "off"}).start()
-            last.callback(server.remove)
-            pooler = pgbouncer.Pooler(server, size=10)
-            last.callback(pooler.remove)
-            key = row_encryption.format_key_line(row_encryption.new_workspace_key())
-            environment = {"HELIX_STORE": pooler.url, "HELIX_STORE_KEY": key}
-        homes = [Home(folder, "a", environment, model_server.base_url)]
-        if not alone:
-            homes[0].run("workspace", "share", "Fleet", "--yes")
-            homes.append(Home(folder, "b", environment, model_server.base_url))
-        last.callback(_end_all, homes)
-        started = time.monotonic()
-        _add_tasks(homes[0], tasks)
-        for home in [*homes, *homes]:
+@dataclass
+class Trial:
+    """What is asked of a trial, and what it found. Anything found under a key that begins with LOST is a failure."""
+
+    tasks: int
+    kills: int
+    seed: int
+    found: Counter[str]
+    alone: bool = False
+    home_count: int = 2
+    workers: int = 4
+    promotions: int = 0
+    keep: int = 0
+    seconds: float = 0.0
+    uncertain: set[str] = field(default_factory=set)
+    homes: list[Home] = field(default_factory=list)
+    pair: Pair | None = None
+    pooler: pgbouncer.Pooler | None = None
+
+    def run(self) -> None:
+        self.chance, self.began = random.Random(self.seed), time.monotonic()
+        folder = Path(tempfile.mkdtemp(prefix="helix-fleet-"))
+        with ExitStack() as last:
+            last.callback(shutil.rmtree, folder, ignore_errors=True)
+            server = last.enter_context(ChatServer(default=lambda seen: answer(seen, self.uncertain)))
+            last.callback(_end_all, self.homes)
+            if self.alone:
+                self.homes.append(Home(folder, "a", {}, server.base_url))
+            else:
+                self._make_homes(folder, server.base_url, last)
+            self.began = time.monotonic()
+            _add_tasks(self.homes[0], self.tasks)
+            for number in range(2 if self.alone else self.workers):
+                self.homes[number % len(self.homes)].start_worker()
+            _kill_until_done(self)
+            self.found["seconds"] = round(time.monotonic() - self.began)
+            _check_outcome(self)
+
+    def _make_homes(self, folder: Path, model_server: str, last: ExitStack) -> None:
+        if self.promotions:
+            self.pair = Pair()
+            last.callback(self.pair.remove)
+            self.server = self.pair.primary
+        else:
+            self.server = postgres.Server({"fsync": "off"}).start()
+            last.callback(self.server.remove)
+        self.pooler = pgbouncer.Pooler(self.server, size=30)
+        last.callback(self.pooler.remove)
+        key = row_encryption.format_key_line(row_encryption.new_workspace_key())
+        environment = {"HELIX_STORE": self.pooler.url, "HELIX_STORE_KEY": key}
+        for number in range(self.home_count):
+            hours = CLOCKS[number % len(CLOCKS)]
+            self.homes.append(Home(folder, "abcdefgh"[number], environment, model_server, hours, self.keep))
+            if not number:
+                self.homes[0].run("workspace", "share", "Fleet", "--yes")
+
+    def kill_something(self) -> None:
+        self.found["kills"] += 1
+        if self.pooler is not None and self.chance.random() < 0.3:
+            self._kill_server_or_pooler(self.pooler)
+            return
+        home = self.chance.choice(self.homes)
+        if not self.alone and self.chance.random() < 0.2:
+            home.pause_worker(self.chance.choice(home.workers), 2 * LEASE)
+            self.found["workers paused"] += 1
+            return
+        for worker in list(home.workers) if self.alone else [self.chance.choice(home.workers)]:
+            home.kill_worker(worker)
             home.start_worker()
-        _kill_until_done(homes, server, tasks, kills, chance, found)
-        found["seconds"] = round(time.monotonic() - started)
-        _check_outcome(homes, tasks, found)
+            self.found["workers killed"] += 1
+
+    def _kill_server_or_pooler(self, pooler: pgbouncer.Pooler) -> None:
+        if self.pair is not None and self.found["promotions"] < self.promotions:
+            pooler.kill()
+            self.pair.promote()
+            self.server = self.pair.primary
+            pooler.start(self.server)
+            self.found["promotions"] += 1
+        elif self.chance.random() < 0.5:
+            pooler.kill()
+            time.sleep(2.0 * self.chance.random())
+            pooler.start(self.server)
+            self.found["cuts"] += 1
+        else:
+            self.server.kill()
+            self.server.start()
+            self.found["servers killed"] += 1
+
+
+def trials(tasks: int, kills: int, seed: int, found: Counter[str], *, alone: bool = False) -> None:
+    Trial(tasks, kills, seed, found, alone=alone).run()
 
 
 def _end_all(homes: list[Home]) -> None:
@@ -153,84 +237,74 @@ def _add_tasks(home: Home, tasks: int) -> None:
         home.run("task", "add", "-w", "Fleet", "-", given=lines)
 
 
-def _kill_until_done(
-    homes: list[Home],
-    server: postgres.Server | None,
-    tasks: int,
-    kills: int,
-    chance: random.Random,
-    found: Counter[str],
-) -> None:
+def _kill_until_done(trial: Trial) -> None:
+    homes, found = trial.homes, trial.found
     seen, since, ended_at_kill = -1, time.monotonic(), 0
     while not any(home.ledger() for home in homes) and time.monotonic() - since < PATIENCE:
         time.sleep(0.02)
-    if kills:
-        _kill_something(
-            homes, server, chance, found
-        )  # While the first tasks are under way, however fast the machine is.
-    while True:
-        time.sleep(2.0 + 3.0 * chance.random())
+    if trial.kills:
+        trial.kill_something()  # While the first tasks are under way, however fast the machine is.
+    while not trial.seconds or time.monotonic() - trial.began < trial.seconds:
+        time.sleep(2.0 + 3.0 * trial.chance.random())
         for home in homes:
             home.resume_paused()
         counted = json.loads(homes[-1].run("fleet", "status", "-w", "Fleet", "--json"))["tasks"]
         ended = counted["done"] + counted["failed"] + counted["cancelled"] + counted["needs-you"]
-        if ended >= tasks:
+        if ended >= trial.tasks:
             return
         if ended != seen:
             seen, since = ended, time.monotonic()
         elif time.monotonic() - since > PATIENCE:
-            found["LOST: tasks that nobody ended"] = tasks - ended
+            found["LOST: tasks that nobody ended"] = trial.tasks - ended
             return
-        if found["kills"] < kills and ended > ended_at_kill:  # else a busy machine does nothing but start workers
+        if found["kills"] < trial.kills and ended > ended_at_kill:  # else a busy machine does nothing but start workers
             ended_at_kill = ended
-            _kill_something(homes, server, chance, found)
+            trial.kill_something()
 
 
-def _kill_something(
-    homes: list[Home], server: postgres.Server | None, chance: random.Random, found: Counter[str]
-) -> None:
-    found["kills"] += 1
-    if server is not None and chance.random() < 0.15:
-        server.kill()
-        server.start()
-        found["servers killed"] += 1
-        return
-    home = chance.choice(homes)
-    if server is not None and chance.random() < 0.25:
-        home.pause_worker(chance.choice(home.workers), 2 * LEASE)
-        found["workers paused"] += 1
-        return
-    for worker in list(home.workers) if server is None else [chance.choice(home.workers)]:
-        home.kill_worker(worker)
-        home.start_worker()
-
-
-def _check_outcome(homes: list[Home], tasks: int, found: Counter[str]) -> None:
+def _check_outcome(trial: Trial) -> None:
+    homes, found = trial.homes, trial.found
+    _end_all(homes)
     listed: list[dict[str, Any]] = json.loads(
         homes[-1].run("task", "list", "-w", "Fleet", "--most", "100000", "--json")
     )
     for task in listed:
         found[task["state"]] += 1
-    if found["done"] != tasks or len(listed) != tasks:
+    on_list = found["done"] + (found["waiting"] + found["running"] if trial.seconds else 0)
+    if on_list != trial.tasks or len(listed) != trial.tasks:
         ends = Counter(task["why"] for task in listed if task["state"] != "done")
-        found[f"LOST: tasks not done {ends.most_common(2)}"] = tasks - found["done"]
-    _end_all(homes)
-    effects = Counter(line for home in homes for line in home.ledger())
-    found["effects"] = len(effects)
+        found[f"LOST: tasks not done {ends.most_common(2)}"] = trial.tasks - on_list
+    done = {task["id"]: task["text"].removeprefix("Do ") for task in listed if task["state"] == "done"}
     found["taken over"] = sum(task["claims"] > 1 for task in listed)
+    _check_effects(trial, set(done.values()))
+    _check_conversations(trial, done)
+
+
+def _check_effects(trial: Trial, done: set[str]) -> None:
+    """No effect twice; none is missing of a call whose end was seen, and of every other the model was told."""
+    found = trial.found
+    effects = Counter(line for home in trial.homes for line in home.ledger())
+    found["effects"] = len(effects)
     if twice := [name for name, count in effects.items() if count > 1]:
         found[f"LOST: effects that happened twice, such as {twice[:3]}"] = len(twice)
-    journals = [_read_facts(home) for home in homes]
-    open_calls = sum(_count_open_calls(facts) for facts in journals[0].values())
-    for task in listed:
-        copies = {tuple(journal.get(task["id"], ())) for journal in journals}
-        if len(copies) != 1 or () in copies:
+    missing = {f"{name}:{call}" for name in done for call in range(1, CALLS + 1)} - effects.keys()
+    uncertain = {call for call in trial.uncertain if call.partition(":")[0] in done}
+    found["calls said to the model as uncertain"] = len(uncertain)
+    found["of these without an effect"] = len(missing & uncertain)
+    if unsaid := missing - uncertain:
+        found[f"LOST: effects that are missing although nobody was told, such as {sorted(unsaid)[:3]}"] = len(unsaid)
+
+
+def _check_conversations(trial: Trial, done: dict[str, str]) -> None:
+    """Each is one, and the same wherever it is; a machine that keeps all has all."""
+    found, journals = trial.found, [_read_facts(home) for home in trial.homes]
+    for task in done:
+        copies = {tuple(journal[task]) for journal in journals if task in journal}
+        if len(copies) != 1 or (not trial.keep and any(task not in journal for journal in journals)):
             found["LOST: conversations that differ between machines, or are missing"] += 1
-    found["conversations beside the tasks'"] = max(len(journal) for journal in journals) - len(listed)
-    missing = {f"task-{n}:{call}" for n in range(tasks) for call in range(1, CALLS + 1)} - effects.keys()
-    found["calls whose end nobody saw"], found["of these without an effect"] = open_calls, len(missing)
-    if len(missing) > open_calls:
-        found["LOST: effects that are missing although their calls ended"] = len(missing) - open_calls
+    names = {name for journal in journals for name in journal}
+    found["conversations beside the tasks'"] = len(names) - len(names & done.keys())
+    found["conversations here at most"] = max(map(len, journals))
 
 
 def _read_facts(home: Home) -> dict[str, list[str]]:
@@ -245,24 +319,22 @@ def _read_facts(home: Home) -> dict[str, list[str]]:
     return found
 
 
-def _count_open_calls(facts: list[str]) -> int:
-    """Calls without a result, and those that were stopped."""
-    called = sum(fact.count('"run_command"') for fact in facts if '"ModelReplied"' in fact)
-    returned = sum('"ToolReturned"' in fact and '"stopped":true' not in fact.replace(" ", "") for fact in facts)
-    return called - returned
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--alone", action="store_true")
+    for name, usual in (("homes", 2), ("workers", 4), ("promotions", 0), ("keep", 0), ("seconds", 0)):
+        parser.add_argument(f"--{name}", type=int, default=usual)
     given = parser.parse_args()
     name = "fleet_kill --alone" if given.alone else "fleet_kill"
-    return report(
-        name, given.seed, lambda found: trials(given.tasks, given.kills, given.seed, found, alone=given.alone)
-    )
+
+    def run(found: Counter[str]) -> None:
+        counts = (given.homes, given.workers, given.promotions, given.keep, given.seconds)
+        Trial(given.tasks, given.kills, given.seed, found, given.alone, *counts).run()
+
+    return report(name, given.seed, run)
 
 
 if __name__ == "__main__":

@@ -20,16 +20,20 @@ class Pooler:
     """`size`: the connections it has to the server."""
 
     def __init__(self, server: postgres.Server, *, size: int = 3) -> None:
-        self._folder = postgres.new_folder()
+        self._folder, self._size = postgres.new_folder(), size
         self.port = postgres.free_port()
         self.url = f"postgresql://helix@127.0.0.1:{self.port}/postgres"
+        postgres.hand_over(self._folder)
+        self.start(server)
+
+    def start(self, server: postgres.Server) -> None:
+        """Also again, after it was killed, and for another server."""
         settings = self._folder / "pgbouncer.ini"
         settings.write_text(
             f"[databases]\npostgres = host=127.0.0.1 port={server.port} user=helix\n[pgbouncer]\n"
             f"listen_addr = 127.0.0.1\nlisten_port = {self.port}\nunix_socket_dir =\nauth_type = any\n"
-            f"pool_mode = transaction\nmax_client_conn = 500\ndefault_pool_size = {size}\n"
+            f"pool_mode = transaction\nmax_client_conn = 500\ndefault_pool_size = {self._size}\n"
         )
-        postgres.hand_over(self._folder)
         postgres.hand_over(settings)
         program = shutil.which("pgbouncer")
         assert program is not None
@@ -48,9 +52,12 @@ class Pooler:
             time.sleep(0.02)
         raise RuntimeError((self._folder / "log").read_text(errors="replace")[-2000:])
 
-    def remove(self) -> None:
+    def kill(self) -> None:
         self._process.kill()
         self._process.wait(60)
+
+    def remove(self) -> None:
+        self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
