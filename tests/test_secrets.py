@@ -391,13 +391,13 @@ async def test_a_login_for_a_shared_store_is_bound_to_its_whole_address(
     await secrets.store_secret(SharedStoreKey("work-a1b2c3"), row_encryption.format_key_line(bytes(32)))
 
     opened: list[StoreAddress] = []
-    really = store_address.ROW_STORES["postgresql"]
+    really = store_address.open_row_store
 
     def open_and_note(address: StoreAddress, space: bytes) -> RowStore:
         opened.append(address)
         return really(address, space)
 
-    monkeypatch.setitem(store_address.ROW_STORES, "postgresql", open_and_note)
+    monkeypatch.setattr(store_address, "open_row_store", open_and_note)
 
     async def login_at(url: str) -> str:
         connected = await workspace_link.connect_with_key("work-a1b2c3", StoreAddress(url), secrets)

@@ -93,9 +93,7 @@ async def _act_and_print(
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
         changed = await act(arguments, tasks)
         state = await fleet_overview.collect_fleet_state(tasks, [FleetTaskState(name) for name in SHOWN_STATES])
-        newest = await tasks.list_fleet_tasks(most=1000)
     found = {"workspace": workspace.id, "name": workspace.name, "changed": changed, **state}
-    found["cost_of_newest_1000"] = sum(task.result.cost for task in newest)
     if arguments.json:
         await workspace_access.print_json(console, found)
     else:

@@ -323,10 +323,6 @@ class JournalFile:
             row = advance_row(row_before_facts(conversation, lines[0].time), (line.decode_recorded() for line in lines))
             self.connection.execute(_UPSERT, row.column_values())
 
-    def count_facts(self) -> int:
-        with self._journal_errors():
-            return int(self.connection.execute("SELECT count(*) FROM facts").fetchone()[0])
-
     def last_fact_id(self) -> int:
         with self._journal_errors():
             return int(self.connection.execute("SELECT coalesce(max(id), 0) FROM facts").fetchone()[0])

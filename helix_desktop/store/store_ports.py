@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Protocol
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, Recorded, Stored
@@ -19,6 +18,7 @@ from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.incoming_content import IncomingContent, StagedEntry
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.live_index import WorkspaceIndex
+from helix_desktop.store.shared.shared_store_link import SharedStoreLink
 from helix_desktop.store.store_thread import StoreThread
 
 __all__ = ["StoreCache", "StoreJournal", "WorkspaceIndex"]  # the three ports of an open workspace
@@ -146,20 +146,6 @@ class StoreJournal:
         return found
 
 
-class RemoteContent(Protocol):
-    """Where content is that is not here: a store other machines share."""
-
-    def notify_new_content(self) -> None: ...
-
-    async def wait_until_acknowledged(self) -> None:
-        """Returns when a put counts as done."""
-        ...
-
-    async def fetch_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
-        """Put those of these that it has into the cache here."""
-        ...
-
-
 class StoreCache:
     """ports.ContentCache on the cache folder. Puts that come together share one sync.
 
@@ -172,7 +158,7 @@ class StoreCache:
         self._thread = thread
         self._index = index
         self.changed: Callable[[], object] = lambda: None
-        self.far: RemoteContent | None = None
+        self.far: SharedStoreLink | None = None
         self._waiting: list[tuple[StagedEntry, Future[Stored]]] = []
         self._held = 0  # The bytes of the puts that wait.
 

@@ -198,10 +198,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         try:
             await asyncio.wait_for(self.sync_conversations_now(), SEND_PATIENCE)
         except TimeoutError as error:
-            raise SharedStoreUnreachable(
-                "The shared store did not confirm in time that it received the conversation.",
-                remedy="It is stored on this computer and waiting to be sent.",
-            ) from error
+            raise _unconfirmed_error() from error
 
     async def confirm_sent(self, conversation: str) -> bool:
         """Returns when the store has the facts that a conversation has now, under its head. False where another machine writes in it, so
@@ -217,10 +214,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         if known.writer != state.machine or conversation in self.branch_by_conversation:
             return False
         if known.seq < last:
-            raise SharedStoreUnreachable(
-                "The shared store did not confirm in time that it received the conversation.",
-                remedy="It is stored on this computer and waiting to be sent.",
-            )
+            raise _unconfirmed_error()
         return True
 
     async def stop_sharing(self) -> str:
@@ -384,6 +378,13 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         if branch != conversation:
             self.branch_by_conversation[conversation] = branch
         self._bench.spawn_workbench_task(self._bench.move_to_branch(conversation, branch), name="list a branch")
+
+
+def _unconfirmed_error() -> SharedStoreUnreachable:
+    return SharedStoreUnreachable(
+        "The shared store did not confirm in time that it received the conversation.",
+        remedy="It is stored on this computer and waiting to be sent.",
+    )
 
 
 async def sync_closed_workspace(workspace: StoredWorkspace) -> str:

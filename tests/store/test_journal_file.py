@@ -40,7 +40,7 @@ def test_facts_of_all_conversations_come_in_the_order_they_were_written(journal:
         ("b", 1),
     ]
     assert [line.id for line in journal.stored_facts_since(3, 1)] == [4]
-    assert (journal.last_fact_id(), journal.count_facts()) == (5, 5)
+    assert (journal.last_fact_id(), len(journal.stored_facts_since(0, 100))) == (5, 5)
     assert all(line.is_intact and line.time == 1000.5 for line in journal.stored_facts_since(0, 9))
 
 

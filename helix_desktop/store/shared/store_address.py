@@ -7,13 +7,13 @@ The password, or the two keys of S3, are taken out of the address and belong int
 hold (PGPASSFILE, AWS_ACCESS_KEY_ID and the like).
 """
 
-from collections.abc import Callable
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.shared.row_store import RowStore
 
+_SCHEMES = ("postgresql", "postgres", "s3")
 _SECRET = ("password", "sslpassword", "passfile", "secret", "access_key_id", "secret_access_key")
 
 
@@ -32,7 +32,7 @@ def parse_store_address(text: str) -> StoreAddress:
         options = parse_qsl(parts.query, keep_blank_values=True)
     except ValueError as error:
         raise _not_an_address_error() from error
-    if parts.scheme not in ROW_STORES or not parts.netloc or parts.fragment:
+    if parts.scheme not in _SCHEMES or not parts.netloc or parts.fragment:
         raise _not_an_address_error()
     if any(name.lower() in _SECRET for name, _ in options):
         raise InvalidInput(
@@ -64,23 +64,10 @@ def holds_conversations(url: str) -> bool:
 
 def open_row_store(address: StoreAddress, space: bytes) -> RowStore:
     """The engine there. Nothing is asked of it yet; NotFound where the extra is not installed."""
-    return ROW_STORES[urlsplit(address.url).scheme](address, space)
+    if address.url.startswith("s3:"):
+        from helix_desktop.store.shared.s3_rows import S3RowStore
 
-
-def _open_postgres_rows(address: StoreAddress, space: bytes) -> RowStore:
+        return S3RowStore(address.url, space, login=address.login)
     from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 
     return PostgresRowStore(address.url, space, password=address.login)
-
-
-def _open_s3_rows(address: StoreAddress, space: bytes) -> RowStore:
-    from helix_desktop.store.shared.s3_rows import S3RowStore
-
-    return S3RowStore(address.url, space, login=address.login)
-
-
-ROW_STORES: dict[str, Callable[[StoreAddress, bytes], RowStore]] = {
-    "postgresql": _open_postgres_rows,
-    "postgres": _open_postgres_rows,
-    "s3": _open_s3_rows,
-}
