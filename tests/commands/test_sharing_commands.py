@@ -77,7 +77,7 @@ def test_what_is_shared_from_one_home_is_read_in_another(
     digest = put(here, b"from the first machine")
     code, out, err = helix("--home", here, "workspace", "share", "Work", "--to", server.url)
     assert (code, out) == (1, "")
-    assert "1 entries" in err
+    assert "22 bytes of content" in err
     code, out, err = helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")
     assert (code, err) == (0, "")
     assert "PostgreSQL" in out
