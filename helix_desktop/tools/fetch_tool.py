@@ -121,7 +121,7 @@ async def _limited_body_pieces(response: httpx.Response, url: httpx.URL) -> Asyn
         async for piece in response.aiter_raw(1 << 16):
             yield await asyncio.to_thread(body.decode_piece, piece)
     except DecodedTooLarge as error:
-        yield error.decoded + f"\n[cut: pages are read up to {LARGEST:,} bytes]\n".encode()
+        yield bytes(error.decoded) + f"\n[cut: pages are read up to {LARGEST:,} bytes]\n".encode()
     except UnreadableCoding as error:
         raise InvalidInput(f"{url} cannot be read: {error}.") from None
 

@@ -206,7 +206,7 @@ def main() -> None:  # noqa: C901, PLR0912 -- a script
             case "initialize":
                 if "mute" in sys.argv:
                     time.sleep(3600)
-                more = {"sessionCapabilities": {"resume": {}}} if "says-resume" in sys.argv else {}
+                more: dict[str, Any] = {"sessionCapabilities": {"resume": {}}} if "says-resume" in sys.argv else {}
                 capable = {
                     **more,
                     "loadSession": CAN_LOAD,

@@ -40,5 +40,6 @@ class TextComparisonDialog(TransientDialog):
 
 
 def _find_differences(before: str, after: str) -> tuple[Sequence[Hunk], DifferenceSheet]:
-    hunks = find_hunks(*(f"{text}\n".encode("utf-8", "surrogatepass") for text in (before, after)))
+    old, new = (f"{text}\n".encode("utf-8", "surrogatepass") for text in (before, after))
+    hunks = find_hunks(old, new)
     return hunks, build_difference_sheet(build_hunk_rows(hunks, columns=True), columns=True)
