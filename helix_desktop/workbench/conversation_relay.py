@@ -52,7 +52,7 @@ class ConversationRelay:
 
     async def _fits(self, texts: Sequence[str], room: int) -> bool:
         def are_few_enough() -> bool:
-            return sum(map(len, map(str.encode, texts))) <= room or sum(map(self._tokens.count_tokens, texts)) <= room
+            return 4 * sum(map(len, texts)) <= room or sum(map(self._tokens.count_tokens, texts)) <= room
 
         return await asyncio.to_thread(are_few_enough)
 
