@@ -33,6 +33,7 @@ _FIGURE = re.compile(
     r"(?<![\w.,/-])(\d{1,30}(?:[.,]\d{1,30}){0,9})(?!\w{0,30}[\d_-])"
     r"(\s?(?:%|[kKMGT]i?B\b|[kM]\b|ms\b|s\b|sec|min|h\b|hours|million|thousand))?"
 )
+_DIGITS = re.compile(r"\d{1,30}")
 _QUOTATION = re.compile(r"[“„«]([^”“»\n]{9,2000})[”“»]|(?<!\w)\"([^\"\n]{9,2000})\"")
 _CODE = re.compile(
     r"`([^`\s]+)`|\\([A-Za-z]\w+)|\b(\w*(?:\w_\w|[a-z][A-Z][a-z]|[A-Z]{2}[a-z]{2}|[A-Za-z]{2}\d|\d[a-f]{2}\d)\w*)"
@@ -89,6 +90,7 @@ class _KnownWords:
         self._words = set(chain.from_iterable(map(_words_of, self._pieces())))
         self._files = {_base_name(file) for piece in self._pieces() for file in _FILE.findall(piece)}
         written = {_number_of(number) for piece in self._pieces() for number, _ in _FIGURE.findall(piece)}
+        written |= {float(digits) for piece in self._pieces() for digits in _DIGITS.findall(piece)}  # also of dates
         self._numbers = written | {_NUMBERS[word] for word in _NUMBERS.keys() & self._words}
 
     def _pieces(self) -> Iterator[str]:
