@@ -18,7 +18,7 @@ from helix_desktop.fast_dataclass import dataclass
 Value = float | int | str | bool
 V = TypeVar("V", float, int, str, bool)
 PRESETS: Mapping[str, str] = {
-    "helix": "Old outputs become markers after a number of steps, and a handover is written when the window is nearly full. Short sessions can cost more than without folding.",
+    "helix": "Old outputs are replaced with markers after a number of steps, and a handover is written when the window is nearly full. Short sessions can cost more than without folding.",
     "observational": "When a large output arrives, the agent is asked what it needs from it. Old history is condensed into observations, and later into reflections.",
     "layered": "Previews, markers and handovers, each used only when it saves money at the model's prices.",
     "keeps_most": "Like the layered preset, but keeps more text in the context and uses half of a large window before it writes a handover. Costs more.",
@@ -113,16 +113,16 @@ class Policy:
         group="Large outputs", within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declare_threshold(
-        0.25, "Shorten messages larger than", "Messages and attachments larger than this share of the window are stored and sent as an excerpt.",
+        0.25, "Shorten messages larger than", "Messages and attachments larger than this share of the window are stored in full, but only an excerpt is sent.",
         group="Large outputs", none=1.0, within=(0.05, 1),
     )  # fmt: skip
 
     caching: str = _declare_threshold(
-        "pays", "Replace old outputs with markers", "When old outputs become markers: never, after a number of steps, or when it saves money.",
+        "pays", "Replace old outputs with markers", "When old outputs are replaced with markers: never, after a number of steps, or when it saves money.",
         group="Old outputs", helix="steps", observational="off", keeps_most="off", none="off", choices=("off", "steps", "pays"),
     )  # fmt: skip
     caching_steps: int = _declare_threshold(
-        10, "Steps before an output is replaced", "The number of steps after which an output becomes a marker.",
+        10, "Steps before an output is replaced", "The number of steps after which an output is replaced with a marker.",
         group="Old outputs", within=(1, 1_000), unit="steps",
     )  # fmt: skip
     caching_tokens: int = _declare_threshold(
@@ -138,7 +138,7 @@ class Policy:
         group="Old outputs", within=(0.01, 1),
     )  # fmt: skip
     arguments: bool = _declare_threshold(
-        False, "Replace long arguments too", "Long arguments of old calls become markers too.",
+        False, "Replace long arguments too", "Long arguments in old calls are replaced with markers, too.",
         group="Old outputs",
     )  # fmt: skip
     argument_tokens: int = _declare_threshold(

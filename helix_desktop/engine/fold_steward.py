@@ -250,7 +250,7 @@ class FoldSteward:
         if plan is not None:
             return f"Next: {plan.kind.value}, because {plan.why}."
         if clearing is not None:
-            return f"Next: old outputs become markers, {clearing.why}."
+            return f"Next: old outputs are replaced with markers, {clearing.why}."
         return f"Nothing needs folding yet: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
 
     def tokens_freed_by_markers(self) -> int:
@@ -312,7 +312,7 @@ class FoldSteward:
         if self._ready is None:
             failures = [r.fact for r in self.conversation.state.facts[-3:] if isinstance(r.fact, FoldFailed)]
             raise document_writer.NoDocumentWritten(
-                f"Nothing was folded: {failures[-1].why if failures else 'it was cancelled'}"
+                f"Nothing was folded: {failures[-1].why if failures else 'the operation was cancelled'}"
             )
         recorded = await self.adopt_ready_fold()
         if not recorded and self._ready is None:
@@ -410,9 +410,9 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
     policy, window = situation.policy, situation.meter.window
     later = []
     if policy.caching == "steps":
-        later.append(f"outputs older than {policy.caching_steps} steps become markers")
+        later.append(f"outputs older than {policy.caching_steps} steps are replaced with markers")
     if policy.caching == "pays":
-        later.append("old outputs become markers if that saves money")
+        later.append("old outputs are replaced with markers if that saves money")
     if policy.observation:
         later.append(f"above {policy.observation_share * window:,.0f} tokens, history is condensed into observations")
     if policy.handover == "pays":

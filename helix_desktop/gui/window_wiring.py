@@ -188,7 +188,7 @@ def _ask_for_acp_agent(window: MainWindow) -> None:
         window.background_runner.run_in_background(work, then=then, owner=window)
 
     def show_agents(names: Sequence[str]) -> None:
-        text = tr("The agent runs with your rights, as in a terminal. What it asks Helix Desktop for follows this workspace's permissions. Other agents can be added in the settings.")  # fmt: skip
+        text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that it asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
         acts = [(name, partial(begin_with_agent, name)) for name in names]
         ask_which_way(window, tr("New conversation with another agent"), text, "", acts)
 

@@ -258,7 +258,7 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     if restored.left_out_context:
         yield f"Messages left out, because an agent had added them automatically: {restored.left_out_context:,}."
     if restored.calls_as_text:
-        yield f"Tool calls converted to text, because the agent has no such tool: {restored.calls_as_text:,}."
+        yield f"Tool calls converted to text because the agent does not have these tools: {restored.calls_as_text:,}."
     if restored.version and restored.version != form.seen_version:
         yield f"The session is from version {restored.version}. Restoring was tested with {form.seen_version}."
     yield f"To continue in {restored.folder}, run: {form.resume.format(restored.session)}"
@@ -291,7 +291,7 @@ def _place_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> 
         return f".gemini/tmp/{project}/chats/{gemini_cli_writer.name_gemini_file(restored.session, time.time())}"
     project = claude_writer.encode_project_folder(restored.folder)
     if not project:
-        raise InvalidInput(f"The path of the folder {restored.folder} is too long: Claude Code names the folder for its sessions after it.", remedy="Write to a file with `--to FILE`.")  # fmt: skip
+        raise InvalidInput(f"The path of the folder {restored.folder} is too long. Claude Code uses it to name the folder in which it stores its sessions.", remedy="Write to a file with `--to FILE`.")  # fmt: skip
     return f"projects/{project}/{restored.session}.jsonl"
 
 

@@ -375,7 +375,7 @@ class HostedServer:
                 f"The server has {len(usable)} tools. Of the tools that are turned on, only the first {MOST_TOOLS} are offered to the agent."
             )
         if len(usable) < len(found):
-            notes.append(f"Tools left out, because they run only as tasks: {len(found) - len(usable)}.")
+            notes.append(f"Tools left out because they run only as tasks: {len(found) - len(usable)}.")
         self._set_status(McpConnectionStatus(McpConnectionState.READY, " ".join(notes), tools=len(usable)))
 
     async def _list_prompts_and_resources(self) -> None:

@@ -200,8 +200,8 @@ async def _answer_browser_request(
     if ours and "code" in said:  # Done before answering the browser, which may have been closed.
         answer.set_result(AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
     elif ours:
-        answer.set_exception(ActionRefused(f"Signing in was refused: {said['error'][:200]}."))
-    words = "You are signed in. You can close this page." if "code" in said else "Signing in was refused."
+        answer.set_exception(ActionRefused(f"The sign-in was refused: {said['error'][:200]}."))
+    words = "You are signed in. You can close this page." if "code" in said else "The sign-in was refused."
     status = "200 OK" if ours else "404 Not Found"
     body = words if ours else "There is nothing here."
     writer.write(

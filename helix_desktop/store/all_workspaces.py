@@ -249,5 +249,5 @@ def _known_workspace_at(folder: Path, *, trashed: bool = False) -> KnownWorkspac
 def _check_workspace_name(name: str) -> str:
     name = " ".join(name.split())
     if not name or len(name) > 80:
-        raise errors.InvalidInput("A workspace name must have 1 to 80 characters.")
+        raise errors.InvalidInput("A workspace name must be 1 to 80 characters long.")
     return name

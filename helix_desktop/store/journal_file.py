@@ -213,7 +213,7 @@ class JournalFile:
             for each in (self.read_recorded(conversation, 0, at) if at > 0 else ())
         )
         if len(copied) != at or at < 1:
-            raise NotFound(f"The conversation {conversation} has no record {at} to fork from.")
+            raise NotFound(f"Conversation {conversation} has no record {at} to fork from.")
         time = self._now()
         begun = [Recorded(new, at + 1, time, ConversationStarted(forked_from=conversation, forked_at=at))]
         if (first := self._first_imported_fact(conversation, at)) is not None:
@@ -349,7 +349,7 @@ class JournalFile:
         for line in self.read_stored_facts(conversation):
             if line.seq != expected:
                 whole = False
-                yield f"Record {expected} of the conversation {conversation} is missing."
+                yield f"Record {expected} of conversation {conversation} is missing."
             expected = line.seq + 1
             try:
                 derived = advance_row(derived or row_before_facts(conversation, line.time), [line.decode_recorded()])
@@ -357,9 +357,9 @@ class JournalFile:
                 whole = False
                 yield error.what
         if row is None or row.last_seq >= expected:
-            yield f"The end of the conversation {conversation} is missing, or its row is damaged."
+            yield f"The end of conversation {conversation} is missing, or its row is damaged."
         elif whole and derived is not None and row.column_values() != derived.column_values():
-            yield f"The row of the conversation {conversation} is damaged."
+            yield f"The row of conversation {conversation} is damaged."
 
     def _journal_transaction(self) -> sqlite_database.SqliteTransaction:
         return sqlite_database.SqliteTransaction(self.connection, JournalCorrupt, "journal")
@@ -387,6 +387,6 @@ def _line_of_columns(row: tuple[int, str, int, float, str, bytes]) -> StoredFact
 
 def _damaged_fact_error(conversation: str, seq: int, what: str) -> JournalCorrupt:
     return JournalCorrupt(
-        f"Record {seq} of the conversation {conversation} {what}.",
+        f"Record {seq} of conversation {conversation} {what}.",
         remedy="Open the workspace again to repair it from its backups.",
     )

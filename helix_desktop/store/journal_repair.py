@@ -175,7 +175,7 @@ def rebuild_journal(damaged: Path, backups: Iterable[Path], more: SalvagedFacts 
     for conversation in {**found, **expected}:
         held = found.get(conversation, {})
         last = max([expected.get(conversation, 0), *held])
-        lost += (f"Record {seq} of the conversation {conversation}." for seq in range(1, last + 1) if seq not in held)
+        lost += (f"Record {seq} of conversation {conversation}." for seq in range(1, last + 1) if seq not in held)
         lines += (held.get(seq) or _placeholder_for_lost(conversation, seq, held) for seq in range(1, last + 1))
     lines.sort(key=lambda line: (line.time, line.conversation, line.seq))
     journal = JournalFile(into)
@@ -216,7 +216,7 @@ def append_salvaged_facts(journal: JournalFile, salvage: SalvagedFacts) -> tuple
             added += 1
         gap |= line.seq > last + 1
     missing = tuple(
-        f"Record {seq} of the conversation {name}"
+        f"Record {seq} of conversation {name}"
         for name, end in salvage.lengths.items()
         for seq in range(ends.get(name, 0) + 1, end + 1)
     )

@@ -51,7 +51,7 @@ OPENINGS = (
     HomeOpening(
         "gh",
         "GitHub and GitLab command lines",
-        "Commands with network access can do everything your gh and glab sign-ins allow.",
+        "Commands with network access can do anything that your gh and glab logins allow.",
         (".config/gh", ".config/glab-cli", ".config/hub"),
         ("GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "GITLAB_TOKEN"),
         complaint_pattern=r"gh auth login|glab auth login",
@@ -68,7 +68,7 @@ OPENINGS = (
     HomeOpening(
         "kubernetes",
         "Kubernetes and Helm",
-        "Commands with network access can do everything your cluster sign-ins allow.",
+        "Commands with network access can do anything that your cluster credentials allow.",
         (".kube", ".minikube", ".config/helm"),
         ("KUBECONFIG",),
         complaint_pattern=r"localhost:8080 was refused|no configuration has been provided|current-context is not set",
@@ -76,7 +76,7 @@ OPENINGS = (
     HomeOpening(
         "aws",
         "AWS command line",
-        "Commands with network access can do everything your AWS sign-ins allow.",
+        "Commands with network access can do anything that your AWS credentials allow.",
         (".aws",),
         (
             *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
@@ -87,7 +87,7 @@ OPENINGS = (
     HomeOpening(
         "gcloud",
         "Google Cloud command line",
-        "Commands with network access can do everything your Google Cloud sign-ins allow.",
+        "Commands with network access can do anything that your Google Cloud credentials allow.",
         (".config/gcloud", ".boto"),
         ("CLOUDSDK_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_ACTIVE_CONFIG_NAME"),
         complaint_pattern=r"gcloud auth (?:application-default )?login|Could not automatically determine credentials|default credentials were not found",
@@ -95,7 +95,7 @@ OPENINGS = (
     HomeOpening(
         "azure",
         "Azure command line",
-        "Commands with network access can do everything your Azure sign-ins allow.",
+        "Commands with network access can do anything that your Azure credentials allow.",
         (".azure",),
         ("AZURE_CONFIG_DIR",),
         complaint_pattern=r"az login",

@@ -274,7 +274,7 @@ class FleetWorker:
             await sharing.take_over_conversation(task.id)
         if bench.conversation_row(task.id) is None:
             if order.agent and bench.workforce.roles.find_role_file(order.agent) is None:
-                raise NotFound(f"There is no agent {order.agent} in {bench.name}.")
+                raise NotFound(f"There is no agent named {order.agent} in {bench.name}.")
             session = await bench.start_conversation(role=order.agent, identity=task.id)
         else:
             session = await bench.open_session(task.id)

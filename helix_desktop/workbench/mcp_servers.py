@@ -229,5 +229,5 @@ def _config_of_server(settings: workspace_settings.WorkspaceConfig, name: str) -
 
     table = settings.mcp.get(name)
     if table is None:
-        raise NotFound(f"There is no MCP server {name[:60]!r} in this workspace.")
+        raise NotFound(f"There is no MCP server named {name[:60]!r} in this workspace.")
     return parse_server_table(name, table)

@@ -74,7 +74,7 @@ async def examine(folder: Path, truth: Truth, say: Say) -> None:
     for key, fact in facts.items():
         got = present.get(key)
         if got is None or type(got.fact) is not type(fact.fact):
-            hurt.append(f"Record {key[1]} of the conversation {key[0]}")
+            hurt.append(f"Record {key[1]} of conversation {key[0]}")
         elif got != fact:
             say(f"WRONG fact {key}")
     checked = await workspace.cache.verify_cache()

@@ -123,7 +123,7 @@ class FakeServers:
         self.changes += [(f"{name}.{key}", value) for key, value in seconds.items()]
 
     async def restart_server(self, name: str) -> None:
-        raise NotFound(f"There is no MCP server {name}.")
+        raise NotFound(f"There is no MCP server named {name}.")
 
     async def mark_tool_as_reading(self, name: str, tool: str, *, reads: bool) -> None:
         self.marked.append((name, tool, reads))

@@ -49,20 +49,20 @@ def test_facts_of_all_conversations_come_in_the_order_they_were_written(journal:
     [
         (
             "UPDATE facts SET fact = replace(fact, 'two', 'too') WHERE seq = 3",
-            "Record 3 of the conversation a does not match",
+            "Record 3 of conversation a does not match",
         ),
-        ("UPDATE facts SET time = 7.0 WHERE seq = 2", "Record 2 of the conversation a does not match"),
+        ("UPDATE facts SET time = 7.0 WHERE seq = 2", "Record 2 of conversation a does not match"),
         (
             "UPDATE facts SET digest = x'00' WHERE conversation = 'a' AND seq = 1",
-            "Record 1 of the conversation a does not match",
+            "Record 1 of conversation a does not match",
         ),
-        ("UPDATE facts SET conversation = 'x' WHERE seq = 2", "Record 2 of the conversation a is missing"),
-        ("UPDATE facts SET seq = 9 WHERE seq = 4", "Record 4 of the conversation a is missing"),
-        ("DELETE FROM facts WHERE seq = 3", "Record 3 of the conversation a is missing"),
-        ("DELETE FROM facts WHERE seq = 4", "Record 4 of the conversation a is missing"),
+        ("UPDATE facts SET conversation = 'x' WHERE seq = 2", "Record 2 of conversation a is missing"),
+        ("UPDATE facts SET seq = 9 WHERE seq = 4", "Record 4 of conversation a is missing"),
+        ("DELETE FROM facts WHERE seq = 3", "Record 3 of conversation a is missing"),
+        ("DELETE FROM facts WHERE seq = 4", "Record 4 of conversation a is missing"),
         (
             "UPDATE facts SET fact = CAST(x'ff00' AS TEXT) WHERE seq = 3",
-            "Record 3 of the conversation a does not match",
+            "Record 3 of conversation a does not match",
         ),
     ],
 )

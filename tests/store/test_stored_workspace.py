@@ -74,7 +74,7 @@ async def test_damage_met_while_open_is_mended_at_the_next_opening(
     await workspace._stores.thread.run_there(
         connection.execute, "UPDATE facts SET fact = replace(fact, 'original', 'changed!') WHERE seq = 2"
     )
-    with pytest.raises(JournalCorrupt, match="Record 2 of the conversation c"):
+    with pytest.raises(JournalCorrupt, match="Record 2 of conversation c"):
         await workspace.journal.read_facts("c")
     await workspace.aclose()
     again = await workspaces.open_stored_workspace(workspace.id)

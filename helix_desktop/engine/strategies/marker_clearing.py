@@ -109,7 +109,7 @@ def clearing_of_everything_old(situation: FoldSituation, end: int) -> PlannedCle
     if not situation.branch.order:
         return None
     clearing = PlannedClearing(
-        situation.branch.order[0], end, "replaced along with a fold that changes the context anyway"
+        situation.branch.order[0], end, "replaced now, because another fold changes the context anyway"
     )
     return clearing if _clears_anything(situation, clearing) else None
 

@@ -97,7 +97,7 @@ class TrustDialog(TransientDialog):
         if len(self._items) > 1:
             self._agree.setText(
                 tr(
-                    "Trust the {n} of {all} items you have read",
+                    "Trust the {n} items you have read (of {all})",
                     n=format_number(len(self._seen)),
                     all=format_number(len(self._items)),
                 )

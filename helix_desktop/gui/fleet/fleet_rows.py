@@ -168,7 +168,7 @@ def summarise_fleet(found: Sequence[Figures]) -> list[tuple[str, str, str]]:
     sound = [one for one in found if "tasks" in one]
     count = {state: str(sum(one["tasks"][state.replace("_", "-")] for one in sound)) for state in DOT_BY_STATE}
     workers = format_count(sum(len(one["workers"]) for one in sound), "on {n} worker", "on {n} workers")
-    stopped = tr("no task starts until you start again") if any(one["is_stopped"] for one in sound) else ""
+    stopped = tr("no task starts until you resume the fleet") if any(one["is_stopped"] for one in sound) else ""
     ended = tr("{done} done, {failed} failed", done=count["done"], failed=count["failed"])
     cost = format_dollars(sum(one["cost"] for one in sound))
     if limits := [one["budgets"]["workspace"]["limit"] for one in sound if "workspace" in one["budgets"]]:

@@ -273,7 +273,7 @@ class ImportConversationsDialog(QDialog):
     def _on_import_undone(self, stayed: Sequence[str]) -> None:
         self._undo.hide()
         self._undo.setEnabled(True)
-        words = [tr("The import was undone. Its conversations are in the trash of their workspace.")]
+        words = [tr("The import was undone. The imported conversations are in the trash of their workspaces.")]
         if stayed:
             words.append(
                 format_count(

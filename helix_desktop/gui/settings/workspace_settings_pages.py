@@ -189,7 +189,7 @@ class CheckpointsPage(SettingsPage):
             FieldDeclaration(
                 "most_files",
                 tr("Maximum number of files in checkpoints"),
-                tr("New files beyond this limit are not covered, but listed under Changes. 0 means no limit."),
+                tr("New files beyond this limit are not covered, but they are listed under Changes. 0 means no limit."),
                 covered.most_files,
                 least=0,
                 most=100_000_000,
@@ -198,7 +198,7 @@ class CheckpointsPage(SettingsPage):
             FieldDeclaration(
                 "most_bytes",
                 tr("Maximum total size of files in checkpoints"),
-                tr("New files beyond this limit are not covered, but listed under Changes. 0 means no limit."),
+                tr("New files beyond this limit are not covered, but they are listed under Changes. 0 means no limit."),
                 covered.most_bytes // MEGABYTE,
                 least=0,
                 most=100_000_000,

@@ -52,7 +52,7 @@ def _describe_automatic_message(fact: UserSaid) -> str:
     }
     begun = {
         "rules": tr("From here on, the full text of the rules in {name} is included.", name=name),
-        "skill": tr("From here on, the full text of the skill {name} is included.", name=name),
+        "skill": tr("From here on, the full text of the {name} skill is included.", name=name),
         "plan": tr("From here on, the full text of the approved plan is included."),
         "hook": tr("A hook ({name}) sent a message to the agent.", name=name),
         "mode": tr("Plan mode: nothing is changed until you approve a plan."),

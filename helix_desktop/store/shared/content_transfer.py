@@ -247,7 +247,7 @@ class ContentTransfer:
             some = names[at : at + _TOGETHER]
             rows = await self._remote.fetch_in_batches(some)
             if len(rows) < len(some):
-                raise NotFound(f"A part of the entry {digest} is missing from the shared store.")
+                raise NotFound(f"Part of the entry {digest} is missing from the shared store.")
             for chunk in await self._remote.run_in_thread(list, decrypt_chunk_rows(self._seal, digest, count, rows)):
                 yield chunk
 

@@ -454,7 +454,7 @@ def test_a_server_is_switched_off_restarted_and_removed(
     page = McpServersPage(bench, program, window.background_runner)
     assert "ready · 3 tools" in said(page)
     QTest.mouseClick(button(page, "Restart"), Qt.MouseButton.LeftButton)
-    assert page._error_label.text() == "There is no MCP server github."
+    assert page._error_label.text() == "There is no MCP server named github."
     QTest.mouseClick(button(page, "Turn off"), Qt.MouseButton.LeftButton)
     assert "off" in said(page)
     QTest.mouseClick(button(page, "Test"), Qt.MouseButton.LeftButton)

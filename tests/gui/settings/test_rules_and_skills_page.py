@@ -47,7 +47,7 @@ def test_of_many_those_whose_end_was_shown_are_trusted_at_once(theme: Theme, des
     agree = next(each for each in dialog.findChildren(QPushButton) if each.text().startswith("Trust"))
     for row in (1, 2):  # the end of the long one is never shown
         names.setCurrentRow(row)
-    assert agree.text() == "Trust the 2 of 4 items you have read"
+    assert agree.text() == "Trust the 2 items you have read (of 4)"
     agree.click()
     assert bench.trusted == [bench.rules[0], bench.rules[2]]
 
