@@ -56,7 +56,8 @@ class McpServerHost:
     def find_hosted_server(self, name: str) -> HostedServer:
         if name not in self._servers:
             raise NotFound(
-                f"There is no MCP server named {name[:60]!r}.", remedy=f"Available: {', '.join(self._servers) or 'none'}."
+                f"There is no MCP server named {name[:60]!r}.",
+                remedy=f"Available: {', '.join(self._servers) or 'none'}.",
             )
         return self._servers[name]
 

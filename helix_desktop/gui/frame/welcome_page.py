@@ -191,7 +191,9 @@ class ConnectModelDialog(QDialog):
         whole.setContentsMargins(20, 20, 20, 20)
         whole.addWidget(build_plain_label(tr("Which model should answer?"), "title"))
         if message_waits:
-            whole.addWidget(build_plain_label(tr("Your message will be sent as soon as a model is connected."), "muted"))
+            whole.addWidget(
+                build_plain_label(tr("Your message will be sent as soon as a model is connected."), "muted")
+            )
         self.panel = ConnectPanel(setup, doing, self)
         self.panel.chosen.connect(self._on_model_connected)
         self.panel.added.connect(self._on_provider_connected)
