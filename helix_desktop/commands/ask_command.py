@@ -87,11 +87,11 @@ async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorks
     async with workbench.open_single_workbench(workspace, arguments.places) as bench:
         reached = await _fetch_from_other_machines(bench, console)
         resumed = arguments.conversation if arguments.resume else ""
-        await _end_interrupted(bench, resumed, console)
+        await _end_turns_left_open(bench, resumed, console)
         return await _run_asked_turn(bench, arguments, text, console, reached=reached)
 
 
-async def _end_interrupted(bench: Workbench, resumed: str, console: Console) -> None:
+async def _end_turns_left_open(bench: Workbench, resumed: str, console: Console) -> None:
     """Ends turns that a killed command left open, except the one that is to be resumed."""
     from helix_desktop.workbench import interrupted_turns
 

@@ -68,7 +68,7 @@ class _SearchHint(Generic[AnyStr]):
     def __init__(self, text: str, escape: Escape, codec: str = "") -> None:
         run = max(re.findall(r"\w+", text), key=len, default="")
         codes: list[str] = [code for sign in dict.fromkeys(run) for code in _escape_beginnings(sign, escape)]
-        spread = _zeros_pattern(escape, least=1).join(map(escape, run[:3]))
+        spread = _nul_padding_pattern(escape, least=1).join(map(escape, run[:3]))
         pattern = f"(?:{'|'.join([escape(run), spread, *codes])})" if run else ""
         self.found: re.Pattern[AnyStr] = re.compile(cast("AnyStr", pattern.encode("latin-1") if codec else pattern))
         self.always = not run
@@ -117,10 +117,10 @@ def _pattern_of_text(text: str, escape: Escape) -> str:
     runs = [(sign, len(list(same))) for sign, same in groupby(text)]
     signs = [each for sign, times in runs for each in _sign_patterns(sign, times, escape)]
     before = f"{_backslash_pattern(escape)}{{0,{DEEPEST}}}" if text[:1] in 'bfnrtuxU"/' else ""
-    return before + _zeros_pattern(escape).join(signs)
+    return before + _nul_padding_pattern(escape).join(signs)
 
 
-def _zeros_pattern(escape: Escape, least: int = 0) -> str:
+def _nul_padding_pattern(escape: Escape, least: int = 0) -> str:
     """What stands between the characters of wide text that was read as UTF-8."""
     return f"(?:{escape(chr(0))}|{_backslashes_pattern(escape)}{escape('u0000')}){{{least},3}}"
 

@@ -15,13 +15,14 @@ from helix_desktop.engine.conversation_details import DetailSource
 from helix_desktop.engine.facts import Folded, Span
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import ContentCache
-from helix_desktop.engine.rule_words import states_a_rule
 
 STEM = 5  # Two words that share their first letters, this many, count as forms of one word.
 PIECE = 2_000  # characters searched at once
 COUNTED = 12  # A whole number up to this one may have been counted.
 COMPARED = 200  # Figures whose differences are tried.
-SHARED, COPIED = 0.15, 0.5  # The share of an order's words in one message of the user, or in one line of anything else.
+# The share of a sentence's words in one message of the user: of what was asked, which is retold freely, and of an order. The last is
+# the share in one line of anything else.
+ASKED, SHARED, COPIED = 0.15, 0.45, 0.5
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 
 _WORD = re.compile(r"\w+")
@@ -53,8 +54,10 @@ _NO_CLAIM = re.compile(
 )
 _ORDERED = re.compile(
     r"(?<!\bas )(?<!\bas the )\b(?:users?|clients?|customer|owner|lead|supervisor|management|you|they|s?he|it was|benutzer\w*|du|sie)\b[^.]{0,40}?"
-    r"\b(?:ask|want|request|insist|demand|requir|prefer|told|said|wish|would like|möchte|verlang)|^\W*(?:no|keep|gewünscht|requested)\b"
-    r"|\b(?:should|ha(?:s|ve) to|(?:is|are) (?:not )?to be|forbidden|acceptable|ruled out|leave .{3,40} alone)\b",
+    r"\b(?:ask|want|request|insist|demand|requir|prefer|told|said|wish|would like|möchte|verlang)"
+    r"|^\W*(?:no|keep|gewünscht|requested|do not|don't|never)\b"
+    r"|\b(?:should|shall|must|need(?:s|ed)? to|ha(?:s|ve) to|(?:is|are) (?:not )?(?:to be|allowed)|forbidden|acceptable|ruled out"
+    r"|out of the question|off[- ]limits|leave .{3,40} alone|wants?|insist(?:s|ed)|prefers?|soll\w*|darf|dürfen|muss|müssen)\b",
     re.IGNORECASE,
 )
 _COMMON = re.compile(
@@ -111,7 +114,9 @@ class _KnownWords:
         for text, unit in figures:
             if not self._has_figure(text, unit.strip(), [_number_of(other) for other, _ in figures if other != text]):
                 yield text + unit
-        if (_ORDERED.search(sentence) or states_a_rule(sentence)) and not self._has_order(_stems_of(sentence)):
+        if _ORDERED.search(sentence) and not self._has_order(
+            _stems_of(sentence), ASKED if "asked" in sentence else SHARED
+        ):
             yield sentence
 
     def _has_quotation(self, quoted: str) -> bool:
@@ -141,10 +146,10 @@ class _KnownWords:
             tried.append({abs(one - other) for one, other in combinations(known, 2)})
         return any(abs(each - value) <= 0.5000001 * 10.0**-digits for each in chain(*tried))
 
-    def _has_order(self, wanted: set[str]) -> bool:
+    def _has_order(self, wanted: set[str], least: float) -> bool:
         enough = COPIED * len(wanted)
         near = (piece for piece in self._pieces() if sum(map(piece.casefold().__contains__, wanted)) >= enough)
-        return any(len(wanted & _stems_of(text)) >= SHARED * len(wanted) for text in self._said) or any(
+        return any(len(wanted & _stems_of(text)) >= least * len(wanted) for text in self._said) or any(
             len(wanted & _stems_of(piece)) >= enough for piece in near
         )
 

@@ -233,7 +233,7 @@ class ConversationActions:
 
         folder, places = next(iter(bench.allowed_folders), Path.home()), HistoryPlaces.of_this_user()
         asked = restoring.RestoreRequest(row.id, agent, str(folder), compaction, is_folded)
-        restored = await bench.relay.restore_for_agent(asked)
+        restored = await bench.relay.prepare_session_for_agent(asked)
 
         def write_session() -> Sequence[str]:
             lines = [bench.relay.offer_originals(agent, folder, places)] if is_folded and agent != "pi" else []

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LONGEST_REFUSAL = 1024 * 1024
 LONGEST_BODY = 256 * 1024 * 1024
-# Variables of agents: files with certificates they trust besides the usual ones, and the one that shows who asks (with its key).
+# Variables of agents: files with certificates they trust besides the usual ones, and the client certificate (with its key).
 EXTRA_CERTIFICATES = ("node_extra_ca_certs", "codex_ca_certificate", "requests_ca_bundle")
 CLIENT_CERTIFICATE = "claude_code_client_cert"
 CERTIFICATE_VARIABLES = frozenset(

@@ -74,7 +74,7 @@ _ORDERS = {
     "by_uses": "uses, number",
     "by_recalled": "recalled, number",
 }
-MANY = 50_000  # From this many entries on, orders are built afterwards.
+MANY = 50_000  # For this many entries, the indexes for sorting are built after all rows are in.
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,7 +100,9 @@ class WorkspaceIndex:
         if self.progress.is_complete:
             self._is_awaited.wait(GATHER_SECONDS)
         self._is_awaited.clear()
-        self._is_followed = False  # Content that is stored from now on may miss this slice.
+        self._is_followed = (
+            False  # The slice below may not include content that is stored from now on, so another run follows.
+        )
         try:
             self.progress = self._file.index_next_slice()
         except IndexDamaged:

@@ -356,11 +356,11 @@ class StoreCache:
         found: dict[Digest, bytes] = {}
         left = list(digests)
         while left:
-            read, left = await self._thread.run_there(self._read_some_contents, left)
+            read, left = await self._thread.run_there(self._read_contents_up_to_limit, left)
             found |= read
         return found
 
-    def _read_some_contents(self, digests: list[Digest]) -> tuple[dict[Digest, bytes], list[Digest]]:
+    def _read_contents_up_to_limit(self, digests: list[Digest]) -> tuple[dict[Digest, bytes], list[Digest]]:
         """As many as take no long time together, and which are left."""
         found: dict[Digest, bytes] = {}
         for number, digest in enumerate(digests, 1):

@@ -175,7 +175,7 @@ _TOP_KEYS = (
     "name", "colour", "effort", "temperature", "top_p", "instructions", "mcp", "changes", "copies", "limits", "shared",
 )  # fmt: skip
 _PERMISSION_LISTS = ("rules", "off", "openings", "readable", "hidden", "shown")
-# The content of this table is checked elsewhere.
+# The code that reads the content of these tables checks it.
 _OPEN = "policy.values", "mcp", "proposed", "permissions.rules", "permissions.trusted"
 
 

@@ -45,7 +45,7 @@ LARGEST_WHOLE = 256 * 1024 * 1024
 LARGEST_UNSAVED = 4 * 1024 * 1024  # The largest unsaved file that an editor is asked for, in bytes.
 LARGEST_IMAGE = 10 * 1024 * 1024
 AROUND_EDIT = (1_000_000, 300, 100, 30, 10)  # lines of a file that the agent no longer sees, as far as there is room
-LONGEST_TOKEN = 12  # characters; what is longer by this measure is not counted
+LONGEST_TOKEN = 12  # In characters. A text with more than this for each token of room cannot fit, so it is not counted.
 _PIECE = 1 << 20
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 

@@ -39,7 +39,7 @@ class ConversationRelay:
     ) -> None:
         self._workspace, self._tokens, self._open_desk = workspace, tokens, open_desk
 
-    async def restore_for_agent(self, asked: RestoreRequest) -> RestoredSession:
+    async def prepare_session_for_agent(self, asked: RestoreRequest) -> RestoredSession:
         """The conversation as it can be written for the agent."""
         restored = await self._read_restored(asked)
         room = (asked.window or restoring.FORMATS[asked.agent].window) - FRAME_TOKENS

@@ -508,7 +508,7 @@ class Workbench:
             self.kit.finder,
             compute_tool_room,
             tools_offered_before,
-            project.list_skill_catalogues,
+            project.list_usable_skills_and_agents,
             project.searchable_skill_specs,
         )
 
@@ -529,7 +529,7 @@ class Workbench:
         if wish.isolated or self.workspace.settings.copies.get("always"):
             copy = (await self.copies.create_copy(new, with_changes=True, parent=copy)).id
         await self.copies.open_tools(copy)
-        async with self._reading:  # Held so that nothing opens it before it is confined.
+        async with self._reading:  # Nobody opens the new conversation before it is limited to its tools.
             await self._create_conversation(replace(started, copy=copy), new)
             self.workforce.add_agent_to_tree(new, wish)
             if model := conversation_setup.model_of_role(

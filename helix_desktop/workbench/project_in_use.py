@@ -124,7 +124,7 @@ class ProjectInUse:
             f"The instructions of {item.name} follow. Its files are in {item.path.parent}.", source=item.name
         )
 
-    def list_skill_catalogues(self) -> Sequence[SourceCatalogue]:
+    def list_usable_skills_and_agents(self) -> Sequence[SourceCatalogue]:
         """The skills and agents there are, a line each."""
         skills = [
             SourceSummary(item.name, item.about)

@@ -54,7 +54,7 @@ async def test_what_does_not_fit_is_folded_in_a_fork_and_every_output_can_be_rec
     conversation = await imported(bench, tmp_path, turns, steps)
     before = await bench.workspace.journal.read_facts(conversation)
     asked = RestoreRequest(conversation, "codex", str(folder), window=FRAME_TOKENS + 25_000)
-    restored = await bench.relay.restore_for_agent(asked)
+    restored = await bench.relay.prepare_session_for_agent(asked)
     assert (restored.is_folded, restored.fits) == (True, True)
     assert await bench.workspace.journal.read_facts(conversation) == before
     text = restored.content.decode()
@@ -62,18 +62,20 @@ async def test_what_does_not_fit_is_folded_in_a_fork_and_every_output_can_be_rec
     assert text.count(NUMBERS[:2_000]) < turns * steps
     for digest in set(re.findall(r"\b[0-9a-f]{64}\b", "".join(restored.texts))):
         assert await bench.workspace.cache.read_content(Digest.from_hex(digest))
-    assert (await bench.relay.restore_for_agent(RestoreRequest(conversation, "codex", str(folder)))).is_folded is False
+    assert (
+        await bench.relay.prepare_session_for_agent(RestoreRequest(conversation, "codex", str(folder)))
+    ).is_folded is False
 
 
 async def test_a_folded_conversation_before_a_compaction_ends_there(desks: Desks, folder: Path, tmp_path: Path) -> None:
     bench = await desks().create_workspace("w", folder)
     conversation = await imported(bench, tmp_path, 4, 1)
     short = RestoreRequest(conversation, "pi", str(folder), is_folded=True)
-    once = await bench.relay.restore_for_agent(short)
+    once = await bench.relay.prepare_session_for_agent(short)
     assert (once.compactions, "end 3" in "".join(once.texts)) == (1, True)
     (fork,) = [row for row in bench.list_conversations() if row.id != conversation]
     assert fork.title.endswith("→ pi")
-    again = await bench.relay.restore_for_agent(RestoreRequest(fork.id, "pi", str(folder), before_compaction=1))
+    again = await bench.relay.prepare_session_for_agent(RestoreRequest(fork.id, "pi", str(folder), before_compaction=1))
     assert (again.compactions, again.is_folded) == (0, False)
     assert sum(isinstance(one.fact, ModelReplied) for one in await bench.workspace.journal.read_facts(fork.id)) == 8
 

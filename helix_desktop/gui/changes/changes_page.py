@@ -176,7 +176,7 @@ class ChangesPage(QWidget):
             self.body.show_sentence_only(tr("No workspace is open."))
             return
         self._run_for_page(self._gather_changes_rows(changes, conversation), then=self._show_gathered_changes)
-        self._run_for_page(changes.git_repository.has_repository(), then=self.commit_button.show_whether_git)
+        self._run_for_page(changes.git_repository.has_repository(), then=self.commit_button.relabel_for_git)
 
     async def _gather_changes_rows(
         self, changes: FileChanges, conversation: str

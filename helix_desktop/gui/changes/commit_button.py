@@ -102,7 +102,7 @@ class CommitButton(QPushButton):
         self._changes, self._conversation, self._files = changes, conversation, files
         self.setEnabled(bool(files))
 
-    def show_whether_git(self, has_git: bool) -> None:  # noqa: FBT001 - the result of a task
+    def relabel_for_git(self, has_git: bool) -> None:  # noqa: FBT001 - the result of a task
         """In a folder without git the way to a commit begins with a repository."""
         self._has_git = has_git
         self.setText(tr("Commit…") if has_git else tr("Set up git here"))
@@ -110,7 +110,7 @@ class CommitButton(QPushButton):
 
     def _set_up_git(self, changes: FileChanges) -> None:
         def show_commit_dialog(_done: None) -> None:
-            self.show_whether_git(has_git=True)
+            self.relabel_for_git(has_git=True)
             self.notice_wanted.emit(tr("This folder has a git repository now. Choose what its first commit contains."))
             self._show_commit_dialog()
 

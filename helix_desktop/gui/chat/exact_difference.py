@@ -27,7 +27,7 @@ class ExactDifferenceView(DifferenceView):
         self._marks = sum(exact_text.count_marks(line.text) for line in self.shown_lines)
         self.setAccessibleDescription(exact_text.mark_text(text) if self.fits else "")
 
-    def describe_reading_state(self) -> str:
+    def describe_length_and_warnings(self) -> str:
         """The text's length, and a warning if something in it is hidden or not yet shown."""
         return describe_exact_text(self._text, self._marks, end_seen=self.is_end_seen)
 

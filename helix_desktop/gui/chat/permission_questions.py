@@ -268,7 +268,7 @@ class PermissionQuestionCard(QWidget):
         """More of the preview has been shown."""
         if self._preview is None:
             return
-        self._length.setText(self._preview.describe_reading_state())
+        self._length.setText(self._preview.describe_length_and_warnings())
         self._length.setVisible(bool(self._length.text()))
         for button in self._allowing:
             button.setEnabled(self._preview.is_end_seen)

@@ -88,7 +88,7 @@ class TrustDialog(TransientDialog):
     def _on_item_read_further(self, row: int, text: ExactTextView) -> None:
         if text is not self._text:
             return
-        self._length.setText(text.describe_reading_state())
+        self._length.setText(text.describe_length_and_warnings())
         if text.is_end_seen and row not in self._seen:
             self._seen.add(row)
             if len(self._items) > 1:

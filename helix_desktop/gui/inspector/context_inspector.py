@@ -312,16 +312,23 @@ class ContextInspector(QWidget):
             menu.addAction(tr("Open the entry"), partial(self.intent_requested.emit, OpenEntry(stored.digest)))
         if block.fold:
             menu.addAction(tr("Open the fold"), lambda: self.intent_requested.emit(OpenFold(block.fold)))
-            menu.addAction(tr("Restore the original"), self._build_menu_action(lambda: session.undo_fold(block.fold)))
+            menu.addAction(
+                tr("Restore the original"), self._run_in_background_when_chosen(lambda: session.undo_fold(block.fold))
+            )
         if block.kind is not ContextKind.SYSTEM and isinstance(ref, PartRef):
             pin: Callable[[], object] = (
                 (lambda: session.unpin_part(ref)) if block.pinned else (lambda: session.pin_part(ref))
             )
-            menu.addAction(tr("Unpin") if block.pinned else tr("Pin: never fold"), self._build_menu_action(pin))
-            menu.addAction(tr("Exclude from context"), self._build_menu_action(lambda: session.exclude_part(ref)))
+            menu.addAction(
+                tr("Unpin") if block.pinned else tr("Pin: never fold"), self._run_in_background_when_chosen(pin)
+            )
+            menu.addAction(
+                tr("Exclude from context"), self._run_in_background_when_chosen(lambda: session.exclude_part(ref))
+            )
         if block.kind is ContextKind.OUTPUT and not block.fold:
             menu.addAction(
-                tr("Cache old outputs now"), self._build_menu_action(lambda: session.start_fold(FoldKind.MARKER))
+                tr("Cache old outputs now"),
+                self._run_in_background_when_chosen(lambda: session.start_fold(FoldKind.MARKER)),
             )
         return menu
 
@@ -334,7 +341,7 @@ class ContextInspector(QWidget):
         said.setEnabled(False)
         menu.addSeparator()
 
-    def _build_menu_action(self, make: Callable[[], object]) -> Callable[[], object]:
+    def _run_in_background_when_chosen(self, make: Callable[[], object]) -> Callable[[], object]:
         return lambda: self._doing.run_in_background(make(), owner=self)  # type: ignore[arg-type]
 
     def ask_to_fold_now(self) -> None:

@@ -19,8 +19,8 @@ from helix_desktop.gui.workbench_types import Workbench
 MEGABYTE = 1_000_000
 # what most people who change anything change; the rest of the policy is under Advanced
 BASIC_THRESHOLDS = ("admission", "caching", "observation", "handover")
-# the limits at which a turn stops by itself: name, title, sentence, default, maximum. See
-# engine/collaborators.py.
+# The limits at which a turn stops by itself (see engine/collaborators.py).
+# Each has a name, a title, a sentence, a default and a maximum.
 TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
     ("repeats", "Repeats", "A turn stops after this many identical calls with identical outputs.", 5, 1_000),

@@ -43,7 +43,7 @@ class ExactTextView(QPlainTextEdit):
         self._note_visible_end()
         self.verticalScrollBar().valueChanged.connect(self._append_next_part_near_end)
 
-    def describe_reading_state(self) -> str:
+    def describe_length_and_warnings(self) -> str:
         """How long it is, and what the reader should know of it."""
         return describe_exact_text(self._text, self._marks, end_seen=self.is_end_seen)
 

@@ -138,7 +138,7 @@ class TimelineChart(StepPlot):
         for kind, pyramid in reversed(
             list(zip(ContextKind, self._layers, strict=True))
         ):  # the highest is behind the others
-            edge = [QPointF(x, self._y_of_token_count(tokens, top)) for x, tokens in self._sampled(pyramid)]
+            edge = [QPointF(x, self._y_of_token_count(tokens, top)) for x, tokens in self._highest_points(pyramid)]
             ends = QPointF(edge[0].x(), area.bottom() - 3), QPointF(edge[-1].x(), area.bottom() - 3)
             painter.setBrush(self._theme.fill_colour_of_kind(kind))
             painter.drawPolygon(QPolygonF([ends[0], *edge, ends[1]]))
@@ -147,7 +147,9 @@ class TimelineChart(StepPlot):
                 colours = self._theme.fill_colour_of_kind(kind), self._theme.text_colour_of_kind(kind)
                 self._draw_level(painter, share * self._story.model_window, top, colours, words)
         if self._top_dollars:
-            line = [QPointF(x, self._y_of_token_count(y, self._top_dollars)) for x, y in self._sampled(self._costs)]
+            line = [
+                QPointF(x, self._y_of_token_count(y, self._top_dollars)) for x, y in self._highest_points(self._costs)
+            ]
             painter.setPen(QPen(self._theme.colour_of_token("text"), 1.5, Qt.PenStyle.DashLine))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawPolyline(QPolygonF(line))
@@ -156,7 +158,7 @@ class TimelineChart(StepPlot):
         self._draw_event_marks(painter, top)
         self._draw_lane_marks(painter)
 
-    def _sampled(self, pyramid: MinMaxPyramid) -> Iterator[tuple[float, float]]:
+    def _highest_points(self, pyramid: MinMaxPyramid) -> Iterator[tuple[float, float]]:
         """The pixels of the highest values, from the left edge to the right one."""
         for place, _, high in pyramid.sample_lows_and_highs(self._first - 1, self._last + 1, self.width()):
             yield self._pixel_x_of_point(place), high

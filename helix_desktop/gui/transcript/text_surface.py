@@ -74,7 +74,7 @@ class TextSurface(QAbstractScrollArea):
     def show_selection(self) -> None:
         self.viewport().update()
 
-    def note_reader_scroll(self, _wanted: int) -> None:
+    def follow_end_if_scrolled_there(self, _wanted: int) -> None:
         """The reader scrolls, to about this value."""
 
     # --- the mouse
@@ -166,7 +166,7 @@ class TextSurface(QAbstractScrollArea):
         return key in steps
 
     def _scroll_to(self, wanted: int) -> None:
-        self.note_reader_scroll(wanted)
+        self.follow_end_if_scrolled_there(wanted)
         self.verticalScrollBar().setValue(wanted)
 
 

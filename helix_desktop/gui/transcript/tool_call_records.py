@@ -28,7 +28,9 @@ class ToolCallRecords:
 
     _by_item: dict[int, ToolCallRecord] = field(default_factory=dict)
     _open: dict[str, int] = field(default_factory=dict)  # The items of calls that have not returned
-    _returned: dict[str, int] = field(default_factory=dict)  # The items of calls of the last reply that have.
+    _returned: dict[str, int] = field(
+        default_factory=dict
+    )  # For each call of the last reply that has returned, its item.
     _by_question: dict[int, str] = field(default_factory=dict)  # Calls that the user is asked about
     item_by_result: dict[int, int] = field(default_factory=dict)
 

@@ -165,7 +165,7 @@ def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: The
     QApplication.processEvents()
     (view,) = made.findChildren(ExactDifferenceView)
     assert not buttons(made)["Allow once"].isEnabled()
-    assert "400 hidden or look-alike characters" in view.describe_reading_state()
+    assert "400 hidden or look-alike characters" in view.describe_length_and_warnings()
     for _ in range(400):
         view.show_next_part()
         QApplication.processEvents()
@@ -218,7 +218,9 @@ def test_nothing_is_removed_from_what_is_allowed(theme: Theme) -> None:
     line = "ls -la \x1b]\nrm -f precious.txt; echo RAN\n#\x07"
     _, text = shown_by(theme, line)
     assert text.toPlainText() == "ls -la ⟨001B⟩]\nrm -f precious.txt; echo RAN\n#⟨0007⟩"
-    assert text.describe_reading_state() == "3 lines · 41 characters · 2 hidden or look-alike characters, marked ⟨…⟩"
+    assert (
+        text.describe_length_and_warnings() == "3 lines · 41 characters · 2 hidden or look-alike characters, marked ⟨…⟩"
+    )
 
 
 def test_a_title_names_its_path_exactly(theme: Theme) -> None:
@@ -240,7 +242,7 @@ def test_a_long_text_is_allowed_once_its_end_has_been_shown(theme: Theme, previe
     spy = QSignalSpy(made.answered)
     assert made.visible_card is not None
     assert not buttons(made)["Allow once"].isEnabled()
-    assert "scroll to the end to continue" in text.describe_reading_state()
+    assert "scroll to the end to continue" in text.describe_length_and_warnings()
     made.visible_card.allow_for_scope("once")
     assert spy.count() == 0, "the key shows the next page"
     for _ in range(3_000):
