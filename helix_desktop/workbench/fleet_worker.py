@@ -24,7 +24,15 @@ from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import BUG, Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
-from helix_desktop.errors import ActionRefused, HelixError, NotFound, SharedStoreUnreachable, StoreFailed, StoreFull
+from helix_desktop.errors import (
+    ActionRefused,
+    HelixError,
+    NotFound,
+    SharedStoreUnreachable,
+    StoppedByUser,
+    StoreFailed,
+    StoreFull,
+)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
 from helix_desktop.workbench.conversation_fences import ConversationFence
@@ -261,6 +269,9 @@ class FleetWorker:
             await self._ensure_others_know(claimed)
         except LostFleetTask:
             raise
+        except StoppedByUser:  # The workspace is closing here. What this worker claims from now on would fail.
+            self.drain(0.0)
+            return FleetTaskState.WAITING, FleetTaskResult(GIVEN_BACK)
         except HelixError as error:
             return FleetTaskState.FAILED, FleetTaskResult(str(error))
         return self._state_and_result(claimed, session)
