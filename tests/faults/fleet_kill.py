@@ -41,7 +41,8 @@ PATIENCE = 240.0  # seconds without a task that ends
 PASSING = ("shared store", "is open in another program")  # a server that is just starting, a worker that is paused
 RELEASE = 5.0  # seconds between two looks for conversations that may leave
 CLOCKS = (0, 3, -5)  # hours that the homes' clocks are wrong by
-UNCERTAIN = "It may have had effects"  # in what the model is told of a call that was cut off
+# In what the model is told of a call that was cut off, or stopped by its worker before or while it ran.
+UNCERTAIN = re.compile("It may have had effects|was not run|stopped by the user|was stopped before it was done")
 
 
 def program_with_clock(hours: int) -> str:
@@ -63,7 +64,7 @@ def answer(seen: Seen, uncertain: set[str] | None = None) -> Answer:
     results = [str(message["content"]) for message in messages if message["role"] == "tool"]
     done = len(results)
     if uncertain is not None:
-        uncertain.update(f"{name}:{call}" for call, one in enumerate(results, 1) if UNCERTAIN in one)
+        uncertain.update(f"{name}:{call}" for call, one in enumerate(results, 1) if UNCERTAIN.search(one))
     if done >= CALLS or name == "none":
         return reply(f"{name} is done")
     return reply(calls=[("run_command", {"command": f"echo {name}:{done + 1} >> ledger.txt"})])
@@ -289,18 +290,18 @@ def _check_effects(trial: Trial, done: set[str]) -> None:
         found[f"LOST: effects that happened twice, such as {twice[:3]}"] = len(twice)
     missing = {f"{name}:{call}" for name in done for call in range(1, CALLS + 1)} - effects.keys()
     uncertain = {call for call in trial.uncertain if call.partition(":")[0] in done}
-    found["calls said to the model as uncertain"] = len(uncertain)
+    found["calls said to the model as cut off"] = len(uncertain)
     found["of these without an effect"] = len(missing & uncertain)
     if unsaid := missing - uncertain:
         found[f"LOST: effects that are missing although nobody was told, such as {sorted(unsaid)[:3]}"] = len(unsaid)
 
 
 def _check_conversations(trial: Trial, done: dict[str, str]) -> None:
-    """Each is one, and the same wherever it is; a machine that keeps all has all."""
+    """Each is one, and the same wherever it is; a machine that keeps all has all. `fleet_leaving` looks at those that left."""
     found, journals = trial.found, [_read_facts(home) for home in trial.homes]
     for task in done:
         copies = {tuple(journal[task]) for journal in journals if task in journal}
-        if len(copies) != 1 or (not trial.keep and any(task not in journal for journal in journals)):
+        if len(copies) > 1 or (not trial.keep and any(task not in journal for journal in journals)):
             found["LOST: conversations that differ between machines, or are missing"] += 1
     names = {name for journal in journals for name in journal}
     found["conversations beside the tasks'"] = len(names) - len(names & done.keys())
