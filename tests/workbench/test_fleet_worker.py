@@ -350,7 +350,7 @@ async def test_an_agent_works_with_the_tools_its_file_names(desks: Desks, folder
             [NewFleetTask(FleetTaskOrder("look", agent="reader")), NewFleetTask(FleetTaskOrder("look", agent="nobody"))]
         )
         await asyncio.wait_for(worker_of(bench, tasks).work_until_drained(until_empty=True), 60)
-        assert "There is no agent nobody" in (await tasks.find_fleet_task(unknown)).result.why
+        assert "There is no agent named nobody" in (await tasks.find_fleet_task(unknown)).result.why
         assert (await tasks.find_fleet_task(known)).state is FleetTaskState.DONE
         offered = {tool["function"]["name"] for tool in server.bodies[0]["tools"]}
         assert "read_file" in offered
