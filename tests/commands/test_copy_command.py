@@ -51,7 +51,7 @@ def test_a_copy_from_its_beginning_to_its_end(helix: Helix, project: Path) -> No
     assert rows[said.split()[-1]] == "main"
     assert "(copy of main)" in helix("conversation", "list", "-w", "Work")[1]
     helix(*ask, "--copy", "write forked: by another")
-    assert "1 files also changed in other copies" in helix("copy", "list", "-w", "Work")[1]
+    assert "1 file also changed in other copies" in helix("copy", "list", "-w", "Work")[1]
     forked = said.split()[-1]
     other = json.loads(helix("copy", "list", "-w", "Work", "--json")[1])[0]["id"]
     assert f"Also changed in {forked}: {project}/forked" in helix("copy", "show", "-w", "Work", other)[1]

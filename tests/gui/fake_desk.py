@@ -66,6 +66,8 @@ from helix_desktop.engine.session_events import (
 )
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
+from helix_desktop.histories import session_export
+from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest, restore_session
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.workbench.conversation_sharing import SharingStatus
 from helix_desktop.workbench.repository_copies import CopyContents, FolderCopy
@@ -494,6 +496,18 @@ class FakeAcpAgents:
         self.chosen.append((identity, value))
 
 
+class FakeRelay:
+    """Writes conversations for other agents from what the stand-in's sessions hold; folds nothing."""
+
+    def __init__(self, bench: FakeWorkbench) -> None:
+        self._bench = bench
+
+    async def prepare_session_for_agent(self, asked: RestoreRequest) -> RestoredSession:
+        facts = await self._bench.read_conversation_facts(asked.conversation)
+        contents = await self._bench.workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
+        return restore_session(facts, contents.get, asked)
+
+
 class FakeWorkbench(StandIn):
     """One workspace. Its rows follow what its sessions record."""
 
@@ -526,6 +540,7 @@ class FakeWorkbench(StandIn):
         self.own: dict[str, str] = {}
         self.attached: list[tuple[str, bytes]] = []
         self.acp = FakeAcpAgents()
+        self.relay = FakeRelay(self)
         self._listeners: list[Listener] = []
         self._numbers = itertools.count(1)
 
@@ -613,7 +628,7 @@ class FakeWorkbench(StandIn):
         self.decided.append(accept)
         self.proposed = ""
 
-    def list_slash_commands(self, _conversation: str = "") -> Sequence[ProjectItem]:
+    def list_slash_commands(self, conversation: str = "") -> Sequence[ProjectItem]:
         return self.named
 
     async def expand_command_message(self, session: Any, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:

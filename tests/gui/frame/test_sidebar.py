@@ -84,7 +84,7 @@ def test_archive_and_trash_are_reached_from_below_the_list(sidebar: Sidebar) -> 
 def test_the_menu_offers_what_can_be_done(sidebar: Sidebar) -> None:
     assert offered(sidebar, "a")[:3] == ["Rename…", "Pin", "Fork"]
     assert "Unarchive" in offered(sidebar, "c")
-    assert offered(sidebar, "d") == ["Restore"]
+    assert offered(sidebar, "d") == ["Restore", "Delete permanently…"]
 
 
 def test_a_choice_of_the_menu_is_handed_on(sidebar: Sidebar) -> None:
