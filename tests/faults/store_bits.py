@@ -123,7 +123,7 @@ def _whole_end_named(fact: str, named: list[str]) -> bool:
     """A check names the end of a conversation, or a conversation that lost all, by the conversation."""
     name = fact.rpartition(" ")[2]
     ways = (
-        f"end of the conversation {name} ",
+        f"end of conversation {name} ",
         f"conversation {name} has lost",
         f"conversation {name}'s file",
         f"conversation {name} could not be read",

@@ -96,7 +96,7 @@ def test_where_no_message_waits_none_is_promised_to_be_sent(front: WindowService
 
 
 def _says_that_a_message_waits(dialog: ConnectModelDialog) -> bool:
-    return any("Your message is sent" in label.text() for label in dialog.findChildren(QLabel))
+    return any("Your message will be sent" in label.text() for label in dialog.findChildren(QLabel))
 
 
 def test_where_models_are_known_the_first_message_asks_which(

@@ -72,7 +72,7 @@ def test_what_is_not_as_it_was_is_named(journal: JournalFile, change: str, named
     with pytest.raises(JournalCorrupt, match=named):
         journal.read_recorded("a")
     assert any(
-        named.partition(" does")[0].partition(" is missing")[0] in line or "end of the conversation a" in line
+        named.partition(" does")[0].partition(" is missing")[0] in line or "end of conversation a" in line
         for line in journal.find_damage()
     )
     assert len(journal.read_recorded("b")) == 1
