@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from helix_desktop.errors import InvalidInput, StoreFailed
+from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _LEFT = ".*-????????"  # the pattern of temporary file names beside a file that is being replaced
-_OLD = 3_600.0  # After this many seconds, nothing is still writing it.
+_OLD = 3_600.0  # In seconds. An older temporary file is no longer being written and can be deleted.
 
 
 class ReplacementFile:
@@ -28,7 +28,7 @@ class ReplacementFile:
 
     def _open_beside_target(self, mode: int) -> int:
         if _NAMELESS:
-            with suppress(OSError):  # The file system may not support this, or may be full. The next call reports it.
+            with suppress(OSError):  # Not every file system can. The next call reports a full one.
                 return os.open(self._path.parent, _NAMELESS | os.O_RDWR, mode)
         return os.open(self._name, _NEW, mode)
 
@@ -47,7 +47,7 @@ class ReplacementFile:
 
     def _rename_over_target(self) -> None:
         folder = os.open(self._path.parent, os.O_RDONLY)
-        try:  # with a folder's handle Python follows the link to the file that has no name
+        try:  # Given a folder's handle, os.link follows the link in /proc to the nameless file.
             source = f"/proc/self/fd/{self.file.fileno()}"
             os.link(source, self._name, src_dir_fd=folder, follow_symlinks=True)
         finally:
@@ -72,6 +72,20 @@ def find_abandoned_files(folder: Path) -> Iterator[Path]:
 
 def _is_hexadecimal(text: str) -> bool:
     return all(sign in "0123456789abcdef" for sign in text)
+
+
+def read_settings_text(path: Path) -> str:
+    """A settings file that people edit. FileNotFoundError where there is none; ConfigFileMistake says what is wrong with it."""
+    try:
+        return read_small_file(path).decode("utf-8")
+    except FileNotFoundError:
+        raise
+    except InvalidInput as error:
+        raise ConfigFileMistake(error.what, remedy=error.remedy) from error
+    except UnicodeDecodeError as error:
+        raise ConfigFileMistake(f"{path} is not UTF-8 text.", remedy="Save the file as UTF-8.") from error
+    except OSError as error:
+        raise StoreFailed(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def write_file_atomically(path: Path, text: str | bytes, *, private: bool = False) -> None:
@@ -108,9 +122,9 @@ def read_small_file(path: Path, most: int = 4 << 20) -> bytes:
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)
         if not stat.S_ISREG(about.st_mode):
-            raise InvalidInput(f"{path} is not a regular file.", remedy="Replace it with a text file.")
+            raise InvalidInput(f"{path} is not a regular file.", remedy="Put a text file in its place.")
         if about.st_size > most:
-            raise InvalidInput(f"{path} is larger than {most >> 20} MB.", remedy="Replace it with a smaller file.")
+            raise InvalidInput(f"{path} is larger than {most >> 20} MB.", remedy="Put a smaller file in its place.")
         return file.read(most)
 
 

@@ -75,7 +75,7 @@ def _run_command_line(arguments: argparse.Namespace) -> int:
     try:
         code = int(arguments.run(arguments))
         if sys.stdout is not None:
-            sys.stdout.flush()  # Here an error becomes a sentence; later Python would print a traceback.
+            sys.stdout.flush()  # An error here becomes a sentence. At exit, it would be a traceback.
         return code
     finally:
         stop()

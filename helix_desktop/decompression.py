@@ -22,11 +22,11 @@ OFFERED_CODINGS = "gzip, deflate, zstd"  # as a value of Accept-Encoding
 MOST_CODINGS = 4
 MOST_MEMBERS = 1_000  # The most gzip members in one body.
 MOST_ARCHIVE_MEMBERS = 100
-_LONGEST_ARCHIVE_READ = 4 << 20  # The directory of an archive is read at once.
+_LONGEST_ARCHIVE_READ = 4 << 20  # In bytes. An archive's directory is read in one piece.
 _PIECE = 64 << 10
 _SLICE = 16 << 10
 _WINDOW = 8 << 20  # The window that RFC 8878 asks every zstd decoder to support.
-_SPARE = 64 << 10  # the inner of two codings may be this much larger than the decoded body
+_SPARE = 64 << 10  # In bytes. While still compressed, a body may exceed the limit by this much.
 
 Sink = Callable[[bytes], object]
 
@@ -211,5 +211,5 @@ def _inflate_fully(inner: zlib._Decompress, data: bytes, sink: Sink) -> None:
     while data and not inner.eof:
         sink(inner.decompress(data, _PIECE))
         data = inner.unconsumed_tail
-    while not inner.eof and (more := inner.decompress(b"", _PIECE)):  # Output that zlib still holds
+    while not inner.eof and (more := inner.decompress(b"", _PIECE)):  # zlib still holds output.
         sink(more)

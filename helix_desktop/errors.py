@@ -7,7 +7,7 @@ HelixError                       something the user can be told in a sentence
 │   └── ConfigFileMistake        a mistake in a file that people edit: line, key, what was expected
 ├── StoreFailed                  the disk or a database refused; nothing acknowledged is lost
 │   ├── CacheCorrupt             the bytes of one entry do not match their hash
-│   ├── JournalCorrupt           a fact does not match its digest
+│   ├── JournalCorrupt           a fact does not match its hash
 │   ├── StoreFull                the disk is full; writing goes on when there is room
 │   ├── StoreBusy                another process owns the workspace
 │   ├── SharedStoreUnreachable   a shared store does not answer; asking later may help
@@ -67,7 +67,7 @@ class CacheCorrupt(StoreFailed):
 
 
 class JournalCorrupt(StoreFailed):
-    """A fact does not match its digest."""
+    """A fact does not match its hash."""
 
 
 class StoreFull(StoreFailed):

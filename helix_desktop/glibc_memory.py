@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 
 EVERY = 60.0  # How often free memory is returned, in seconds.
-LARGE = 128 << 10  # bytes from which a buffer is allocated and freed directly with the system
+LARGE = 128 << 10  # In bytes. Larger buffers are allocated and freed directly with the system.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # Constants of malloc.h.
 
 

@@ -39,7 +39,7 @@ EITHER = {"plyvel", "plyvel-ci"}
 _OVER = "Free up space in Settings > Storage or by running helix-desktop cache collect, or raise the limit. Nothing is removed automatically."
 _QT_REMEDY = (
     "On Debian and Ubuntu: apt-get install libegl1 libgl1 libxcb-cursor0. "
-    "In a checkout, `python3 packaging/dev.py run` installs it or tells you how."
+    "In a checkout, `python3 packaging/dev.py run` installs these libraries or tells you how."
 )
 log = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ async def check_installation(where: ProgramFolders, secrets: SecretStorage) -> t
             log.info("a check failed", exc_info=error)
             name = getattr(check, "__name__", "check").strip("_<>")
             findings.append(
-                DoctorFinding(name, _BAD, f"This check failed unexpectedly: {type(error).__name__}: {error}.")
+                DoctorFinding(name, _BAD, f"This check failed with the error {type(error).__name__}: {error}.")
             )
     return tuple(findings)
 
@@ -95,12 +95,11 @@ def _check_libraries() -> Iterator[DoctorFinding]:
     missing = [name for name in LIBRARIES if name not in versions and name not in EITHER]
     if not EITHER & versions.keys():
         missing.append("plyvel")
+    listed = ", ".join(f"{name} {version}" for name, version in versions.items())
     if missing:
         yield DoctorFinding("Libraries", _BAD, f"Missing: {', '.join(missing)}.", "Reinstall Helix Desktop.")
     else:
-        yield DoctorFinding(
-            "Libraries", _GOOD, ", ".join(f"{name} {version}" for name, version in versions.items()) + "."
-        )
+        yield DoctorFinding("Libraries", _GOOD, f"{listed}.")
     qt = versions.get("PySide6-Essentials", "")
     if sys.version_info < (3, 12) and qt.startswith("6.12"):
         yield DoctorFinding(
@@ -131,7 +130,7 @@ def _check_qt_plugin() -> Iterator[DoctorFinding]:
     try:
         ctypes.CDLL(str(plugin))
     except OSError as error:
-        why = error.__cause__ or error  # a frozen bundle wraps the error in one of its own
+        why = error.__cause__ or error  # A frozen bundle wraps the original error in another.
         yield DoctorFinding("System libraries", _BAD, f"Qt can't be loaded: {why}.", _QT_REMEDY)
     else:
         yield DoctorFinding("System libraries", _GOOD, "All libraries that Qt needs are installed.")
@@ -152,7 +151,7 @@ def _check_sqlite() -> Iterator[DoctorFinding]:
         yield DoctorFinding("SQLite", _GOOD, f"{sqlite3.sqlite_version}, with full-text search.")
     else:
         yield DoctorFinding(
-            "SQLite", _BAD, f"{sqlite3.sqlite_version} has no FTS5.", "Use a Python build whose SQLite includes FTS5."
+            "SQLite", _BAD, f"{sqlite3.sqlite_version} lacks FTS5.", "Use a Python build whose SQLite includes FTS5."
         )
 
 
@@ -220,7 +219,7 @@ async def _check_key_file(secrets: SecretStorage) -> AsyncIterator[DoctorFinding
     except ConfigFileMistake as mistake:
         yield DoctorFinding("Keys", _BAD, mistake.what, mistake.remedy)
     except NoUsableKeyring:
-        return  # This has been reported above.
+        return  # `_check_keyring` has reported this already.
 
 
 async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFinding]:
@@ -245,7 +244,7 @@ async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFindin
         else:
             conversations, over = await workspace.journal.list_conversations(), await workspace.bytes_over_limit()
             await workspace.aclose()
-            for note in workspace.notes:  # What had to be repaired when it was opened.
+            for note in workspace.notes:  # Repairs that were made when the workspace was opened.
                 yield DoctorFinding(what, _NOTE, note)
             if over:
                 yield DoctorFinding(what, _NOTE, f"The workspace's cache exceeds its limit by {over:,} bytes.", _OVER)

@@ -45,6 +45,14 @@ def parse_json(text: str | bytes) -> Json:
     return value
 
 
+def parse_json_or_none(text: str | bytes) -> object:
+    """None for what is not JSON, or is nested deeper than Python can follow: whoever asks needs no reason."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
 def require_object(value: Json) -> Object:
     """The value, which is a ValueError where it is no object: the text is wrong, not the caller."""
     if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Where the program keeps things: the platform's own directories, or store everything in this folder.
+"""Where the program keeps things: the platform's own directories, or one folder for everything.
 
 `HELIX_HOME` or `--home` moves all of it; that folder can be put on a stick, or thrown away, as a whole.
 """
@@ -13,7 +13,7 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
 APP = "helix-desktop"
-SOCKET_PATH_LIMIT = 90  # the system's limit is 104 to 108 bytes, for folder and socket together
+SOCKET_PATH_LIMIT = 90  # In bytes. A socket's path, file name included, may have only 104 to 108.
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def find_program_folders(home: Path | None = None, environ: Mapping[str, str] = 
     """`home` beats `HELIX_HOME` beats the platform's directories. Nothing is created."""
     chosen = home or (Path(environ["HELIX_HOME"]) if environ.get("HELIX_HOME") else None)
     if chosen is None:
-        import platformdirs  # Imported here, like hashlib below, so that the window is painted sooner.
+        import platformdirs  # Imported here, like hashlib below, so that the window appears sooner.
 
         data = platformdirs.user_data_path(APP, appauthor=False)
         config = platformdirs.user_config_path(APP, appauthor=False)

@@ -40,9 +40,9 @@ class ProgramSetting(Generic[T]):
     least: int | None = None
     most: int | None = None
     unit: str = ""
-    restart: bool = False  # takes effect at the next start
-    long: bool = False  # a text of several lines
-    font: str = ""  # "text" or "code": the name of a font, empty for the program's own
+    restart: bool = False  # True if a change takes effect only at the next start.
+    long: bool = False  # True for a text of several lines.
+    font: str = ""  # "text" or "code" if the value names such a font; empty means the default font.
 
     def check_value(self, value: object) -> T:
         """The value, if it is one this setting can have; else ConfigFileMistake, which says what was expected."""
@@ -79,7 +79,7 @@ class ProgramSetting(Generic[T]):
         return f" Did you mean {near[0]!r}?" if near else ""
 
 
-# each but English with its files in resources/translations
+# Every language except English has its files in resources/translations.
 LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文"}
 
 THEME = ProgramSetting(
@@ -87,7 +87,7 @@ THEME = ProgramSetting(
     choices=("system", "light", "dark"),
 )  # fmt: skip
 ZOOM = ProgramSetting(
-    "appearance.zoom", "Appearance", "Text size", "Total size of all text.", 100, least=50, most=300, unit="%",
+    "appearance.zoom", "Appearance", "Text size", "The size of all text.", 100, least=50, most=300, unit="%",
 )  # fmt: skip
 LANGUAGE = ProgramSetting(
     "appearance.language", "Appearance", "Language", "The language of the window. Agents answer in the language you write in.", "system",
@@ -104,8 +104,8 @@ INSTRUCTIONS = ProgramSetting(
     "Sent to every agent with the system prompt, from the next message on.", "", long=True,
 )  # fmt: skip
 ACP_AGENTS = ProgramSetting(
-    "agents.acp", "Tools", "Agents of your own",
-    "Agents that speak the Agent Client Protocol, one on each line: NAME = COMMAND LINE. Known agents on your PATH are found automatically.", "", long=True,
+    "agents.acp", "Tools", "Your own agents",
+    "Agents that speak the Agent Client Protocol, one per line: NAME = COMMAND LINE. Known agents on your PATH are found automatically.", "", long=True,
 )  # fmt: skip
 SEND_WITH = ProgramSetting(
     "chat.send_with", "Chat", "Send with", "The key that sends a message. The other key starts a new line.", "enter",
@@ -219,14 +219,14 @@ class ProgramSettings:
             self._mistakes[""] = mistake
             return
         for setting in ALL:
-            value = _get_dotted_key(content, setting.key)
+            value = _get_from_table(content, setting.key)
             try:
                 if value is not None:
                     self._values[setting.key] = setting.check_value(value)
             except ConfigFileMistake as mistake:
                 self._mistakes[setting.key] = ConfigFileMistake(
                     f"{self._path}, line {find_line_of_key(text, setting.key)}: {mistake.what}",
-                    remedy=f"Until it is fixed, {setting.default!r} is used.",
+                    remedy=f"Until you fix this setting, {setting.default!r} is used.",
                 )
         self._mistakes |= _find_mistyped_keys(content, text, self._path)
 
@@ -235,10 +235,10 @@ def _read_file_text(path: Path) -> str:
     try:
         return atomic_files.read_small_file(path).decode("utf-8") if path.exists() else ""
     except InvalidInput as error:
-        raise ConfigFileMistake(error.what, remedy="The defaults apply until it is fixed.") from error
+        raise ConfigFileMistake(error.what, remedy="The defaults apply until you fix the file.") from error
     except (UnicodeDecodeError, OSError) as error:
         raise ConfigFileMistake(
-            f"{path} cannot be read: {error}.", remedy="The defaults apply until it can be read."
+            f"{path} cannot be read: {error}.", remedy="The defaults apply until the file can be read."
         ) from error
 
 
@@ -251,11 +251,11 @@ def _parse_toml_text(path: Path, text: str) -> dict[str, Any]:
         line = re.match(r"line (\d+)", place)
         raise ConfigFileMistake(
             f"{path}, line {line[1] if line else text.count(chr(10)) + 1}: this is not valid TOML ({what}).",
-            remedy="The file is unchanged. The defaults apply until it is fixed.",
+            remedy="The file is unchanged. The defaults apply until you fix the file.",
         ) from error
 
 
-def _get_dotted_key(content: Mapping[str, Any], key: str) -> object:
+def _get_from_table(content: Mapping[str, Any], key: str) -> object:
     table, _, name = key.rpartition(".")
     inner = content.get(table, {}) if table else content
     return inner.get(name) if isinstance(inner, Mapping) else None

@@ -34,7 +34,7 @@ from helix_desktop.tasks import OwnedTasks
 VERSION = 1
 HEADER = struct.Struct(">cI")
 LARGEST = PIECE
-HELLO_SECONDS = 10.0  # A running program that hangs keeps nobody waiting longer than this.
+HELLO_SECONDS = 10.0  # How long a running program that hangs can keep others waiting.
 SOCKETS = sys.platform != "win32"
 
 Answer = Callable[[list[str], Console], Awaitable[int]]
@@ -105,9 +105,10 @@ class CallerConsole:
 class RequestListener:
     """Listens as `name` in the private directory `run` until `aclose`. Make one with `listen_for_requests`."""
 
-    def __init__(self, address: Path, answer: Answer) -> None:
+    def __init__(self, address: Path, answer: Answer, patience: float | None) -> None:
         self._address = address
         self._answer = answer
+        self._patience = patience
         self._tasks = OwnedTasks("requests")
         self._token = secrets.token_hex(32)
         self._server: asyncio.Server | None = None
@@ -115,7 +116,7 @@ class RequestListener:
     async def start_listening(self, *, sockets: bool) -> None:
         """Starts listening. With no await between creating and storing the socket, cancelling leaves no address."""
         if sockets:
-            self._address.unlink(missing_ok=True)  # Left by a crash. The owner of the workspace owns its address.
+            self._address.unlink(missing_ok=True)  # A crash may have left it; only the workspace's owner uses it.
             self._server = await asyncio.start_unix_server(
                 self._serve_new_connection, path=self._address, limit=LARGEST, start_serving=False
             )
@@ -136,14 +137,14 @@ class RequestListener:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump({"port": port, "token": self._token}, file)
 
-    async def finish_requests(self, *, limit: float | None = None) -> None:
-        """Take no more requests, and wait for those that run; after `limit` seconds they are ended. In a task that is being
+    async def finish_requests(self) -> None:
+        """Take no more requests, and wait for those that run; after `patience` seconds they are ended. In a task that is being
         cancelled as well, where `asyncio.timeout` of Python 3.11.2 does not time out.
         """
         self._stop_listening()
         try:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._tasks.wait_for_all_tasks(), limit)
+                await asyncio.wait_for(self._tasks.wait_for_all_tasks(), self._patience)
         finally:
             await self._tasks.aclose(limit=2)
 
@@ -195,7 +196,7 @@ class RequestListener:
     async def _run_request(self, wire: FrameConnection, arguments: list[str]) -> None:
         """Run the command while listening for its input; a caller that goes away takes the command with it."""
         console = CallerConsole(wire)
-        # the log has the names of tasks, and what somebody asks or wants forgotten may stand in any argument
+        # Task names are logged, so this one omits the arguments, which may be private.
         work = self._tasks.spawn_task(_answer_request(self._answer, arguments, console), name="answer")
         listening = self._tasks.spawn_task(_listen_for_input(wire, console), name="input")
         try:
@@ -241,10 +242,12 @@ def _decode_request_arguments(content: bytes) -> list[str]:
     return [str(argument) for argument in arguments]
 
 
-async def listen_for_requests(run: Path, name: str, answer: Answer, *, sockets: bool = SOCKETS) -> RequestListener:
+async def listen_for_requests(
+    run: Path, name: str, answer: Answer, *, patience: float | None = None, sockets: bool = SOCKETS
+) -> RequestListener:
     """Answer requests made to `name` from now on. Only who owns what the name stands for may call this."""
     try:
-        owner = RequestListener(_address_of_owner(check_private_folder(run), name, sockets=sockets), answer)
+        owner = RequestListener(_address_of_owner(check_private_folder(run), name, sockets=sockets), answer, patience)
         await owner.start_listening(sockets=sockets)
     except OSError as error:  # The disk may be full, or the file system may not support sockets.
         raise HelixError(
@@ -266,7 +269,7 @@ async def connect_to_owner(run: Path, name: str, *, sockets: bool = SOCKETS) -> 
         return None
     try:
         async with asyncio.timeout(HELLO_SECONDS):
-            await wire.receive_frame()  # an owner about to leave closes instead of saying hello
+            await wire.receive_frame()  # The greeting. An owner that is about to quit sends none.
     except (OSError, EOFError):  # OSError includes TimeoutError.
         await wire.close()
         return None
@@ -289,7 +292,7 @@ async def run_at_owner(wire: FrameConnection, arguments: Sequence[str], console:
         with _report_lost_owner():
             await wire.send_frame(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
         while True:
-            with _report_lost_owner():  # Not around the console, whose own reader may also go away.
+            with _report_lost_owner():  # Excludes the console, whose own reader may also go away.
                 kind, content = await wire.receive_frame()
             if kind == b"X":
                 return int(content)

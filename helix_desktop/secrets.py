@@ -30,7 +30,7 @@ SERVICE = "helix-desktop"
 CHOICES = (
     "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
 )
-LOCKED = "The system's keyring is locked, and was not unlocked when it asked."
+LOCKED = "The system's keyring asked to be unlocked, but is still locked."
 # The errors of keyring backends when nobody enters the password.
 REFUSALS = frozenset({"KeyringLocked", "LockedException", "PromptDismissedException", "KeyDenied"})
 
@@ -87,7 +87,7 @@ class McpServerSecret:
 
     def __post_init__(self) -> None:
         if "/" in self.server or "#" in self.key or not self.key:
-            raise ActionRefused(f"The server {self.server[:60]!r} can't have a secret {self.key[:60]!r}.")
+            raise ActionRefused(f"The server {self.server[:60]!r} can't have a secret named {self.key[:60]!r}.")
 
     @property
     def keyring_name(self) -> str:
@@ -108,7 +108,7 @@ class McpSignIn:
 
 @dataclass(frozen=True, slots=True)
 class SharedStoreKey:
-    """The key a shared workspace's content is sealed with; it never leaves this machine by itself."""
+    """The key that encrypts a shared workspace's content; the program never sends it anywhere."""
 
     workspace: str
 
@@ -185,7 +185,7 @@ class SecretStorage:
         self._limit = limit
         self._session: dict[str, str] = {}
         self._hanging: asyncio.Future[Any] | None = None
-        self._is_refused = False  # the user did not unlock the keyring
+        self._is_refused = False  # True if the user was asked to unlock the keyring and did not.
         self._one_at_a_time = asyncio.Lock()  # Otherwise the keyring would ask for its password several times at once.
 
     async def read_secret(self, secret: Addressee) -> str | None:
@@ -240,7 +240,7 @@ class SecretStorage:
         self._seen(value)
         if where is SecretKeeper.ENVIRONMENT:
             raise ActionRefused(
-                f"Set {environment_variable_name(name)} before you start the program. The program can't set it."
+                f"Set {environment_variable_name(name)} before you start the program. The program can't set this value itself."
             )
         if where is SecretKeeper.FILE and not self._consent():
             raise ActionRefused(
@@ -320,7 +320,7 @@ class SecretStorage:
             raise NoUsableKeyring(LOCKED, remedy=CHOICES)
         silent = f"The system's keyring did not respond within {self._limit:.0f} s; it may be waiting to be unlocked."
         call = tasks.run_on_detached_thread(lambda: work(self._keyring()), name="keyring")
-        # Retrieves the error if nobody waits for the call any more.
+        # Retrieves the error, so that asyncio doesn't complain if nobody waits for the call.
         call.add_done_callback(lambda late: late.cancelled() or late.exception())
         try:
             async with asyncio.timeout(self._limit):
@@ -330,16 +330,16 @@ class SecretStorage:
             raise NoUsableKeyring(silent, remedy=CHOICES) from error
         except NoUsableKeyring:
             raise
-        except Exception as error:  # backends raise what they like, D-Bus errors among it
+        except Exception as error:  # Keyring backends raise any kind of error, even D-Bus errors.
             self._note_keyring_refusal(error)
             if self._is_refused:
                 raise NoUsableKeyring(LOCKED, remedy=CHOICES) from error
             why = f"The system's keyring cannot be used ({type(error).__name__})."
-            # An error of the keyring library, which is imported only when needed.
+            # Compared by name, because the keyring library is imported only when needed.
             absent = type(error).__name__ == "NoKeyringError"
             raise NoUsableKeyring("This system has no keyring." if absent else why, remedy=CHOICES) from error
         finally:
-            del call  # its error holds this frame, and with it whoever asked
+            del call  # The call's error refers to this frame and would keep it alive.
 
     def _note_keyring_refusal(self, error: BaseException | None) -> None:
         self._is_refused = self._is_refused or type(error).__name__ in REFUSALS
@@ -373,7 +373,7 @@ def environment_variable_name(name: str) -> str:
 
 def _store_in_keyring(keyring: Keyring, service: str, name: str, value: str) -> None:
     keyring.set_password(service, name, value)
-    if keyring.get_password(service, name) != value:  # keyring's null backend takes everything and keeps nothing
+    if keyring.get_password(service, name) != value:  # keyring's null backend stores nothing.
         raise NoUsableKeyring("The system's keyring accepted the key but didn't store it.", remedy=CHOICES)
 
 

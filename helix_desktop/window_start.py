@@ -23,7 +23,7 @@ TITLE = "Helix Desktop"
 
 def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     """Run the window until it is closed. `home`: store everything in this folder (see places.py)."""
-    # nothing allocated at the start is garbage; garbage_collection.py collects when everything is
+    # Nothing allocated at the start is garbage; garbage_collection.py collects once everything is
     # loaded
     gc.disable()
     arguments = _parse_window_arguments(sys.argv[1:] if argv is None else argv)

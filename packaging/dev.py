@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 if sys.version_info < (3, 11):  # before anything is imported that an older Python cannot read
     sys.exit("Helix Desktop needs Python 3.11 or newer; this is " + sys.version.split()[0] + ".")
@@ -23,6 +23,8 @@ ROOT = environment.ROOT
 ALONE = ["tests/gui/alone"]  # these time what a person waits for: no other tests run beside them
 CHANGED_SECONDS = 25  # with the start of pytest, half a minute
 REST = [f"--ignore={folder}" for folder in ALONE]
+# A worker that has done its share takes from the others: none is idle while one has a long test before it.
+TOGETHER = ["-n", "3", "--dist=worksteal"]
 
 COMMANDS = {
     "run": "start the program; what stands after -- goes to it: run -- --version",
@@ -83,12 +85,13 @@ def test(arguments: Sequence[str]) -> int:
         "tests that stand alone": ["-m", "pytest", "-q", *ALONE],
     }
     types = _begin(["-m", "mypy"])  # the tests that stand alone leave a processor free
-    compiling = _begin(["-m", "pytest", "-q", "--collect-only"], subprocess.DEVNULL)  # once, not by each of the three
+    compiling = _begin(["-m", "pytest", "-q", "--collect-only"], subprocess.DEVNULL)  # once, not by each of the workers
     ended = {name: _step(name, step) for name, step in steps.items()}
-    print("== types", types.communicate()[0], sep="\n", flush=True)
-    ended["types"] = types.returncode
     compiling.wait()
-    ended["tests"] = _step("tests", ["-m", "pytest", "-q", "-n", "3", *REST])
+    tests = _begin_step("tests", ["-m", "pytest", "-q", *TOGETHER, *REST])
+    print(f"\n== types\n{types.communicate()[0]}", flush=True)  # while the tests go on
+    ended["types"] = types.returncode
+    ended["tests"] = tests()
     failed = [name for name, status in ended.items() if status]
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr, flush=True)
@@ -109,18 +112,27 @@ def _test_changed(base: str = "HEAD") -> int:
 
 
 def _step(name: str, step: list[str]) -> int:
+    return _begin_step(name, step)()
+
+
+def _begin_step(name: str, step: list[str]) -> Callable[[], int]:
+    """What is returned waits for its end, and says how it went."""
     print(f"== {name}", flush=True)
-    begun = time.monotonic()
-    status = _python(step)
-    print(f"== {name}: exit {status} in {time.monotonic() - begun:.1f} s", flush=True)
-    return status
+    begun, process = time.monotonic(), _begin(step, None)
+
+    def end() -> int:
+        status = process.wait()
+        print(f"== {name}: exit {status} in {time.monotonic() - begun:.1f} s", flush=True)
+        return status
+
+    return end
 
 
 def _python(arguments: Sequence[str]) -> int:
     return subprocess.run([str(environment.python()), *arguments], cwd=ROOT, env=_settings(), check=False).returncode
 
 
-def _begin(arguments: Sequence[str], output: int = subprocess.PIPE) -> subprocess.Popen[str]:
+def _begin(arguments: Sequence[str], output: int | None = subprocess.PIPE) -> subprocess.Popen[str]:
     command = [str(environment.python()), *arguments]
     return subprocess.Popen(command, cwd=ROOT, env=_settings(), stdout=output, text=True)
 

@@ -69,7 +69,7 @@ def _sharing() -> None:
         if connected.seal.decrypt_row(b"name", connected.seal.encrypt_row(b"name", b"a")) != b"a":
             sys.exit("A sealed row does not open.")
         try:
-            asyncio.run(connected.remote.fetch_description())
+            asyncio.run(connected.remote.run_in_thread(connected.remote.engine.describe_server))
         except SharedStoreUnreachable as error:
             print(error.what)
 

@@ -1,5 +1,7 @@
 """What holds for every test: a home of its own, no network beyond this machine, and no surprises.
 
+The login shell is `sh`: what a developer's own shell reads first may take seconds each time, or never end.
+
 A test fails on a log record of WARNING or above, and on a warning of Qt, that it did not announce with `expect`; and
 on any attempt to reach another machine. Random examples are the same on every run.
 """
@@ -22,6 +24,7 @@ from hypothesis.internal.conjecture import providers
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"  # the developer's own keys are out of reach
+os.environ["SHELL"] = "/bin/sh"
 for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
     os.environ.pop(variable, None)
     os.environ.pop(variable.lower(), None)

@@ -192,10 +192,6 @@ async def test_what_somebody_asks_is_in_no_name_the_log_would_carry(run: Path) -
     assert not [name for name in names if "hunter2" in name]
 
 
-async def in_a_hurry(listening: RequestListener) -> None:
-    await listening.finish_requests(limit=0.01)
-
-
 async def stopped_while_it_finishes(listening: RequestListener) -> None:
     finishing = asyncio.ensure_future(listening.finish_requests())  # noqa: TID251
     await asyncio.sleep(0)
@@ -204,12 +200,15 @@ async def stopped_while_it_finishes(listening: RequestListener) -> None:
         await finishing
 
 
-@pytest.mark.parametrize("leave", [RequestListener.aclose, in_a_hurry, stopped_while_it_finishes])
+@pytest.mark.parametrize(
+    ("leave", "patience"),
+    [(RequestListener.aclose, None), (RequestListener.finish_requests, 0.01), (stopped_while_it_finishes, None)],
+)
 async def test_an_owner_that_goes_away_ends_what_lasts_and_its_caller_is_told(
-    run: Path, leave: Callable[[RequestListener], Awaitable[None]]
+    run: Path, leave: Callable[[RequestListener], Awaitable[None]], patience: float | None
 ) -> None:
     lasting = Lasting()
-    listening = await listen_for_requests(run, "it", lasting)
+    listening = await listen_for_requests(run, "it", lasting, patience=patience)
     caller = asyncio.ensure_future(hand_over(run, [], MemoryConsole()))  # noqa: TID251
     await lasting.begun.wait()
     await leave(listening)

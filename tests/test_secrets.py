@@ -251,7 +251,7 @@ async def test_a_refusal_to_unlock_the_keyring_is_remembered_until_the_user_want
     backend.kept["helix-desktop", "openai"] = KEY
     secrets = make(lambda: backend)
     for _ in range(3):
-        with pytest.raises(NoUsableKeyring, match="is locked, and was not unlocked"):
+        with pytest.raises(NoUsableKeyring, match="but is still locked"):
             await secrets.read_secret(ProviderKey("openai"))
     assert backend.asked == 1
     backend.is_unlocked = True

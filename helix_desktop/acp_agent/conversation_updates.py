@@ -15,7 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_object, value_at
 from helix_desktop.workbench import Workbench
 
-SHOWN_BYTES = 8_000  # The most bytes of an output that an editor is sent.
+SHOWN_BYTES = 8_000  # In bytes. The most that an editor is sent of one output.
 LARGEST_DIFF = 400_000  # In bytes. A larger file is not shown as a difference.
 TITLE = 80
 _KINDS: dict[str, schema.ToolKind] = {

@@ -128,7 +128,7 @@ class EditorAgent:
             await (await self._bench.open_session(wanted)).set_trashed()
         return {}
 
-    # --- turns and choices
+    # --- turns, and the options that an editor sets
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> Result:
         conversation = self._find_open(session_id)

@@ -108,10 +108,9 @@ class EditorConversation:
             await self._turn
         finally:
             self._turn, self._is_answering = None, False
-        await self._wait_until_sent()
-        return self._reason_of_end()
-
-    def _reason_of_end(self) -> str:
+        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait(sent)
+        await asyncio.wait({sent, self._sending}, return_when=asyncio.FIRST_COMPLETED)
         ended = self._ended or TurnEnded(TurnEnd.STOPPED)
         if ended.reason is TurnEnd.FAILED:
             raise RequestError(-32603, ended.why or "The turn failed.", {"cause": ended.cause})
@@ -174,11 +173,6 @@ class EditorConversation:
             for update in conversation_options.build_choice_updates(self._bench, self.id):
                 await self.send_update(update)
 
-    async def _wait_until_sent(self) -> None:
-        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.put_nowait(sent)
-        await asyncio.wait({sent, self._sending}, return_when=asyncio.FIRST_COMPLETED)
-
     async def _send_waiting_events(self) -> None:
         while True:
             event = await self._waiting.get()
@@ -188,7 +182,7 @@ class EditorConversation:
             try:
                 async for update in self._updates.updates_of_event(event):
                     if not (isinstance(event, ToolPrinted) and update.content and not self._waiting.empty()):
-                        await self.send_update(update)  # Only the newest output of a command has to be sent.
+                        await self.send_update(update)  # Skipped if events wait: a later update replaces this output.
                 if isinstance(event, QuestionAsked):  # The editor must have received the call before the question.
                     self._spawn(self._ask_editor(event), name="question for an editor")
                 if isinstance(event, ActivityChanged):

@@ -17,11 +17,11 @@ from helix_desktop import tasks
 from helix_desktop.acp_agent.agent_description import build_initialize_result
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 
-LONGEST_MESSAGE = 64 << 20  # bytes
-MOST_WAITING = 1_000  # requests of the editor that may wait for an answer
-MOST_UNSENT = 10_000  # messages that an editor has not read yet; then whoever writes waits
-MOVED = 75  # the exit code of a workspace that another process is about to open
-MOVE_SECONDS = 1.5  # How long the workspace is left to the other process.
+LONGEST_MESSAGE = 64 << 20  # In bytes. A longer message from the editor is dropped.
+MOST_WAITING = 1_000  # The most requests of the editor that may wait for an answer in one workspace.
+MOST_UNSENT = 10_000  # The most messages that the editor has not read yet; beyond it, senders wait.
+MOVED = 75  # The exit code of a process whose workspace another process is about to open.
+MOVE_SECONDS = 1.5  # How long the other process has to open the workspace before we try again.
 RETRY_SECONDS = 0.1
 QUIT_SECONDS = 1.5
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class WorkspaceLine:
     ) -> None:
         self.number = number
         self.workspace = workspace
-        self.waiting: dict[Any, Message] = {}  # requests of the editor that have no answer yet
+        self.waiting: dict[Any, Message] = {}  # The editor's requests that have no answer yet
         self._pass_on = pass_on
         self._unread: asyncio.Queue[bytes] = asyncio.Queue()
         self._unfinished = bytearray()
@@ -50,7 +50,7 @@ class WorkspaceLine:
     def send_message(self, message: Message) -> None:
         self._unread.put_nowait(encode_message(message))
 
-    def end_input(self) -> None:
+    def send_end_of_input(self) -> None:
         self._unread.put_nowait(b"")
 
     async def read_input(self) -> bytes:
@@ -80,7 +80,7 @@ class WorkspaceSwitch:
         self._write = write
         self._lines: dict[str, WorkspaceLine] = {}
         self._lines_by_session: dict[str, WorkspaceLine] = {}
-        # Questions to the editor, with the id each had from its asker.
+        # Requests from workspaces to the editor, by our id: who sent each, and its id there.
         self._asked: dict[str, tuple[WorkspaceLine, Any]] = {}
         self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)
@@ -98,10 +98,10 @@ class WorkspaceSwitch:
                 for each in lines:
                     await self._take_line(each)
             elif len(unfinished) > LONGEST_MESSAGE:
-                unfinished = bytearray(b"{")  # The rest of this line is not a message either.
+                unfinished = bytearray(b"{")  # The "{" keeps the rest of the line from passing for a message.
         for line in self._lines.values():
-            line.end_input()
-        with suppress(TimeoutError):  # What is not closed then is as after a crash: whole.
+            line.send_end_of_input()
+        with suppress(TimeoutError):  # The rest is left as after a crash, which loses nothing.
             async with asyncio.timeout(QUIT_SECONDS):
                 await self._tasks.aclose(limit=QUIT_SECONDS)
 
@@ -181,7 +181,7 @@ class WorkspaceSwitch:
             for request in requests:
                 await self._send(build_error(request["id"], -32603, said))
             if not requests and code != MOVED:
-                self._lines.pop(line.workspace, None)  # it cannot be opened; the next message tries again
+                self._lines.pop(line.workspace, None)  # The next message tries to open it again.
                 self._forget_sessions(line)
                 return
             await asyncio.sleep(MOVE_SECONDS if code == MOVED else RETRY_SECONDS)
@@ -199,15 +199,12 @@ class WorkspaceSwitch:
             await self._send(message)
         elif message.get("id") != "greeting":
             request = line.waiting.pop(_key_of_id(message.get("id")), None)
-            self._note_session(line, request, message)
+            result, params = message.get("result"), (request or {}).get("params")
+            listed = result.get("sessions", ()) if isinstance(result, Mapping) else ()
+            for each in (result, params if "result" in message else None, *listed):
+                if isinstance(each, Mapping) and isinstance(each.get("sessionId"), str):
+                    self._lines_by_session[each["sessionId"]] = line
             await self._send(message)
-
-    def _note_session(self, line: WorkspaceLine, request: Message | None, answer: Message) -> None:
-        result, params = answer.get("result"), (request or {}).get("params")
-        listed = result.get("sessions", ()) if isinstance(result, Mapping) else ()
-        for each in (result, params if "result" in answer else None, *listed):
-            if isinstance(each, Mapping) and isinstance(each.get("sessionId"), str):
-                self._lines_by_session[each["sessionId"]] = line
 
     async def _send(self, message: Message) -> None:
         await self._unsent.put(encode_message(message))
@@ -221,7 +218,7 @@ class WorkspaceSwitch:
             try:
                 await tasks.run_on_detached_thread(partial(self._write, b"".join(pieces)), name="standard output")
             except OSError:
-                return  # nobody reads any more
+                return  # The editor no longer reads our output.
 
 
 def decode_message(line: bytes) -> Message:

@@ -7,11 +7,11 @@ from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import list_at, objects_at, text_at
 
-MOST = 500  # The most values of one choice, and the most commands.
+MOST = 500  # How many values of one choice are read at most, and how many commands.
 LONGEST_NAME = 100
 _OPTION = ("session/set_config_option", "value")
-_SWITCH = {"true": "On", "false": "Off"}  # The values of an option that is on or off.
-_OLDER = (  # Agents without "config options" have these: where the values are, and the request that sets one.
+_SWITCH = {"true": "On", "false": "Off"}  # The values of a boolean option, as the user sees them.
+_OLDER = (  # For agents without "config options": where the values are, and how one is set.
     ("mode", "currentModeId", "availableModes", "id", ("session/set_mode", "modeId")),
     ("model", "currentModelId", "availableModels", "modelId", ("session/set_model", "modelId")),
 )

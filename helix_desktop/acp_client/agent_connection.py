@@ -23,23 +23,23 @@ from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-LONGEST_MESSAGE = 32 << 20  # bytes
-# How many bytes of the agent's requests may wait for an answer, and of answers for the agent to read them.
+LONGEST_MESSAGE = 32 << 20  # In bytes. A longer message ends the connection.
+# In bytes. The most that unanswered requests of the agent may take up, and unread answers to it.
 MOST_WAITING = 64 << 20
-START_SECONDS = 120.0  # An agent may be fetched when it starts.
+START_SECONDS = 120.0  # Long, because some agents are downloaded when they are started.
 _PIECE = 1 << 16
-_COMPLAINT = 300  # How many characters of the end of its error output are quoted.
-_END_SECONDS = 1.0  # How long its last error output may take to arrive.
+_COMPLAINT = 300  # How many characters from the end of the agent's error output are quoted.
+_END_SECONDS = 1.0  # How long the agent's last error output may take to arrive.
 _CAN = {
     "fs": {"readTextFile": True, "writeTextFile": True},
     "terminal": True,
     "elicitation": {"form": {}},
     "session": {"configOptions": {"boolean": {}}},
 }
-# The SDK does not check these itself.
+# The types that these fields of a message must have. The SDK does not check them.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
-# Two functions: one answers the agent's requests, one takes its updates with the bytes each of them took.
+# Two functions: one answers the agent's requests, one takes its updates with their sizes in bytes.
 AgentHandlers = tuple[
     Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]], Callable[[dict[str, Any], int], Awaitable[None]]
 ]
@@ -62,7 +62,7 @@ class AgentConnection:
         self._unfinished: list[bytes] = []
         self._open_requests: dict[
             str | int | None, int
-        ] = {}  # The agent's requests without an answer, and their sizes.
+        ] = {}  # By id, the size of each of the agent's requests that has no answer yet.
         self._why = ""  # Why the connection has ended; empty while it works.
         self._ways_to_sign_in = ""
         self._complaint = b""
@@ -111,7 +111,7 @@ class AgentConnection:
         try:
             answer = await asyncio.wait_for(self._link.send_request(method, params), seconds)
         except TimeoutError as error:
-            raise ModelFailed(f"{self._name} did not answer {method} within {seconds:.0f} s.") from error
+            raise ModelFailed(f"{self._name} did not respond to {method} within {seconds:.0f} s.") from error
         except ConnectionError as error:
             raise ModelFailed(await self._describe_end()) from error
         except RequestError as error:
@@ -156,7 +156,7 @@ class AgentConnection:
         except (HelixError, OSError, ValueError) as error:
             raise RequestError(-32603, str(error)) from error
 
-    # --- the transport, as the SDK's connection wants it
+    # --- the transport interface that the SDK's connection expects
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message that is no update; None when there will be none. Lines that are no messages are left out."""
@@ -186,7 +186,7 @@ class AgentConnection:
     async def _read_line(self) -> bytes | None:
         while not self._lines:
             piece = await cast(asyncio.StreamReader, self._command.process.stdout).read(_PIECE)
-            await asyncio.sleep(0)  # Other work gets its turn even if the agent sends without a pause.
+            await asyncio.sleep(0)  # Lets other tasks run even if the agent sends without a pause.
             if not piece or self._why:
                 return None
             first, *others = piece.split(b"\n")
@@ -205,10 +205,10 @@ class AgentConnection:
                 raise OSError(self._why)  # noqa: TRY301 -- as from a pipe that is closed
             stdin.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
             if stdin.transport.get_write_buffer_size() > MOST_WAITING:
-                self.end_because("it does not read what it asked for")
+                self.end_because("it did not read the data it requested")
             await stdin.drain()
         except (OSError, RuntimeError) as error:
-            if "method" in message:  # Nobody waits for an answer that was not sent.
+            if "method" in message:  # Nobody here waits to learn that an answer was not sent.
                 raise ConnectionError(str(error)) from error
         finally:
             if "method" not in message:

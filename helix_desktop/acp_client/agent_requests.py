@@ -55,7 +55,7 @@ class AgentTerminal:
 
     running: asyncio.Task[CallOutcome]
     limit_bytes: int
-    printed: str = ""  # The end of its output.
+    printed: str = ""  # The end of what the command has printed.
     is_cut: bool = False
 
     def exit_status(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ class AgentRequests:
     terminals: dict[str, AgentTerminal] = field(default_factory=dict)
     _open_questions: int = 0
     _allowed_commands: set[str] = field(default_factory=set)  # Commands that were allowed in this turn.
-    _allowed_edits: list[tuple[str, str, str]] = field(default_factory=list)  # path, old and new text as shown
+    _allowed_edits: list[tuple[str, str, str]] = field(default_factory=list)  # For each edit: path, old text, new text.
 
     async def answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:
@@ -114,7 +114,7 @@ class AgentRequests:
 
     async def _decide_permission(self, params: dict[str, Any]) -> dict[str, Any]:
         noted = await self.recorder.note_call(object_at(params, "toolCall"), is_live=True)
-        call = replace(noted, told=dict(noted.told))  # as the card shows it, whatever the agent tells of it meanwhile
+        call = replace(noted, told=dict(noted.told))  # A copy: the agent may change the call while the user is asked.
         kinds = ("allow_once", "allow_always")
         try:
             action = await asyncio.to_thread(self._action_of_call, call)
@@ -151,7 +151,7 @@ class AgentRequests:
         named = [text_at(each, "path") for key in ("locations", "content") for each in objects_at(call.told, key)]
         paths = {path for path in (*named, first_text(object_at(call.told, "rawInput"), *PATH_KEYS)) if path}
         if len(paths) > MOST_PATHS:
-            raise ActionRefused(f"A call that names more than {MOST_PATHS:,} files is refused.")
+            raise ActionRefused(f"A call can name at most {MOST_PATHS:,} files.", remedy="Split it into several calls.")
         return max((self._action_on_path(call, path) for path in paths or {""}), key=self._how_far_held_back)
 
     def _how_far_held_back(self, action: ToolAction) -> tuple[int, int]:
@@ -162,13 +162,13 @@ class AgentRequests:
         effect = _EFFECTS.get(text_at(call.told, "kind"), ActionEffect.FOREIGN)
         command, made = _command_of_call(call), call.as_tool_call()
         if (effect is ActionEffect.RUN and not command) or (effect is ActionEffect.EDIT and not path):
-            effect = ActionEffect.FOREIGN  # The agent does not say which command or file.
+            effect = ActionEffect.FOREIGN  # The agent did not say which command or file it means.
         shown, danger, apart = self._judge_path(path, effect) if path else ("", "", "")
         host, runs = _host_of_call(call), effect is ActionEffect.RUN
         known = ToolName.FETCH_URL if effect is ActionEffect.FETCH and host else _TOOLS.get(effect)
         return ToolAction(
             known
-            or f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}",  # A rule for it fits no tool of ours.
+            or f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}",  # Never equals one of our tools' names.
             effect,
             call.title or made.name,
             command if runs else call.difference_text() or made.arguments,
@@ -208,7 +208,7 @@ class AgentRequests:
 
     async def _ask(self, question: PermissionQuestion) -> PermissionAnswer:
         if question.preview in self._allowed_commands and not question.apart:
-            return PermissionAnswer(allowed=True)  # The agent asked for this very command before it ran it here.
+            return PermissionAnswer(allowed=True)  # The user has already allowed this very command in this turn.
         self._open_questions += 1
         try:
             return await self.ask_user(question)
@@ -282,7 +282,7 @@ class AgentRequests:
     def _create_terminal(self, params: dict[str, Any]) -> dict[str, Any]:
         if sum(not each.running.done() for each in self.terminals.values()) >= MOST_TERMINALS:
             raise ActionRefused(
-                f"{MOST_TERMINALS} commands are running already.", remedy="Wait until one of them has ended."
+                f"{MOST_TERMINALS} commands are already running.", remedy="Wait until a command has ended."
             )
         name = f"terminal-{self.conversation.state.last_seq}-{len(self.terminals)}"
         folder = {"folder": text_at(params, "cwd")} if text_at(params, "cwd") else {}

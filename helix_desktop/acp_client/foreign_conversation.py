@@ -28,10 +28,10 @@ from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, NotFoun
 from helix_desktop.json_values import number_at, object_at, text_at, value_at
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-SILENT_SECONDS = 900.0  # An agent that is silent for longer hangs, unless it waits for an answer or a command.
-STOP_SECONDS = 1.0  # for an agent to end its turn when it is stopped
+SILENT_SECONDS = 900.0  # An agent silent for longer hangs, unless it waits for something.
+STOP_SECONDS = 1.0  # How long the agent may take to end its turn when the user stops it.
 USUAL_WINDOW = 200_000
-LONGEST_HISTORY = 120_000  # characters
+LONGEST_HISTORY = 120_000  # In characters. Of a longer history, a new session is told only the end.
 HISTORY = "[This conversation goes on in a new session. What was said so far:]\n\n{}\n\n[End of what was said so far.]"
 GO_ON = "Go on."
 _ENDS = {
@@ -42,7 +42,7 @@ _ENDS = {
 }
 
 
-# Finds an agent as it is set up now, and its environment.
+# Given an agent's name, returns how to start the agent as it is set up now, and its environment.
 FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str]]]]
 
 
@@ -60,10 +60,10 @@ class ForeignConversation:
         self._link: AgentConnection | None = None
         self._session = ""
         self._opening = asyncio.Lock()
-        self._is_session_new = False  # It has not been told anything yet.
+        self._is_session_new = False  # True until the session gets its first message.
         self._asked: asyncio.Task[dict[str, Any]] | None = None
-        self._turn: AgentRequests | None = None  # The requests of the running turn.
-        self._is_repeating = False  # True while the agent sends again what is recorded already.
+        self._turn: AgentRequests | None = None  # Answers the agent's requests during this turn.
+        self._is_repeating = False  # True while the agent sends updates that are already recorded.
         self._window, self._cost, self._cost_before = USUAL_WINDOW, 0.0, 0.0
 
     @property
@@ -114,7 +114,7 @@ class ForeignConversation:
         await turn.conversation.append_facts(*changes, end)
 
     async def _record_setup(self, conversation: Conversation) -> None:
-        """The window of the agent's model, so that it is measured, and that nothing is folded here."""
+        """The window of the agent's model, so it is measured, and nothing is folded here."""
         wanted = (self._policy, facts.ModelSet(facts.ModelRole.MAIN, self.name, self._window))
         await conversation.append_facts(*(fact for fact in wanted if not conversation.state.already_holds(fact)))
 
@@ -144,7 +144,7 @@ class ForeignConversation:
         self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
         asked = self._asked = self._spawn(link.request("session/prompt", values), name=f"prompt of {self.name}")
-        # An agent may think for minutes; one without a sign of life for longer is taken to hang.
+        # An agent may think for minutes. If it sends nothing for longer, it is assumed to hang.
         while not asked.done():
             silent = asyncio.get_running_loop().time() - link.last_heard
             if silent >= SILENT_SECONDS and not turn.is_waiting:
@@ -174,23 +174,20 @@ class ForeignConversation:
     async def open_agent_session(self, conversation: Conversation, kit: WorkspaceTools) -> AgentConnection:
         """Starts the agent where it does not run, and opens the session in which the conversation goes on."""
         async with self._opening:
-            link = await self._ensure_started(kit)
+            if self._link is None or not self._link.has_live_process:
+                await self.end_agent()
+                agent, environment = await self._find_agent(self.name)
+                handlers = (self._answer_agent, self._take_update)
+                self._link = await AgentConnection.start_agent(agent, environment, kit, self._spawn, handlers)
+            link = self._link
             await self._ensure_session(link, conversation, kit)
             return link
-
-    async def _ensure_started(self, kit: WorkspaceTools) -> AgentConnection:
-        if self._link is None or not self._link.has_live_process:
-            await self.end_agent()
-            agent, environment = await self._find_agent(self.name)
-            handlers = (self._answer_agent, self._take_update)
-            self._link = await AgentConnection.start_agent(agent, environment, kit, self._spawn, handlers)
-        return self._link
 
     async def _ensure_session(self, link: AgentConnection, conversation: Conversation, kit: WorkspaceTools) -> None:
         known = _known_session(conversation)
         if self._session and (self._is_session_new or known == self._session):
             return
-        kit.resources.roots.resolve_path(".")  # ActionRefused where there is no folder.
+        kit.resources.roots.resolve_path(".")  # Raises ActionRefused if the workspace has no folder.
         folder, *more = map(str, kit.resources.roots.folders)
         values: dict[str, Any] = {"cwd": folder, "mcpServers": [], **({"additionalDirectories": more} if more else {})}
         if known and await self._take_session_up(link, {"sessionId": known, **values}):
@@ -206,7 +203,7 @@ class ForeignConversation:
         self._is_repeating = True
         try:
             for method, can in (("session/resume", can_resume), ("session/load", can_load)):
-                with suppress(AgentRefused):  # It does not know the session any more, or not this request after all.
+                with suppress(AgentRefused):  # The session is forgotten, or the method unsupported.
                     if can:
                         answer = await link.request(method, values, START_SECONDS)
                         await self._adopt_session(link, values["sessionId"], answer)
@@ -258,11 +255,11 @@ class ForeignConversation:
         if link is not None:
             await link.end_agent_process()
 
-    # --- what it sends
+    # --- requests and updates from the agent
 
     async def _answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if self._turn is None:
-            raise ActionRefused("No turn is running, so the agent may not do anything.")
+            raise ActionRefused("No turn is running, so the agent is not allowed to do anything.")
         self._turn.recorder.has_heard_agent = True
         return await self._turn.answer_agent(method, params)
 
@@ -270,7 +267,7 @@ class ForeignConversation:
         mode = text_at(update, "currentModeId")
         if mode and "mode" in self.choices:
             self.choices["mode"] = replace(self.choices["mode"], current=mode)
-        self.choices |= parse_choices(update)  # One choice may change what there is to choose in another.
+        self.choices |= parse_choices(update)  # Setting one choice may change the values that another one offers.
         if text_at(update, "sessionUpdate") == "available_commands_update":
             self.commands = parse_commands(update)
         self._window = number_at(update, "size") or self._window

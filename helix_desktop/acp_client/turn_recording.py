@@ -23,8 +23,8 @@ from helix_desktop.json_values import first_text, object_at, objects_at, text_at
 from helix_desktop.tools.built_in_tool import WorkspaceResources
 
 HEAD = 2_000
-MOST_TEXT = 1 << 20  # characters of one reply; what comes after begins the next
-MOST_IN_TURN = 256 << 20  # bytes of all updates
+MOST_TEXT = 1 << 20  # In characters. When a reply has grown beyond this, a new one begins.
+MOST_IN_TURN = 256 << 20  # In bytes. The most that all updates of one turn may take up.
 MOST_CALLS = 2_000
 LONGEST_NAME, LONGEST_ARGUMENTS = 128, 200_000
 _TODO = {"in_progress": "doing", "completed": "done"}
@@ -96,7 +96,7 @@ class TurnRecorder:
         self.has_heard_agent = False
         self._draft: list[_SpokenPart | AcpCall] = []
         self._calls: dict[str, AcpCall] = {}
-        self._running: list[AcpCall] = []  # the calls of the reply that was recorded last
+        self._running: list[AcpCall] = []  # The calls of the reply that was recorded last.
         self._outcomes: dict[str, CallOutcome] = {}  # The results of calls whose commands ran in our terminals.
         self._lock = asyncio.Lock()
         self._total_size = self._draft_size = 0
@@ -113,7 +113,12 @@ class TurnRecorder:
             case "tool_call" | "tool_call_update":
                 await self.note_call(update)
             case "plan":
-                await self._record_plan(update)
+                items = tuple(
+                    (text_at(each, "content")[:500], _TODO.get(text_at(each, "status"), "open"))
+                    for each in objects_at(update, "entries")[:200]
+                )
+                if items != self._conversation.state.branch.todo:
+                    await self._conversation.append_facts(facts.TodoSet(items))
 
     async def _add_text(self, update: dict[str, Any], *, is_thought: bool) -> None:
         text = first_text(object_at(update, "content"), "text", "mimeType", "uri")
@@ -127,14 +132,6 @@ class TurnRecorder:
             self._draft.append(last)
         last.pieces.append(text)
         self._draft_size += len(text)
-
-    async def _record_plan(self, update: dict[str, Any]) -> None:
-        items = tuple(
-            (text_at(each, "content")[:500], _TODO.get(text_at(each, "status"), "open"))
-            for each in objects_at(update, "entries")[:200]
-        )
-        if items != self._conversation.state.branch.todo:
-            await self._conversation.append_facts(facts.TodoSet(items))
 
     # --- calls
 
@@ -176,7 +173,7 @@ class TurnRecorder:
         if (call := self._find_call_of_terminal(terminal)) is not None:
             self._conversation.notify_listeners(ToolPrinted(self._conversation.id, call.id, text))
 
-    # --- what is recorded
+    # --- recording replies and results
 
     async def record_progress(self) -> None:
         """Records all that can be: results once the last call of a reply is over, the next reply once a call of it runs."""

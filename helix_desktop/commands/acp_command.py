@@ -48,7 +48,7 @@ async def _serve_standard_streams(arguments: argparse.Namespace) -> None:
     with Terminal() as terminal:
         await switch.run_until_input_ends(terminal.read_input)
     logging.shutdown()
-    os._exit(0)  # All is closed. A thread may still load a vocabulary, and the end would wait for it.
+    os._exit(0)  # All is closed. A normal exit would wait for threads that load a vocabulary.
 
 
 def _write_to_editor(data: bytes) -> None:
@@ -84,13 +84,13 @@ async def serve_editor_in_workspace(arguments: argparse.Namespace, workspace: St
     from helix_desktop import workbench
     from helix_desktop.workbench import interrupted_turns
 
-    # half a second, and a window may be open
+    # In a thread: this import takes half a second, and an open window must not wait for it.
     agents = await asyncio.to_thread(importlib.import_module, "helix_desktop.acp_agent.editor_agent")
-    bench = workbench.workbench_of(workspace)
-    if bench is not None:
-        await agents.EditorAgent(bench).serve_editor(console)
-        return 0
-    async with workbench.open_single_workbench(workspace, arguments.places) as bench:
+    opens_it = workbench.workbench_of(workspace) is None
+    async with workbench.use_workbench(workspace, arguments.places) as bench:
+        if not opens_it:
+            await agents.EditorAgent(bench).serve_editor(console)
+            return 0
         await interrupted_turns.end_interrupted_turns(bench)
         return await _serve_until_released(bench, agents.EditorAgent(bench), console)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
 
 FETCH_SECONDS = 20.0  # How long a turn waits for facts that other machines wrote.
-WAIT_SECONDS = 1.0  # How often it checks whether another machine has finished.
+WAIT_SECONDS = 1.0  # Seconds between two checks whether another machine has finished.
 
 
 OPTIONS: Options = {
@@ -79,15 +79,12 @@ async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorks
     from helix_desktop import workbench
 
     text = "" if arguments.resume else await _read_message(arguments, console)
-    bench = workbench.workbench_of(workspace)
-    if bench is not None:
-        return await _run_asked_turn(
-            bench, arguments, text, console, reached=await _fetch_from_other_machines(bench, console)
-        )
-    async with workbench.open_single_workbench(workspace, arguments.places) as bench:
+    opens_it = workbench.workbench_of(workspace) is None
+    async with workbench.use_workbench(workspace, arguments.places) as bench:
         reached = await _fetch_from_other_machines(bench, console)
-        resumed = arguments.conversation if arguments.resume else ""
-        await _end_turns_left_open(bench, resumed, console)
+        if opens_it:
+            resumed = arguments.conversation if arguments.resume else ""
+            await _end_turns_left_open(bench, resumed, console)
         return await _run_asked_turn(bench, arguments, text, console, reached=reached)
 
 
@@ -119,7 +116,7 @@ async def _run_asked_turn(
     from helix_desktop.commands.turn_output import TurnPrinter
 
     if arguments.model:
-        bench.models.model_by_name(arguments.model)  # Reports a wrong model before a conversation is begun.
+        bench.models.model_by_name(arguments.model)  # Raises for a wrong name before anything is created.
     elif not (arguments.conversation or bench.main_model_name or arguments.acp):
         raise _no_model_chosen_error(bench)
     session = await _open_asked_session(bench, arguments, console)
@@ -232,7 +229,7 @@ async def _open_named_session(bench: Workbench, name: str, acp_agent: str = "") 
         raise errors.NotFound(f"There is no conversation {name} in {bench.name}.")
     if len(rows) > 1:
         ids = ", ".join(row.id for row in rows[:10])
-        raise errors.AmbiguousName(f"{len(rows)} conversations are called {name}: {ids}.", remedy="Use the id.")
+        raise errors.AmbiguousName(f"{len(rows)} conversations are called {name}: {ids}.", remedy="Use an ID.")
     return await bench.open_session(rows[0].id)
 
 

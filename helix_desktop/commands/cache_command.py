@@ -6,18 +6,17 @@ import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from helix_desktop.commands import Options, Subparsers, format_local_minute, workspace_access
-from helix_desktop.commands.workspace_access import add_workspace_verb, print_json, print_result
+from helix_desktop.commands.workspace_access import add_workspace_verb, print_result
 from helix_desktop.console import Console
-from helix_desktop.engine.entry_catalogue import EntryFilter, EntryRow, EntrySort
+from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import format_things
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
-LONGEST = 18  # The most digits of a number that a database takes.
+LONGEST = 18  # Numbers of more digits may not fit into the database's 64-bit integers.
 BY_NAME = {
     ".json": "application/json",
     ".xml": "application/xml",
@@ -117,14 +116,14 @@ def guess_media_type(name: str, beginning: bytes) -> str:
     try:
         beginning[:4096].decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < min(len(beginning), 4096) - 4:  # The error is not just a character cut in two at the end.
+        if error.start < min(len(beginning), 4096) - 4:  # A later error may be a character cut in two.
             return "application/octet-stream"
     return "application/octet-stream" if b"\0" in beginning[:4096] else "text/plain"
 
 
 async def write_entry_content(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     digest = await workspace.cache.resolve_prefix(arguments.hash)
-    inside = arguments.json and arguments.output == STANDARD  # The output is JSON, so the content goes into it.
+    inside = arguments.json and arguments.output == STANDARD  # The content goes into the JSON.
     content, size = bytearray(), 0
     async for piece in workspace.cache.stream_content(digest):
         size += len(piece)
@@ -132,11 +131,8 @@ async def write_entry_content(arguments: argparse.Namespace, workspace: StoredWo
             content += piece
         else:
             await console.write_output(piece)
-    if arguments.json:
-        await print_json(
-            console, {"sha256": digest.hex, "size": size, **(_text_or_base64(bytes(content)) if inside else {})}
-        )
-    return 0
+    shown = _text_or_base64(bytes(content)) if inside else {}
+    return await print_result(arguments, console, {"sha256": digest.hex, "size": size, **shown})
 
 
 def _text_or_base64(content: bytes) -> dict[str, str]:
@@ -155,34 +151,15 @@ async def print_entry_list(arguments: argparse.Namespace, workspace: StoredWorks
         descending=arguments.sort not in {"tool", "source"},
         limit=arguments.limit or -1,
     )
-    if arguments.json:
-        await print_json(console, [_describe_entry_row(row) for row in rows])
-        return 0
+    lines = []
     for row in rows:
-        when = format_local_minute(row.time)
+        figures = f"{row.stored.size:>13,}  {row.tokens:>10,}  {format_local_minute(row.time)}"
         about = f"{row.about.tool or 'by hand'}  {row.about.source}".rstrip()
-        await console.print_line(
-            f"{row.stored.digest.hex[:16]}  {row.stored.size:>13,}  {row.tokens:>10,}  {when}  {about}"
-        )
-    if (more := await workspace.index.count_entries(chosen) - len(rows)) > 0:
+        lines.append(f"{row.stored.digest.hex[:16]}  {figures}  {about}")
+    await print_result(arguments, console, [row.as_json_table() | {"on_disk": row.kept} for row in rows], *lines)
+    if not arguments.json and (more := await workspace.index.count_entries(chosen) - len(rows)) > 0:
         await console.print_error(f"{more:,} more; --limit 0 lists all.")
     return 0
-
-
-def _describe_entry_row(row: EntryRow) -> dict[str, Any]:
-    return {
-        "sha256": row.stored.digest.hex,
-        "size": row.stored.size,
-        "on_disk": row.kept,
-        "lines": row.stored.lines,
-        "media_type": row.stored.media_type,
-        "tokens": row.tokens,
-        "tool": row.about.tool,
-        "source": row.about.source,
-        "time": row.time,
-        "uses": row.uses,
-        "pinned": row.pinned,
-    }
 
 
 async def print_search_hits(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

@@ -9,9 +9,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.commands import Options, format_local_minute, workspace_access
-from helix_desktop.commands.workspace_access import ASKING, add_workspace_verb, print_result, run_after_asking
+from helix_desktop.commands.workspace_access import (
+    ASKING,
+    add_workspace_verb,
+    pick_id_by_prefix,
+    print_result,
+    run_after_asking,
+)
 from helix_desktop.console import Console, escape_control_characters
-from helix_desktop.errors import AmbiguousName, NotFound, format_things
+from helix_desktop.errors import format_things
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -77,12 +83,8 @@ async def _bring_back_into_folder(bench: Workbench, arguments: argparse.Namespac
 
 
 async def _find_copy(bench: Workbench, begins: str) -> FolderCopy:
-    found = [copy for copy in await asyncio.to_thread(bench.copies.list_copies) if copy.id.startswith(begins)]
-    if len(found) > 1:
-        raise AmbiguousName(f"The IDs of {len(found)} copies begin with {begins}.", remedy="Enter more of the ID.")
-    if not found:
-        raise NotFound(f"There is no copy that begins with {begins} here.", remedy="To see all, run `copy list`.")
-    return found[0]
+    copies = {copy.id: copy for copy in await asyncio.to_thread(bench.copies.list_copies)}
+    return copies[pick_id_by_prefix(copies, begins, ("copy", "copies"), "To see all, run `copy list`.")]
 
 
 def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyContents) -> dict[str, object]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from helix_desktop.commands import Subparsers
-from helix_desktop.commands.workspace_access import add_workspace_verb, find_conversation_by_prefix, print_json
+from helix_desktop.commands.workspace_access import add_workspace_verb, find_conversation_by_prefix, print_result
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ConversationStarted, ModelRole, ModelSet, Recorded
 from helix_desktop.engine.request_costs import RequestCost, explain_requests
@@ -32,35 +32,29 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
         agent = next((_name_of_agent(one.fact) for one in facts if isinstance(one.fact, ConversationStarted)), OWN)
         for request in await _explain_facts(facts):
             _add_request(sums, agent, request)
-    if arguments.json:
-        named = {
-            name: [{name[:-1]: one, "tokens": tokens, "cost": cost} for one, (tokens, cost) in found.items()]
-            for name, found in sums.items()
-        }
-        await print_json(console, named)
-        return 0
+    result: dict[str, list[dict[str, object]]] = {}
+    lines = []
     for name, found in sums.items():
-        await console.print_line(f"By {name[:-1]}")
+        result[name] = [{name[:-1]: one, "tokens": tokens, "cost": cost} for one, (tokens, cost) in found.items()]
+        lines.append(f"By {name[:-1]}")
         ordered = sorted(found.items(), key=lambda one: one[0] if name == "days" else -one[1][1])
         for one, (tokens, cost) in ordered:
-            await console.print_line(f"  {one:<40} {tokens:>14,} tokens  {_format_dollars(cost):>12}")
-    return 0
+            lines.append(f"  {one:<40} {tokens:>14,} tokens  {_format_dollars(cost):>12}")
+    return await print_result(arguments, console, result, *lines)
 
 
 async def _print_conversation_cost(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     name = await find_conversation_by_prefix(workspace, arguments.conversation)
     requests = await _explain_facts(await workspace.journal.read_facts(name))
-    if arguments.json:
-        await print_json(console, {"requests": [_request_as_json(request) for request in requests]})
-        return 0
+    lines = []
     for request in requests:
-        await console.print_line(
-            f"{request.seq:>6}  {request.tokens:>10,} tokens  {_format_dollars(request.cost):>10}  {request.model}"
-        )
+        cost = f"{_format_dollars(request.cost):>10}"
+        lines.append(f"{request.seq:>6}  {request.tokens:>10,} tokens  {cost}  {request.model}")
         for one in request.causes:
             words = one.cause.describe_cause()
-            await console.print_line(f"        {one.tokens:>10,}         {_format_dollars(one.cost):>10}  {words}")
-    if not requests:
+            lines.append(f"        {one.tokens:>10,}         {_format_dollars(one.cost):>10}  {words}")
+    await print_result(arguments, console, {"requests": [*map(_request_as_json, requests)]}, *lines)
+    if not requests and not arguments.json:
         await console.print_error("The provider reported no usage for this conversation.")
     return 0
 

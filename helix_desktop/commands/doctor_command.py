@@ -7,7 +7,7 @@ from pathlib import Path
 
 from helix_desktop import installation_checks, program_folders
 from helix_desktop.commands import Subparsers, add_verb
-from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Terminal
 from helix_desktop.installation_checks import DoctorFinding
 
@@ -34,12 +34,9 @@ def run_doctor_command(arguments: argparse.Namespace) -> int:
 async def _print_findings(
     arguments: argparse.Namespace, findings: tuple[DoctorFinding, ...], console: Terminal
 ) -> None:
-    if arguments.json:
-        await print_json(console, [asdict(finding) for finding in findings])
-        return
+    lines = []
     for finding in findings:
-        await console.print_line(f"{MARKS[finding.state]}  {finding.what:<18} {finding.says}")
-        if finding.remedy:
-            await console.print_line(f"{'':<23}{finding.remedy}")
-    if arguments.output:
-        await console.print_line(f"Written to {arguments.output}. Read it before you send it to anyone.")
+        lines.append(f"{MARKS[finding.state]}  {finding.what:<18} {finding.says}")
+        lines += [f"{'':<23}{finding.remedy}"] if finding.remedy else []
+    lines += [f"Written to {arguments.output}. Read it before you send it to anyone."] if arguments.output else []
+    await print_result(arguments, console, [asdict(finding) for finding in findings], *lines)

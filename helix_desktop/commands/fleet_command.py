@@ -18,7 +18,7 @@ from helix_desktop.store.fleet_tasks import FleetTaskList, FleetTaskState
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 SHOWN_STATES = ("running", "needs-you", "failed")
-MOST_FAILED = 5  # without --json
+MOST_FAILED = 5  # The most failed tasks that are printed without --json.
 FleetAct = Callable[[argparse.Namespace, "FleetTaskList"], Awaitable[list[str]]]
 
 
@@ -76,12 +76,11 @@ async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], cons
         raise NotFound(
             f"There is no task {min(unknown)} that could be stopped.", remedy="`fleet status` shows the tasks."
         )
-    if arguments.json:
-        states = {state: sum(one["tasks"][state] for one in sound) for state in (sound[0]["tasks"] if sound else ())}
-        whole = {"tasks": states, "cost": float(sum(one["cost"] for one in sound)), "workspaces": found}
-        await workspace_access.print_json(console, whole)
-    for each in () if arguments.json else found:
-        await _print_fleet_of_workspace(each, console)
+    states = {state: sum(one["tasks"][state] for one in sound) for state in (sound[0]["tasks"] if sound else ())}
+    whole = {"tasks": states, "cost": float(sum(one["cost"] for one in sound)), "workspaces": found}
+    await workspace_access.print_result(
+        arguments, console, whole, *(line for one in found for line in _describe_fleet(one))
+    )
     return 0 if len(sound) == len(found) else 1
 
 
@@ -94,20 +93,12 @@ async def _act_and_print(
         changed = await act(arguments, tasks)
         state = await fleet_overview.collect_fleet_state(tasks, [FleetTaskState(name) for name in SHOWN_STATES])
     found = {"workspace": workspace.id, "name": workspace.name, "changed": changed, **state}
-    if arguments.json:
-        await workspace_access.print_json(console, found)
-    else:
-        await _print_fleet_of_workspace(found, console)
-    return 0
-
-
-async def _print_fleet_of_workspace(found: dict[str, Any], console: Console) -> None:
-    lines = [f"{found['name']}: {found['trouble']}"] if "trouble" in found else _describe_fleet(found)
-    for line in lines:
-        await console.print_line(escape_control_characters(line))
+    return await workspace_access.print_result(arguments, console, found, *_describe_fleet(found))
 
 
 def _describe_fleet(found: dict[str, Any]) -> list[str]:
+    if "trouble" in found:
+        return [escape_control_characters(f"{found['name']}: {found['trouble']}")]
     counts = ", ".join(f"{count} {state}" for state, count in found["tasks"].items())
     lines = [f"{found['name']}: {counts}; ${found['cost']:.2f}"]
     if found["is_stopped"]:
@@ -122,7 +113,7 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
     for task in (*found["running"], *found["needs_you"], *found["failed"][:MOST_FAILED]):
         about = task["worker"] if task["state"] == "running" else task["why"]
         lines.append(f"  {task['state']:9}  {task['id']}  {' '.join(task['text'].split())[:60]}  ({about})")
-    return lines
+    return [escape_control_characters(line) for line in lines]
 
 
 async def _change_nothing(_arguments: argparse.Namespace, _tasks: FleetTaskList) -> list[str]:
@@ -138,7 +129,7 @@ async def _stop_tasks(arguments: argparse.Namespace, tasks: FleetTaskList) -> li
             if await tasks.cancel_fleet_task((await tasks.find_fleet_task(name)).id):
                 stopped.append(name)
         except NotFound:
-            continue  # it may be in another workspace
+            continue  # The task may be in another workspace.
     return stopped
 
 

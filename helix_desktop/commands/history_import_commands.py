@@ -32,7 +32,7 @@ IMPORTING: Options = {
     "--from KIND": {"dest": "kind", "help": "the program or format, if it can't be detected"},
     "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",
-    # the recorder's: what it copied is read instead of the files, and of a database only this folder
+    # For the recorder: read its copies instead, and from a database only this folder's sessions.
     "--copies FOLDER": {"type": Path, "default": None, "help": argparse.SUPPRESS},
     "--only-folder FOLDER": {"default": None, "help": argparse.SUPPRESS},
 }
@@ -104,7 +104,7 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
 
-    if arguments.copies is not None:  # the files themselves may be gone
+    if arguments.copies is not None:  # The recorder names the files, and they may be gone by now.
         files = arguments.paths
     else:
         files = await asyncio.to_thread(find_files_to_import, arguments.paths) if arguments.paths else _find_history_files()  # fmt: skip
@@ -112,7 +112,7 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     wanted = {str(file): only for file in files}
     if (bench := workbench.workbench_of(workspace)) is not None:
         return await bench.import_histories(files, kind=arguments.kind, wanted=wanted, copies=arguments.copies)
-    counter = token_counting.shared_token_counter()  # That of the index, which counts the same texts.
+    counter = token_counting.shared_token_counter()  # The index counts the same texts with it.
     return await HistoryImport(workspace, counter, arguments.kind, wanted=wanted, copies=arguments.copies).import_files(
         files
     )

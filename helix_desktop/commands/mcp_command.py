@@ -11,6 +11,7 @@ import secrets
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
     if arguments.workspace is None:
         raise InvalidInput("No workspace was specified. Use --workspace.")
     if arguments.http is not None:
-        # The token goes to the owner in the command line over a private socket, never onto a process list.
+        # This command line reaches the workspace's owner over a private socket, not a process list.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         arguments.argv = [*arguments.argv, f"--token={token}"]
         arguments.token = token
@@ -72,7 +73,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
 
 async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Answer MCP requests about this workspace and no other, until the caller goes away."""
-    # Importing this takes half a second, and an open window may do the work.
+    # In threads: these imports take half a second, and an open window must not wait for them.
     for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[: 2 if arguments.http is None else 3]:
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.context_server.{name}")
     from helix_desktop.context_server import cache_mcp_server, mcp_over_console
@@ -101,9 +102,6 @@ def build_context_shelf(workspace: StoredWorkspace, where: program_folders.Progr
     from helix_desktop.resident.resident_client import CollectingConsole
     from helix_desktop.tools.recall_tools import grep_entry_lines
 
-    async def compact_shelf_entry(digest: Digest, keep: str) -> str:
-        return await _compact_with_fast_model(workspace, where, digest, keep)
-
     async def run_task_command(words: Sequence[str]) -> Any:
         kept = CollectingConsole()
         argv = ["task", words[0], "--workspace", workspace.id, "--json", *words[1:]]
@@ -117,7 +115,7 @@ def build_context_shelf(workspace: StoredWorkspace, where: program_folders.Progr
         workspace.journal,
         token_counting.TiktokenCounter(),
         grep_entry_lines,
-        compact_shelf_entry,
+        partial(_compact_with_fast_model, workspace, where),
         run_task_command,
         partial(_use_agent_session, workspace, where),
     )
@@ -222,16 +220,10 @@ def run_install_for_client(arguments: argparse.Namespace) -> int:
         for each in wanted
     ]
     if arguments.json:
-        print(_snippets_as_json(found))
+        print(json.dumps([asdict(one) for one in found], ensure_ascii=False, indent=1, default=str))
     for one in found if not arguments.json else ():
         print(f"{one.client}: {one.file}\n\n{one.text}\n")
     if arguments.write:
         written = client_snippets.write_client_snippet(found[0])
         print(f"{found[0].file} {'written' if written else 'already has it'}.", file=sys.stderr)
     return 0
-
-
-def _snippets_as_json(found: Sequence[object]) -> str:
-    import dataclasses
-
-    return json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False, indent=1, default=str)  # type: ignore[call-overload]

@@ -40,7 +40,7 @@ def add_model_command(nouns: Subparsers) -> None:
 
 
 def _parse_model_name(text: str) -> str:
-    return "demo/demo" if text == "demo" else text  # `ask` knows the built-in one by its name alone as well
+    return "demo/demo" if text == "demo" else text  # As in `ask`, the model's name is enough.
 
 
 async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:

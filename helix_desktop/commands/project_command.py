@@ -1,7 +1,8 @@
 """`project`: what a workspace's folders bring for agents; trusting it by its hash, and switching it off and on."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from helix_desktop.commands import Subparsers
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_result
@@ -10,6 +11,9 @@ from helix_desktop.engine import exact_text
 from helix_desktop.errors import ActionRefused, AmbiguousName, InvalidInput, NotFound
 from helix_desktop.project.project_item import ProjectItem
 from helix_desktop.store.stored_workspace import StoredWorkspace
+
+if TYPE_CHECKING:
+    from helix_desktop.workbench.project_in_use import ProjectInUse
 
 LEAST = 12  # At least this many characters of a hash must be given.
 
@@ -31,42 +35,37 @@ def add_project_command(nouns: Subparsers) -> None:
 
 
 async def print_project_items(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    return await _print_items(arguments, console, await _read_project_items(workspace))
+    return await _print_items(arguments, console, (await _read_project(workspace)).now.items)
 
 
 async def show_project_item(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    item = _item_by_name(await _read_project_items(workspace), arguments.item)
+    item = _item_by_name((await _read_project(workspace)).now.items, arguments.item)
     line = f"{item.describe_state}, {escape_control_characters(item.settings_key)}={item.content_sha256}"
     result = {**_project_item_as_json(item), "text": item.text}
     return await print_result(arguments, console, result, exact_text.mark_text(item.text), line)
 
 
 async def trust_project_items(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    from helix_desktop.workbench.project_in_use import ProjectInUse
-
-    project = ProjectInUse(workspace)
-    items = (await project.reread_project_folders()).items
-    agreed = [_item_with_hash(items, each) for each in arguments.items]
+    project = await _read_project(workspace)
+    agreed = [_item_with_hash(project.now.items, each) for each in arguments.items]
     await project.trust_items(*agreed)
-    keys = {item.settings_key for item in agreed}
-    return await _print_items(arguments, console, [item for item in project.now.items if item.settings_key in keys])
+    return await _print_items(arguments, console, project.now.items, {item.settings_key for item in agreed})
 
 
 async def switch_project_item(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    project = await _read_project(workspace)
+    keys = [_item_by_name(project.now.items, each).settings_key for each in arguments.items]
+    for key in keys:
+        await project.switch_item(key, on=arguments.on)
+    return await _print_items(arguments, console, project.now.items, keys)
+
+
+async def _read_project(workspace: StoredWorkspace) -> "ProjectInUse":
     from helix_desktop.workbench.project_in_use import ProjectInUse
 
     project = ProjectInUse(workspace)
-    items = (await project.reread_project_folders()).items
-    keys = [_item_by_name(items, each).settings_key for each in arguments.items]
-    for key in keys:
-        await project.switch_item(key, on=arguments.on)
-    return await _print_items(arguments, console, [item for item in project.now.items if item.settings_key in keys])
-
-
-async def _read_project_items(workspace: StoredWorkspace) -> Sequence[ProjectItem]:
-    from helix_desktop.workbench.project_in_use import ProjectInUse
-
-    return (await ProjectInUse(workspace).reread_project_folders()).items
+    await project.reread_project_folders()
+    return project
 
 
 def _item_with_hash(items: Sequence[ProjectItem], text: str) -> ProjectItem:
@@ -94,7 +93,11 @@ def _item_by_name(items: Sequence[ProjectItem], name: str) -> ProjectItem:
     return found[0]
 
 
-async def _print_items(arguments: argparse.Namespace, console: Console, items: Sequence[ProjectItem]) -> int:
+async def _print_items(
+    arguments: argparse.Namespace, console: Console, items: Sequence[ProjectItem], keys: Collection[str] | None = None
+) -> int:
+    """All of them, or those with these keys."""
+    items = [item for item in items if keys is None or item.settings_key in keys]
     lines = [
         f"{item.kind:<8} {item.describe_state:<26} {item.content_sha256[:LEAST]}  {escape_control_characters(item.name)}  {escape_control_characters(item.settings_key)}"
         for item in items

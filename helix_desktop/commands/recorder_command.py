@@ -26,10 +26,10 @@ from helix_desktop.resident.history_recorder import recorded_folders
 from helix_desktop.resident.resident_client import CollectingConsole
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
-TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # files that are imported before the workspace is let go for a moment
+TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # The most files, and bytes, in one import.
 IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
 CLAIM = "recorder"
-IN_USE_SECONDS = 3600.0  # A database notes when a turn began, not what came in it.
+IN_USE_SECONDS = 3600.0  # A database says only when a turn began, so a turn may run for this long.
 
 
 def add_recorder_command(nouns: Subparsers) -> None:
@@ -140,7 +140,7 @@ def _import_what_is_asked(arguments: argparse.Namespace) -> int:
     """Answers each line of its input with a line, until the input ends."""
     where = program_folders.find_program_folders(arguments.home)
     while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:
-        time.sleep(0.2)  # one whose resident was killed finishes what it is doing
+        time.sleep(0.2)  # An importing process whose resident was killed finishes its import first.
     read: set[tuple[Path, str]] = set()
     for line in sys.stdin:
         sys.stdout.write(json.dumps(_answer_import_request(where, json.loads(line), read)) + "\n")

@@ -2,14 +2,13 @@
 
 import argparse
 import asyncio
-import json
 import secrets
 import time
 from dataclasses import asdict
 
 from helix_desktop import program_folders
 from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_verb, format_local_minute, workspace_access
-from helix_desktop.console import escape_control_characters
+from helix_desktop.console import Terminal, escape_control_characters
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.resident import schedule_changes, schedules
 from helix_desktop.resident.schedules import WorkSchedule
@@ -52,13 +51,12 @@ def _add_schedule(arguments: argparse.Namespace) -> int:
         (*options, *(word for what in arguments.allow for word in ("--allow", what))), time.time(),
     )  # fmt: skip
     _change_schedules(where, [*schedules.read_schedules(where.data), new])
-    _print_schedules(arguments, [new])
-    return 0
+    return _print_schedules(arguments, [new])
 
 
 def _list_schedules(arguments: argparse.Namespace) -> int:
-    _print_schedules(arguments, schedules.read_schedules(program_folders.find_program_folders(arguments.home).data))
-    return 0
+    found = schedules.read_schedules(program_folders.find_program_folders(arguments.home).data)
+    return _print_schedules(arguments, found)
 
 
 def _remove_schedules(arguments: argparse.Namespace) -> int:
@@ -67,8 +65,7 @@ def _remove_schedules(arguments: argparse.Namespace) -> int:
     if unknown := set(arguments.schedules) - {one.id for one in known}:
         raise NotFound(f"There is no schedule {min(unknown)}.", remedy="`schedule list` shows the schedules.")
     _change_schedules(where, [one for one in known if one.id not in arguments.schedules])
-    _print_schedules(arguments, [one for one in known if one.id in arguments.schedules])
-    return 0
+    return _print_schedules(arguments, [one for one in known if one.id in arguments.schedules])
 
 
 def _change_schedules(where: program_folders.ProgramFolders, wanted: list[WorkSchedule]) -> None:
@@ -76,12 +73,12 @@ def _change_schedules(where: program_folders.ProgramFolders, wanted: list[WorkSc
         print(refused)
 
 
-def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -> None:
+def _print_schedules(arguments: argparse.Namespace, found: list[WorkSchedule]) -> int:
     due = {one.id: one.next_due(time.time()) for one in found}
-    if arguments.json:
-        print(json.dumps([{**asdict(one), "next_due": due[one.id]} for one in found], ensure_ascii=False, indent=1))
-        return
+    lines = []
     for one in found:
         days = "every day" if len(one.days) == len(set(one.days)) == 7 else ",".join(one.days)
         when = f"{one.at} {one.zone}, {days}; next {format_local_minute(due[one.id])}"
-        print(f"{one.id}  {when}  {escape_control_characters(one.text)[:60]}")
+        lines.append(f"{one.id}  {when}  {escape_control_characters(one.text)[:60]}")
+    result = [{**asdict(one), "next_due": due[one.id]} for one in found]
+    return asyncio.run(workspace_access.print_result(arguments, Terminal(), result, *lines))

@@ -26,14 +26,14 @@ from helix_desktop.store.fleet_tasks import (
 )
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-WAIT_SECONDS = 0.5  # How often the state of a task is read.
+WAIT_SECONDS = 0.5  # Seconds between two looks at a task's state.
 TaskWork = Callable[[argparse.Namespace, "FleetTaskList", Console], Awaitable[int]]
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "text": str, "agent": str, "model": str, "priority": int, "after": list, "budget": (int, float), "deadline": str,
     "key": str, "allow": list,
 }  # fmt: skip
-_MOST_PRIORITY = 2**31 - 1  # what a column of PostgreSQL holds
+_MOST_PRIORITY = 2**31 - 1  # The largest number that the column in PostgreSQL can hold.
 
 
 ADDING: Options = {
@@ -101,11 +101,7 @@ async def _add_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, consol
     else:
         wanted = [_build_new_task({**usual, "text": " ".join(arguments.text)})]
     ids = await tasks.add_fleet_tasks(wanted)
-    if arguments.json:
-        await workspace_access.print_json(console, ids)
-    elif ids:
-        await console.print_line("\n".join(ids))
-    return 0
+    return await workspace_access.print_result(arguments, console, ids, *ids)
 
 
 async def _read_numbered_lines(console: Console) -> list[tuple[int, str]]:
@@ -175,31 +171,25 @@ async def _list_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, conso
     if arguments.most < 1:
         raise InvalidInput("--most takes a number from 1 on.")
     found = await tasks.list_fleet_tasks(arguments.state, arguments.most)
-    if arguments.json:
-        await workspace_access.print_json(console, [task_as_json(task) for task in found])
-    elif not found:
-        await console.print_line("There are no tasks.")
-    for task in () if arguments.json else found:
+    lines = []
+    for task in found:
         text = escape_control_characters(" ".join(task.order.text.split()))[:60]
-        await console.print_line(f"{task.id}  {task.state.value:9}  {format_local_minute(task.added)}  {text}")
-    return 0
+        lines.append(f"{task.id}  {task.state.value:9}  {format_local_minute(task.added)}  {text}")
+    result = [task_as_json(task) for task in found]
+    return await workspace_access.print_result(arguments, console, result, *(lines or ["There are no tasks."]))
 
 
 async def _show_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
-    found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
-    await _print_tasks(arguments, found, console)
-    return 0
+    return await _print_tasks(arguments, [await tasks.find_fleet_task(name) for name in arguments.tasks], console)
 
 
-async def _print_tasks(arguments: argparse.Namespace, found: Sequence[FleetTask], console: Console) -> None:
-    if arguments.json:
-        await workspace_access.print_json(console, [task_as_json(task) for task in found])
-        return
+async def _print_tasks(arguments: argparse.Namespace, found: Sequence[FleetTask], console: Console) -> int:
+    lines = []
     for task in found:
         by = f" (on {task.worker})" if task.worker else ""
-        await console.print_line(f"{task.id}  {task.state.value}{by}")
-        for words in filter(None, (task.result.why, _describe_retry(task), task.result.answer)):
-            await console.print_line(escape_control_characters(words))
+        words = filter(None, (task.result.why, _describe_retry(task), task.result.answer))
+        lines += [f"{task.id}  {task.state.value}{by}", *map(escape_control_characters, words)]
+    return await workspace_access.print_result(arguments, console, [task_as_json(task) for task in found], *lines)
 
 
 def _describe_retry(task: FleetTask) -> str:

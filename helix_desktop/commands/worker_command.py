@@ -8,6 +8,7 @@ import json
 import logging
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.fleet_worker import FleetWorker
 
-AGAIN = -1  # instead of an exit code: another program wants the workspace, or has closed it
+AGAIN = -1  # Not an exit code. Try again: another program wants the workspace, or has closed it.
 AGAIN_SECONDS = 1.0
-UNABLE = 1  # the exit code where the workspace's model or key is missing; it is looked for again
+UNABLE = 1  # The exit code if the workspace's model or key is missing. The worker tries again later.
 UNABLE_SECONDS = 60
 log = logging.getLogger(__name__)
 
@@ -102,9 +103,7 @@ async def work_in_workspace(arguments: argparse.Namespace, workspace: StoredWork
     """Do the tasks of one open workspace."""
     from helix_desktop import workbench
 
-    if (bench := workbench.workbench_of(workspace)) is not None:
-        return await _do_tasks(arguments, bench, console)
-    async with workbench.open_single_workbench(workspace, arguments.places) as bench:
+    async with workbench.use_workbench(workspace, arguments.places) as bench:
         return await _do_tasks(arguments, bench, console)
 
 
@@ -115,7 +114,8 @@ async def _do_tasks(arguments: argparse.Namespace, bench: Workbench, console: Co
     async def report(task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> None:
         told = {"id": task.id, "state": state.value, **asdict(result), "conversation": task.id, "workspace": bench.id}
         short = f"{task.id}  {state.value}  {escape_control_characters(result.why)}".rstrip()
-        await console.print_line(json.dumps(told, ensure_ascii=False) if arguments.json else short)
+        with suppress(ConnectionError):  # The caller was killed, but the task has ended.
+            await console.print_line(json.dumps(told, ensure_ascii=False) if arguments.json else short)
 
     async with fleet_task_files.open_fleet_task_list(bench.workspace) as task_list:
         try:
@@ -126,12 +126,13 @@ async def _do_tasks(arguments: argparse.Namespace, bench: Workbench, console: Co
                 await console.print_error(f"The tasks of {bench.name} wait for another worker. {error}")
             return UNABLE
         getattr(arguments, "unable", set[str]()).discard(bench.id)
-        worker = FleetWorker(bench, task_list, at_once=arguments.at_once, allowed=arguments.allow, report=report)
+        worker = FleetWorker(bench, task_list, at_once=arguments.at_once, allowed=arguments.allow)
+        worker.report = report
         worker.most_kept = max(0, arguments.keep)
         worker.tasks_may_allow = not arguments.ignore_task_allow
         await console.print_error(f"Doing the tasks of {bench.name}, {arguments.at_once} at once.")
         own = getattr(arguments, "workers", None)
-        if own is None:  # for another process, beside the window or the worker that has the workspace open
+        if own is None:  # The command runs in another process; this one has the workspace open.
             await worker.work_until_drained(until_empty=arguments.drain)
             return 0
         own.append(worker)

@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
 
 Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]]
-ASKING = 3  # the exit code for "it was not done yet", seen only between two of our processes
-LATER = 75  # the exit code for "ask again in a moment", seen only between two of our processes
+ASKING = 3  # The exit code for "the user must agree first", seen only between two of our processes.
+LATER = 75  # The exit code for "ask again in a moment", seen only between two of our processes.
 LASTING_PATIENCE = 1.0
-TOLD_EVERY = 2.0  # How often the progress is reported, in seconds.
-PATIENCE = 5.0  # In seconds. Another command may have the workspace open for a moment.
+TOLD_EVERY = 2.0  # Seconds between two reports of progress.
+PATIENCE = 5.0  # How many seconds to wait for a command that has the workspace open for a moment.
 
 
 def add_workspace_verb(
@@ -71,7 +71,7 @@ def run_on_workspace(
     with Terminal(source=source, target=target, gather=gather) as console:
         code = asyncio.run(open_or_hand_over(arguments, known.id, console))
         if code and target is not None:
-            raise SystemExit(code)  # the output file is not replaced
+            raise SystemExit(code)  # Raised so that the output file is not replaced.
     return code
 
 
@@ -184,7 +184,7 @@ async def _run_as_owner(
         link_to_shared_store(workspace, arguments.places, working=not leaving)
         serving = await serve_commands(workspace, arguments.places, leaving=leaving, counting=counting)
         last_first.push_async_callback(serving.finish_requests)
-        for note in workspace.notes:  # What had to be repaired when it was opened.
+        for note in workspace.notes:  # Each says what was repaired when the workspace was opened.
             await console.print_error(note)
         return int(await arguments.work(arguments, workspace, console))
 
@@ -227,30 +227,22 @@ def open_all_workspaces(
     return AllWorkspaces(where.workspaces_folder, count=count or OptionalTokenCounter())
 
 
-class CommandService:
-    """Answers commands about a workspace until `finish_requests`."""
-
-    def __init__(self, owner: RequestListener, patience: float | None) -> None:
-        self._owner = owner
-        self._patience = patience
-
-    async def finish_requests(self) -> None:
-        """Wait for the answers that are under way; one that may last (`mcp`) is ended after a moment."""
-        await self._owner.finish_requests(limit=self._patience)
-
-
 async def serve_commands(
     workspace: StoredWorkspace,
     where: program_folders.ProgramFolders,
     *,
     leaving: bool = False,
     counting: OptionalTokenCounter | None = None,
-) -> CommandService:
-    """Answer commands about `workspace` for as long as this process has it open; finish what is returned first."""
-    owner = await running_instance.listen_for_requests(
-        where.run, workspace.id, partial(answer_command, workspace, where, leaving, counting)
+) -> RequestListener:
+    """Answer commands about `workspace` for as long as this process has it open; finish what is returned first. Then a command that
+    may last (`mcp`) is ended after a moment.
+    """
+    return await running_instance.listen_for_requests(
+        where.run,
+        workspace.id,
+        partial(answer_command, workspace, where, leaving, counting),
+        patience=None if leaving else LASTING_PATIENCE,
     )
-    return CommandService(owner, None if leaving else LASTING_PATIENCE)
 
 
 async def answer_command(
@@ -264,7 +256,7 @@ async def answer_command(
     """Run a caller's command line on the open workspace. It is this workspace, and where this program keeps things, whatever
     the arguments name: a folder may be meant as seen from the caller's.
     """
-    try:  # Imports the commands in advance, so that an open window need not wait for that.
+    try:  # In a thread: this imports the commands, and an open window must not wait for it.
         arguments = await asyncio.to_thread(lambda: commands.build_command_line_parser(argv).parse_args(argv))
     except SystemExit as ended:
         return int(ended.code or 0)
@@ -322,16 +314,16 @@ async def print_json(console: Console, value: Any) -> None:
 
 
 async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -> str:
-    known = [row.id for row in await workspace.journal.list_conversations() if row.id.startswith(begins)]
-    if begins in known:
-        return begins
-    if len(known) > 1:
-        raise AmbiguousName(
-            f"The IDs of {len(known)} conversations begin with {begins}.", remedy="Enter more of the ID."
-        )
-    if not known:
-        raise NotFound(
-            f"There is no conversation that begins with {begins} here.",
-            remedy="To see all conversations, run `conversation list`.",
-        )
-    return known[0]
+    ids = [row.id for row in await workspace.journal.list_conversations()]
+    remedy = "To see all conversations, run `conversation list`."
+    return begins if begins in ids else pick_id_by_prefix(ids, begins, ("conversation", "conversations"), remedy)
+
+
+def pick_id_by_prefix(ids: Iterable[str], begins: str, words: tuple[str, str], remedy: str) -> str:
+    """The one ID that begins so. `words`: what has the IDs, one of it and several; `remedy`: how to see all."""
+    found = [one for one in ids if one.startswith(begins)]
+    if len(found) > 1:
+        raise AmbiguousName(f"The IDs of {len(found)} {words[1]} begin with {begins}.", remedy="Enter more of the ID.")
+    if not found:
+        raise NotFound(f"There is no {words[0]} that begins with {begins} here.", remedy=remedy)
+    return found[0]

@@ -3,12 +3,13 @@
 import argparse
 import asyncio
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from helix_desktop import program_folders, running_instance
 from helix_desktop.commands import WORKSPACE, Options, Subparsers, add_verb, sharing_commands, workspace_access
-from helix_desktop.commands.workspace_access import print_json, print_result
+from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console, Terminal
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.stored_workspace import StoredWorkspace
@@ -24,11 +25,12 @@ def add_workspace_command(nouns: Subparsers) -> None:
     add_verb(verbs, "list", "list all workspaces", print_workspace_list, trash)
     add_verb(verbs, "show", "show details of a workspace", on_open, WORKSPACE, work=show_workspace, reads=True)
     options = {**WORKSPACE, "NAME": ""}
-    add_verb(verbs, "rename", "rename a workspace", _run_workspace_change, options, work=rename_in_file)
+    add_changing_verb = partial(add_verb, verbs, run=_run_workspace_change, work=change_open_workspace)
+    add_changing_verb("rename", "rename a workspace", options=options, setting="name")
     options = {**WORKSPACE, "#RRGGBB": {"dest": "colour"}}
-    add_verb(verbs, "colour", "change the colour of a workspace", _run_workspace_change, options, work=recolour_in_file)
-    add_verb(verbs, "trash", "move a workspace to the trash", run_trash_workspace, WORKSPACE)
-    add_verb(verbs, "restore", "restore a workspace from the trash", run_restore_workspace, WORKSPACE)
+    add_changing_verb("colour", "change the colour of a workspace", options=options, setting="colour")
+    add_verb(verbs, "trash", "move a workspace to the trash", _run_move, WORKSPACE, restores=False)
+    add_verb(verbs, "restore", "restore a workspace from the trash", _run_move, WORKSPACE, restores=True)
     options = {**WORKSPACE, "FILE": {"type": Path}}
     sentence = "write the workspace's history and cache to one file, without keys"
     add_verb(verbs, "export", sentence, _run_export, options, work=export_workspace_file, reads=True)
@@ -37,7 +39,8 @@ def add_workspace_command(nouns: Subparsers) -> None:
         "--yes": "do not ask for confirmation (by default, show what would be removed, and ask if there is a terminal)",
     }
     sentence = "permanently remove the conversations in a workspace's trash"
-    add_verb(verbs, "empty-trash", sentence, _run_empty_trash, options, work=empty_workspace_trash)
+    run = partial(workspace_access.run_after_asking, question="Delete them permanently? [y/N] ")
+    add_verb(verbs, "empty-trash", sentence, run, options, work=empty_workspace_trash)
     sharing_commands.add_sharing_commands(verbs)
     options = {"FILE": {"type": Path}, "--name NAME": "a name for the workspace (default: the exported name)"}
     add_verb(verbs, "import", "create a workspace from an exported file", run_import_workspace, options)
@@ -47,11 +50,7 @@ def _run_export(arguments: argparse.Namespace) -> int:
     return workspace_access.run_on_workspace(arguments, target=arguments.file)
 
 
-def _run_empty_trash(arguments: argparse.Namespace) -> int:
-    return workspace_access.run_after_asking(arguments, "Delete them permanently? [y/N] ")
-
-
-# --- those that need no open workspace ------------------------------------------------------------------------------
+# --- commands that need no open workspace ---------------------------------------------------------------------------
 
 
 def run_new_workspace(arguments: argparse.Namespace) -> int:
@@ -67,12 +66,11 @@ def print_workspace_list(arguments: argparse.Namespace) -> int:
     return asyncio.run(print_result(arguments, Terminal(), told, "\n".join(lines) or "There are no workspaces."))
 
 
-def run_trash_workspace(arguments: argparse.Namespace) -> int:
-    return _print_known_workspace(arguments, _workspaces_of_home(arguments).trash_workspace(arguments.workspace))
-
-
-def run_restore_workspace(arguments: argparse.Namespace) -> int:
-    return _print_known_workspace(arguments, _workspaces_of_home(arguments).restore_workspace(arguments.workspace))
+def _run_move(arguments: argparse.Namespace) -> int:
+    """Into the trash, or out of it."""
+    workspaces = _workspaces_of_home(arguments)
+    move = workspaces.restore_workspace if arguments.restores else workspaces.trash_workspace
+    return _print_known_workspace(arguments, move(arguments.workspace))
 
 
 def run_import_workspace(arguments: argparse.Namespace) -> int:
@@ -113,26 +111,13 @@ async def _change_closed_workspace(arguments: argparse.Namespace) -> int:
     known = workspaces.find_known_workspace(arguments.workspace)
     if (wire := await running_instance.connect_to_owner(places.run, known.id)) is not None:
         return await running_instance.run_at_owner(wire, arguments.argv, console)
-    if arguments.work is rename_in_file:
-        known = workspaces.rename_workspace(known.id, arguments.name)
-    else:
-        known = workspaces.recolour_workspace(known.id, arguments.colour)
-    return await _print_workspace(arguments, known, console)
+    change = workspaces.rename_workspace if arguments.setting == "name" else workspaces.recolour_workspace
+    return await _print_workspace(arguments, change(known.id, getattr(arguments, arguments.setting)), console)
 
 
-async def rename_in_file(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    return await _change_open_workspace(arguments, workspace, console, {"name": arguments.name})
-
-
-async def recolour_in_file(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    return await _change_open_workspace(arguments, workspace, console, {"colour": arguments.colour})
-
-
-async def _change_open_workspace(
-    arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console, changes: dict[str, str]
-) -> int:
-    known = KnownWorkspace(workspace.id, workspace.folder, workspace.change_settings(changes))
-    return await _print_workspace(arguments, known, console)
+async def change_open_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    settings = workspace.change_settings({arguments.setting: getattr(arguments, arguments.setting)})
+    return await _print_workspace(arguments, KnownWorkspace(workspace.id, workspace.folder, settings), console)
 
 
 async def show_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -164,8 +149,7 @@ async def export_workspace_file(arguments: argparse.Namespace, workspace: Stored
     async for piece in workspace.export_pieces(damaged):
         size += len(piece)
         await console.write_output(piece)
-    if arguments.json:
-        await print_json(console, {"file": str(arguments.file), "bytes": size, "damaged": damaged})
+    await print_result(arguments, console, {"file": str(arguments.file), "bytes": size, "damaged": damaged})
     if damaged:
         names = ", ".join(name[:16] for name in damaged[:5]) + (", …" if len(damaged) > 5 else "")
         await console.print_error(

@@ -18,19 +18,6 @@ from helix_desktop.gateway.known_agents import KnownAgent
 from helix_desktop.resident import agent_connecting, resident_client
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
-OWN_OPTIONS = (
-    "--command",
-    "--protocol",
-    "--workspace",
-    "--upstream",
-    "--fold-plans",
-    "--install",
-    "--uninstall",
-    "--yes",
-    "--dry-run",
-)
-
-
 OPTIONS: Options = {
     "[AGENT]": "the agent: claude, codex, opencode, gemini or pi",
     "--command LINE": "start any other agent with this command line, for example 'qwen --yolo'; {url} is replaced with the gateway's address",
@@ -47,6 +34,7 @@ OPTIONS: Options = {
     "--uninstall": "restore the agent's original configuration, byte for byte",
     "--yes": "with --install or --uninstall: do not ask for confirmation",
 }
+OWN_OPTIONS = tuple(written.replace(",", " ").split()[0] for written in OPTIONS if written.startswith("--"))
 
 
 def add_wrap_command(nouns: Subparsers) -> None:
@@ -81,14 +69,8 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
         return 0
     workspace = _workspace_id_for_agent(where, arguments.workspace)
     environ = agent_upstreams.read_agent_environment(agent.name, surroundings)
-    registrations = [
-        replace(
-            agent_run.registration_for_run(agent.name, one, environ),
-            folds_plans=arguments.fold_plans,
-            workspace=workspace,
-        )
-        for one in upstreams
-    ]
+    built = [agent_run.registration_for_run(agent.name, one, environ) for one in upstreams]
+    registrations = [replace(one, folds_plans=arguments.fold_plans, workspace=workspace) for one in built]
     with resident_client.HeldRegistration(where, agent_run.command_of_this_program(where), *registrations) as held:
         urls = dict(zip(upstreams, held.addresses, strict=True))
         code = agent_run.run_agent(agent, given, urls, running_instance.check_private_folder(where.run))
@@ -118,7 +100,7 @@ def _words_of_command(arguments: argparse.Namespace) -> list[str]:
 def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
     """What is behind `--`, and without it all behind the agent's name but options of ours, which somebody may have meant for us."""
     given: list[str] = arguments.arguments
-    words: list[str] = arguments.argv  # where argparse may have taken `--`, it still stands here
+    words: list[str] = arguments.argv  # Still has a `--` that argparse may have removed.
     before = given[: max(0, len(given) - len(words) + words.index("--"))] if "--" in words else given
     if arguments.install or arguments.uninstall:
         arguments.yes = arguments.yes or "--yes" in before

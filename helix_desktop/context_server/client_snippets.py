@@ -31,13 +31,13 @@ class ClientSnippet:
 def build_client_snippet(
     client: str, command: Sequence[str], name: str, *, folder: Path, home: Path, environ: Mapping[str, str] = os.environ
 ) -> ClientSnippet:
-    """For a workspace served by `command`. `folder`: the project, for programs that keep it there."""
+    """For a workspace served by `command`. `folder`: the project, for programs that need it."""
     program, *arguments = command
     plain: dict[str, Any] = {"command": program, "args": arguments}
     stdio = {"type": "stdio", **plain}
     if client == "codex":
         file = Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"
-        plain["startup_timeout_sec"] = 60  # Codex waits 10 otherwise, and a busy computer may need longer.
+        plain["startup_timeout_sec"] = 60  # In seconds: more than Codex's 10, for busy computers.
         return ClientSnippet(client, file, ("mcp_servers", name), plain, tomlkit.dumps({"mcp_servers": {name: plain}}))
     if client == "goose":
         settings = {"name": name, "type": "stdio", "enabled": True, "cmd": program, "args": arguments, "timeout": 300}

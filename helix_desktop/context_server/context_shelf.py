@@ -102,22 +102,7 @@ async def compact_content(shelf: ContextShelf, *, sha256: str, keep: str) -> dic
 
 async def list_content(shelf: ContextShelf, *, tool: str = "", limit: int = 50) -> dict[str, Any]:
     rows, total = await shelf.catalogue.list_newest_entries(tool=tool, limit=max(1, min(limit, MOST_LISTED)))
-    return {"total": total, "entries": [_entry_row_as_json(row) for row in rows]}
-
-
-def _entry_row_as_json(row: EntryRow) -> dict[str, Any]:
-    return {
-        "sha256": row.stored.digest.hex,
-        "size": row.stored.size,
-        "lines": row.stored.lines,
-        "tokens": row.tokens,
-        "media_type": row.stored.media_type,
-        "tool": row.about.tool,
-        "source": row.about.source,
-        "time": row.time,
-        "uses": row.uses,
-        "pinned": row.pinned,
-    }
+    return {"total": total, "entries": [row.as_json_table() for row in rows]}
 
 
 async def put_content(shelf: ContextShelf, *, content: str, source: str = "", tool: str = "") -> dict[str, Any]:

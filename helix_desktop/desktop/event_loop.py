@@ -14,8 +14,8 @@ from contextvars import Context
 
 import qasync
 
-FAR = 1.0  # In seconds. Timers further away than this are kept apart.
-FEW = 64  # The most cancelled timers that may stay in the heap.
+FAR = 1.0  # Seconds. Timers due later than this wait in a heap instead of as one Qt timer each.
+FEW = 64  # At least this many cancelled timers may stay in the heap before they are removed.
 
 
 class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types

@@ -28,7 +28,7 @@ from helix_desktop.workbench.history_imports import ImportResult, find_recorded_
 from helix_desktop.workbench.open_workbench import Workbench
 
 Key = tuple[str, str]
-MAX_DESCRIBED = 64 << 20  # A larger file is not read before it is imported.
+MAX_DESCRIBED = 64 << 20  # Bytes. A larger file is not read until it is imported.
 _EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace for conversations without a folder.
 
 
@@ -60,7 +60,7 @@ class HistoryImporter:
     async def import_history_groups(
         self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
     ) -> ImportOutcome:
-        if not self._stopped:  # A stopped import continues and counts as the same one.
+        if not self._stopped:  # After a stop, this call continues the same import.
             self._results, self._run = {}, new_import_name()
         self._stopped = False
         parts = self._split_by_workspace(groups)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.open_workbench import Workbench
 
-LOOKED_AT, NAMED = 5_000, 8  # How many entries are added up before space is freed, and how many are named.
+LOOKED_AT, NAMED = 5_000, 8  # The most entries that the estimate counts, and that it names.
 
 
 class InstallationCare:

@@ -52,8 +52,8 @@ DEMO = "demo/demo"
 
 
 class ProviderAdministration:
-    """Given what the desk holds: the providers' file, the keys, the connections. `allow_file` records that the user said
-    keys may stand in a file.
+    """Given what the desk holds: the providers' file, the keys, the connections.
+    `allow_file` records that the user said keys may stand in a file.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ProviderAdministration:
             config = replace(config, key_host=config.host)
             await self._secrets.store_secret_at(config.provider_key, check_key(key, provider.name), where=_WHERE[keep])
         await asyncio.to_thread(self._configured.save_provider, config)
-        with contextlib.suppress(ModelFailed, NoUsableKeyring):  # They can be listed later.
+        with contextlib.suppress(ModelFailed, NoUsableKeyring):  # The models can be listed later.
             await self.list_provider_models(provider.name)
 
     def allow_keyring_again(self) -> None:
@@ -200,7 +200,7 @@ def _provider_for_window(config: provider_catalog.ProviderConfig) -> ProviderCho
         _provider_title(config.name),
         config.base_url,
         config.kind,
-        needs_key=config.needs_key or "" != config.key_host == config.host,  # entered once, so it asks for one
+        needs_key=config.needs_key or "" != config.key_host == config.host,  # A key was once entered for this host.
         local=config.is_local,
         variable=config.variable,
     )

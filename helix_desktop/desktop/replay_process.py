@@ -1,4 +1,4 @@
-"""The replay lab: conversations through policies they did not have, in a process that can be stopped.
+"""The replay lab: conversations with policies they did not have, in a process that can be stopped.
 
 Each is written out as messages of the common form, and `helix-desktop replay` does the rest: nothing is sent anywhere.
 """
@@ -27,7 +27,7 @@ from helix_desktop.processes.starter import (
 )
 from helix_desktop.workbench.open_workbench import Workbench
 
-LARGEST = 8 << 20  # The most bytes of an output that are used.
+LARGEST = 8 << 20  # The most bytes of one output that a replay uses.
 
 
 async def replay_conversations(
@@ -47,7 +47,7 @@ async def replay_conversations(
                 await asyncio.to_thread(_write_message_lines, files[-1], messages)
         if not files:
             raise InvalidInput(tr("There is no conversation to replay yet."))
-        # Without searches, nothing behind a summary would cost anything, and presets with many summaries would look too cheap.
+        # Unless searches are billed, policies with many summaries would look too cheap.
         options = ["--compare", ",".join(policies), "--window", str(window), "--recalls", "searched"]
         total = len(policies) * len(files)
         found = await _run_replay_process(["--json", *options, *map(str, files)], total, report)
@@ -76,7 +76,7 @@ async def _run_replay_process(options: Sequence[str], total: int, report: Callab
             raise StoreFailed(tr("The replay failed: {why}", why=told(" ".join(said[-3:])[:500])))
         return dict(await asyncio.to_thread(json.loads, output))
     except ValueError as error:
-        raise InvalidInput(tr("The replay returned no readable result.")) from error
+        raise InvalidInput(tr("The replay returned no readable result. Try again.")) from error
     finally:
         await end_process(process)
 

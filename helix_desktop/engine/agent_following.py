@@ -69,7 +69,7 @@ class AgentFollower:
         self._waiting = waiting
         self._stored = stored
         self._reads: set[tuple[str, str, bytes]] = set()
-        self.repeats = 0  # outputs with the same content as an earlier one
+        self.repeats = 0  # How many outputs had the same content as an earlier one.
 
     def follow_draft(self, draft: ConversationDraft) -> "AgentFollower":
         """Returns a follower that works on a copy of the conversation."""
@@ -88,7 +88,7 @@ class AgentFollower:
         await self.conversation.append_facts(*await self.steward.admit_user_message(said))
 
     async def end_agent_turn(self) -> bool:
-        """Records the end of the turn; False if none ran. With open calls it counts as interrupted."""
+        """Records the end of the turn; False if none ran. With open calls, it is interrupted."""
         branch = self.conversation.state.branch
         if not branch.turn.running or not branch.steps:
             return False

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 # a remark before a change is kept if it reports at least this many characters of findings
 FOUND = 80
-LOOKS = 160  # the same before any other call
+LOOKS = 160  # The fewest characters of findings in a remark that is kept before any other call.
 LONGEST = 1_000  # characters of a remark before a call; a longer text is treated as an answer
 # an answer of 100 characters or more is a report, of which 600 are kept
 ANSWER, REPORTED = 100, 600
-HEADING = 100  # characters of a line that introduces a list, at most
-SHORT = 25  # a sentence shorter than this means nothing by itself
+HEADING = 100  # A line that introduces a list has fewer characters than this.
+SHORT = 25  # A sentence of fewer characters says nothing on its own.
 SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
 _NEXT = re.compile(
     r"\W*(?:(?:good|perfect|great|ok(?:ay)?|now|next|then|so|and|also|wait|ah|yes|alright|excellent|gut|jetzt|und)\b\W*)*"

@@ -17,7 +17,7 @@ SYSTEM = (
 )
 
 TRIES = 4  # attempts when a stream breaks off, as many as in a turn
-# for servers that do not remove it themselves
+# Thoughts at the beginning of a reply, which some servers do not remove.
 _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 
 
@@ -61,7 +61,7 @@ class ModelInquiry:
 
     async def _stream_whole_reply(self, client: ModelClient, request: Request) -> Reply:
         reply = None
-        self.heard()  # only silence after this point is the model's own
+        self.heard()  # Earlier delays are not the model's, so silence is measured from here.
         async for delta in client.stream_reply(request):
             if not isinstance(delta, RetryDelay):
                 self.heard()

@@ -39,10 +39,10 @@ class Block:
     content: UserPart | ReplyPart | Stored
     tokens: int
     fold: str = ""  # the live fold whose text this block shows
-    call: str = ""  # for outputs: the id of the call answered
-    ok: bool = True  # for outputs
+    call: str = ""  # The id of the call that this output answers.
+    ok: bool = True  # Of an output: the call succeeded. Of a reply: it ended on its own.
     pinned: bool = False
-    cached: tuple[Stored, ...] = ()  # the originals behind a fold, which can be recalled
+    cached: tuple[Stored, ...] = ()  # The originals that a fold replaces, which can be recalled.
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Request:
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     stable: int = 0
-    max_output: int = 0  # 0: the provider's own
+    max_output: int = 0  # Tokens. With 0, the provider's own limit applies.
     settled: int = 0
     purpose: Purpose = Purpose.STEP
     reasoning: str = ""  # One of "", "low", "medium" and "high". Providers translate it, or leave it out.
@@ -153,7 +153,7 @@ class Reply:
     stop: Stop
     usage: Usage = Usage()
     model: str = ""
-    why: str = ""  # for CUT and FILTERED: what happened, in a sentence
+    why: str = ""  # A sentence that says what happened, if `stop` is CUT or FILTERED.
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta | RetryDelay | Reply

@@ -5,12 +5,13 @@ merely mentions an error, in a file or a log, is not a failure. The patterns are
 end.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 
+from helix_desktop.json_values import object_at, parse_json_or_none
+
 TAIL = 20_000  # characters at the end of an output, where programs say why they stopped
-LINE, SAID = 200, 3  # characters of a line that gives a reason, and the number of such lines
+LINE, SAID = 200, 3  # The most characters of a line that gives a reason, and the most such lines.
 FAILED = 12  # How many lines are kept of an error message that the user pasted.
 _EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
 _LOOKS = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
@@ -26,7 +27,7 @@ _PATH_KEYS = (
     "destination",
     "target",
 )
-# arguments that hold text to be written
+# The names of arguments that hold text to be written.
 _TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
 _COMMAND_KEYS = ("command", "cmd", "script", "line")
 _TARGET = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
@@ -57,11 +58,7 @@ _PROOF = re.compile(
 
 def parse_call_arguments(arguments: str) -> Mapping[str, object]:
     """Returns a call's arguments, or an empty mapping if they are not a JSON object."""
-    try:
-        found = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return object_at(parse_json_or_none(arguments))
 
 
 def command_of_call(tool: str, given: Mapping[str, object], arguments: str) -> str:

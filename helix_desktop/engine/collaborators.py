@@ -128,7 +128,7 @@ class SessionCollaborators:
     restore: Callable[[Sequence[facts.Recorded]], Awaitable[FileRestoration]]
     limits: Callable[[], TurnLimits] = TurnLimits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
-    # What this agent and all its sub-agents have spent together, and the limit for it.
+    # Dollars that this agent and all its sub-agents have spent together, and the limit for them.
     agents_spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     collect_file_changes: Callable[[str], Awaitable[Sequence[facts.FilesChanged]]] = _no_file_changes
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)

@@ -22,15 +22,15 @@ from helix_desktop.engine.strategies.marker_clearing import describe_output
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import InvalidInput, NotFound
 
-# A page read from the start. It is small because what comes back is sent with every later step.
+# The tokens of a page read from the start: few, because every later step sends them again.
 PAGE_TOKENS = 1_400
-WHOLE_TOKENS = 6_000  # the longest entry that comes back whole
-USUAL_CONTEXT, USUAL_STEPS = 40_000, 20  # Used if nothing is known about the conversation.
-# How many tokens of a longer entry come back: its beginning, and its outline.
+WHOLE_TOKENS = 6_000  # An entry of more tokens is never recalled whole.
+USUAL_CONTEXT, USUAL_STEPS = 40_000, 20  # The tokens and steps assumed for an unknown context.
+# The most tokens that are returned of a longer entry's beginning, and of its outline.
 BEGINNING_TOKENS, OUTLINE_TOKENS = 800, 500
 LINES_TOKENS = 3_500  # The most tokens returned when the call names a range of lines.
 COMPACTED_TOKENS = 3_500
-# lines around a hit, hits shown with their lines, and characters of each
+# Lines around a hit, how many hits are shown with such lines, and the most characters of these.
 AROUND, PASSAGES, PASSAGE = 12, 3, 1_600
 PAGE_BYTES = 24_000
 SHORT = 12  # digits of a hash in a list of results
@@ -78,7 +78,7 @@ async def _suggest_near_entry(cache: ContentCache, name: str) -> str:
     return f" Near it is {near.hex}."
 
 
-async def recall_entry(  # noqa: PLR0913  # what an agent may ask by
+async def recall_entry(  # noqa: PLR0913  # Most are parameters of the agent's tool.
     cache: ContentCache,
     tokens: TokenCounter,
     name: str,
@@ -118,7 +118,7 @@ async def recall_entry(  # noqa: PLR0913  # what an agent may ask by
 
 
 def whole_tokens_for(state: ConversationState | None = None, policy: Policy | None = None) -> int:
-    """Up to how many tokens an entry comes back whole in this conversation, or where none is known."""
+    """The most tokens with which an entry comes back whole in this conversation."""
     if state is None or policy is None:
         price = fold_economics.RelativePrices()
         return fold_economics.whole_entry_tokens(USUAL_CONTEXT, USUAL_STEPS, price, PAGE_TOKENS, WHOLE_TOKENS)

@@ -83,7 +83,7 @@ class Policy:
     preset: str = DEFAULT_PRESET
 
     admission: str = _declare_threshold(
-        "ahead", "When a large output arrives", "What happens when a large output arrives: nothing, the agent is asked what it needs, the agent says in advance what it needs, or a preview replaces the output.",
+        "ahead", "When a large output arrives", "How to handle a large output: keep it as it is, ask the agent what it needs, have the agent say in advance what it needs, or show the agent a preview instead.",
         group="Large outputs", helix="off", observational="ask", none="off", choices=("off", "ask", "ahead", "auto"),
     )  # fmt: skip
     admission_tokens: int = _declare_threshold(
@@ -147,15 +147,15 @@ class Policy:
     )  # fmt: skip
 
     observation: bool = _declare_threshold(
-        False, "Take observations", "Long history becomes a list of dated observations.",
+        False, "Take observations", "Long history is condensed into a list of dated observations.",
         group="Observations", observational=True,
     )  # fmt: skip
     observation_share: float = _declare_threshold(
-        0.30, "Take observations above", "At the end of a turn, history that exceeds this share of the window becomes observations.",
+        0.30, "Take observations above", "At the end of a turn, history that exceeds this share of the window is condensed into observations.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
     reflection_share: float = _declare_threshold(
-        0.50, "Merge observations above", "Observations that exceed this share of the window are merged by a reflection.",
+        0.50, "Merge observations above", "Observations that exceed this share of the window are merged into a reflection.",
         group="Observations", within=(0.02, 0.9),
     )  # fmt: skip
 
@@ -168,11 +168,11 @@ class Policy:
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declare_threshold(
-        40_000, "Minimum context for a handover (tokens)", "Below this size, or below the share in the next setting if that is smaller, no handover is written just to save money.",
+        40_000, "Minimum context for a handover (tokens)", "Handovers to save money are written only above this size, or above the share in the next setting, whichever is smaller.",
         group="Handover", keeps_most=1_000_000, within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declare_threshold(
-        0.30, "Minimum context for a handover (share of the window)", "Below this share of the window, no handover is written just to save money.",
+        0.30, "Minimum context for a handover (share of the window)", "Handovers to save money are written only above this share of the window, or above the size in the previous setting, whichever is smaller.",
         group="Handover", keeps_most=0.5, within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declare_threshold(
@@ -222,7 +222,7 @@ class Policy:
         group="Safety", within=(0.01, 3_600), unit="seconds",
     )  # fmt: skip
     panic_wait: float = _declare_threshold(
-        60.0, "Time limit for a summary when the window is full", "How long to wait for a summary before continuing without one, when the next request wouldn't fit in the window.",
+        60.0, "Time limit for a summary when the window is full", "If the next request wouldn't fit in the window: how long to wait for a summary before continuing without one.",
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     panic_silence: float = _declare_threshold(

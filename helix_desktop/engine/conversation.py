@@ -34,7 +34,7 @@ class Conversation:
         self.id = conversation
         self.state = state
         self.listeners: list[Listener] = []
-        # The last request, as one number per message. What is unchanged is cached at the provider.
+        # The last request, as one number per message. Its unchanged beginning is in the provider's cache.
         self.sent = MarkedRequest()
         self._lock = asyncio.Lock()
         self._given = 0
@@ -163,7 +163,7 @@ class Conversation:
         return measure_window(self.state, self.policy)
 
     def expect_settings(self, facts: Facts) -> None:
-        """Sets the settings that the next request will use. They are recorded only when it is sent."""
+        """Changes the settings of the next request. They are recorded only when it is sent."""
         now = expected = self.state.settings
         for fact in facts:
             if not self.state.already_holds(fact):
@@ -210,7 +210,7 @@ async def _read_state(journal: JournalPort, conversation: str) -> ConversationSt
 
 
 def resolve_relative_cover(fact: Fact, first: int) -> Fact:
-    """Replaces a cover or pin that counts from the facts appended with it by one with real numbers."""
+    """Gives a cover or pin that counts from the facts appended with it the real numbers."""
     if isinstance(fact, Folded) and isinstance(fact.cover, PartRef) and fact.cover.seq <= 0:
         return replace(fact, cover=replace(fact.cover, seq=first - fact.cover.seq))
     if isinstance(fact, Pinned) and isinstance(fact.ref, PartRef) and fact.ref.seq <= 0:

@@ -22,35 +22,35 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.rule_words import states_a_rule, states_a_wish
 from helix_desktop.fast_dataclass import dataclass
 
-SENTENCE = 1_000  # characters kept of a stated rule or decision
-BRIEF = 600  # a message up to this length is kept as one demand
-NOD = 15  # a message up to this length only agrees ("yes, do that")
+SENTENCE = 1_000  # The most characters kept of a stated rule or decision.
+BRIEF = 600  # Characters. A longer message of the user is searched for demands sentence by sentence.
+NOD = 15  # Characters. A shorter message that states no rule only agrees ("yes, do that").
 ERROR_LINE = 2_000
 COMMAND = 2_000
-TRIED, WORKS = 100, 150  # characters of a line that failed, and of a line that proves something
-WORD = 8_000  # characters of an address or a path
-MESSAGE = 100_000  # characters kept whole of one message of the user
+TRIED, WORKS = 100, 150  # The most characters of a failed command, and of one that proves something.
+WORD = 8_000  # The most characters of an address or a path.
+MESSAGE = 100_000  # The most characters kept of one message of the user.
 FAILURES = 12  # How many unsolved failures are kept; the newest ones win.
-LINES_READ = 100_000  # Lines read of one output. The rest can be found by its hash.
-MOST = 200_000  # Details in an entry. The rest is counted, and the entry says so.
-ALIKE = 40  # Words of one text that differ only in their digits. More of them are a numbered log.
-# Characters a pattern runs over at once, so that it never blocks the interpreter for long.
+LINES_READ = 100_000  # Only this many lines of an output are searched for errors.
+MOST = 200_000  # Details kept. The least important are dropped once there are half as many again.
+ALIKE = 40  # The most words of one text that differ only in digits. A log could have millions.
+# Characters that a pattern searches at once. More would block the interpreter for too long.
 PIECE = 1 << 16
 
 CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "report", "written", "works", "artifact")
 REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "path", "identifier")
-# These contain no spaces, so an entry puts all those of one message on one line.
+# The texts of these kinds contain no spaces, so an entry lists those of one message on one line.
 WORDS = ("url", "read", "path", "identifier")
 KINDS = (*CRITICAL, *REFERENCE)
 
-# An address may directly follow anything: a list number, an escaped line end (\nhttps://).
+# An address may follow any character, such as that of an escaped line end (\nhttps://).
 _URL = re.compile(r"https?://[^\s<>\"'`\\]+")
-# Every repetition is bounded. Texts come from anywhere, and a million letters must not cost a
-# million squared.
+# Every repetition is bounded: texts come from anywhere, and a text of a million letters must not
+# take quadratic time.
 _PATH = re.compile(
-    r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,120}[/\\]){1,40}[\w.@+-]{0,120}"  # with a separator
-    r"|(?<![\w/])~?/[\w.@+-]{1,120}"  # right below the root, or below home
-    r"|\b[\w-]{1,120}\.[a-zA-Z]\w{0,9}\b"  # a name with an ending
+    r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,120}[/\\]){1,40}[\w.@+-]{0,120}"  # a path with a separator
+    r"|(?<![\w/])~?/[\w.@+-]{1,120}"  # a name right below the root or the home folder
+    r"|\b[\w-]{1,120}\.[a-zA-Z]\w{0,9}\b"  # a file name with an extension
     r"|(?<![\w.])\.[A-Za-z][\w.-]{1,60}"  # a name that begins with a dot
 )
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{5,80}")
@@ -60,8 +60,8 @@ _ERROR = re.compile(
     r"not found|no such|unable to|could not|unexpected|killed|ENOENT|EACCES|errno|segfault|aborted|assert\w*|timed? ?out|invalid)\b|\w(?:Error|Exception|Warning)\b|\bERR!|^E\s{2,}|✗|错误|失败|Fehler",
     re.IGNORECASE,
 )
-# Every line `_ERROR` finds contains one of these, in lower case, or has a space after its first
-# letter.
+# Every line that `_ERROR` matches contains one of these words in lower case, or has a space after
+# its first letter.
 _TELLS = (
     "error", "exception", "warning", "traceback", "fatal", "fail", "panic", "cannot", "can't", "denied", "refused", "undefined",
     "unresolved", "not found", "no such", "unable to", "could not", "unexpected", "killed", "enoent", "eacces", "errno", "segfault",
@@ -84,7 +84,7 @@ _DECIDED = re.compile(
     r"wir nehmen|nehmen wir|wir machen|entschieden)",
     re.IGNORECASE,
 )
-_RECORDED = re.compile(r"\[[^\]]*\]")  # the recorder's own text: [Request interrupted by user]
+_RECORDED = re.compile(r"\[[^\]]*\]")  # Text of the recording program: [Request interrupted by user].
 _DIGITS = re.compile(r"\d+")
 _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
 
@@ -94,11 +94,11 @@ class DetailSource:
     """One message as the collector reads it."""
 
     seq: int
-    role: str  # user, assistant, call, output
+    role: str  # One of "user", "assistant", "call" and "output".
     text: str
     tool: str = ""
     ok: bool = True
-    names: tuple[str, ...] = ()  # attached or produced files
+    names: tuple[str, ...] = ()  # The names of attached or produced files.
     changes: tuple[FileChanged, ...] = ()
 
 
@@ -177,18 +177,18 @@ class _DetailCollector:
 
     def __init__(self) -> None:
         self.found: Known = {}
-        self._asked = ""  # the end of the assistant's last message
+        self._asked = ""  # The last sentence of the assistant, to which the user may say yes.
         # The assistant's last message. What is kept of it depends on whether it also makes a call.
         self._said: DetailSource | None = None
         self._commands: list[DetailSource] = []
         self._answered = 0
-        # The key is what was tried and why it failed.
+        # Failures not yet solved: the seq and a description, by what was tried and why it failed.
         self._failures: dict[tuple[str, str], tuple[int, str]] = {}
-        # whether a call has written a file or checked something since the user's last message
+        # Whether a call has written a file or checked something since the user's last message.
         self._acted = False
         self._tried: dict[int, _AttemptedCall] = {}  # The key is the number of the call.
         self._shapes: Counter[str] = Counter()
-        # the last task list of a call, and the one in the agent's text
+        # The seq and the open tasks of the last list: "given" by a call, or "said" by the agent.
         self._open: dict[str, tuple[int, list[str]]] = {}
 
     def read_source(self, source: DetailSource) -> None:
@@ -435,7 +435,7 @@ SECTION_OF: Mapping[str, str] = {
     "works": "Completed Work",
     "artifact": "Completed Work",
 }
-ROOM: Mapping[str, float] = {  # Shares of the room, so that no kind crowds out the others.
+ROOM: Mapping[str, float] = {  # Each kind's share of the room, so that none crowds out the others.
     "rule": 0.5,
     "figure": 0.05,
     "todo": 0.1,
@@ -448,8 +448,8 @@ ROOM: Mapping[str, float] = {  # Shares of the room, so that no kind crowds out 
     "artifact": 0.1,
 }
 
-# What is left over goes to the rest. An agent's prose is long, and the whole document is sent at
-# every step.
+# The shares of the room that is left over. Lessons and reports get none of it: they are long prose,
+# and every step sends the whole document.
 LEFT: Mapping[str, float] = {kind: kind not in ("lesson", "report") for kind in CRITICAL}
 
 

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from helix_desktop.engine.conversation_details import KINDS, WORDS, Detail, sort_details
 
-REFERENCE_LIMIT = 2_000_000  # characters of the entry
+REFERENCE_LIMIT = 2_000_000  # The most characters of an entry.
 HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 

@@ -4,7 +4,7 @@ import hashlib
 
 from helix_desktop.fast_dataclass import dataclass
 
-SIZE = 32  # In bytes, as SHA-256 gives it.
+SIZE = 32  # The number of bytes in a SHA-256 hash.
 
 
 @dataclass(frozen=True, slots=True, order=True)

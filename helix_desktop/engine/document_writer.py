@@ -36,12 +36,12 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-LARGEST = 6_000  # tokens of a document
-WINDOW_SHARE = 8  # A document also takes at most one eighth of the window.
-FRAME = 260  # tokens of a document's header and headings
-ANSWER = 4_000  # Tokens a writer may put out; also at most a quarter of its window.
-SMALLEST = 400  # a document below this many tokens says nothing
-STRETCH = 0.002  # seconds of computing between two pauses
+LARGEST = 6_000  # The most tokens of a document.
+WINDOW_SHARE = 8  # A document takes at most one eighth of the window.
+FRAME = 260  # The tokens that a document's header and headings take.
+ANSWER = 4_000  # The most tokens that a writer may put out, and never over a quarter of its window.
+SMALLEST = 400  # Tokens. A shorter document says too little to be useful.
+STRETCH = 0.002  # Seconds of computing after which a pause lets other threads run.
 ENTRY = "details of a conversation"
 
 Models = Callable[[facts.ModelRole], ModelClient | None]
@@ -59,7 +59,7 @@ class DocumentMaterial:
     view: View
     seq: int
     shown: int  # Tokens that the span takes in the view now.
-    kept: int  # How many of these tokens stay in the view beside the document.
+    kept: int  # How many of the span's tokens stay in the view beside the document.
     todo: tuple[tuple[str, str], ...]
 
 
@@ -98,7 +98,7 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
     """Collects what the span shows. There is no await in here, so nothing can change meanwhile."""
     branch = situation.branch
     items = tuple(branch.items_in_span(plan.span))
-    kept = branch.kept_tokens(plan.span, panic=plan.panic)
+    kept = branch.count_tokens_kept_beside_fold(plan.span, panic=plan.panic)
     shown = sum(item.tokens for item in items)
     view = situation.state.take_view()
     return DocumentMaterial(plan, situation, branch, items, view, situation.state.last_seq, shown, kept, branch.todo)
@@ -178,12 +178,12 @@ class DocumentWriter:
                     reading, making, made, rung.client.model_name, self.clock.current_time() - started
                 )
                 if claims:
-                    again = f"It was written again, because {claims:,} of its sentences had no basis in these messages."
+                    again = f"The text was written again, because {claims:,} of its sentences had no basis in these messages."
                     folded = replace(folded, why=f"{folded.why} {again}".strip())
                 return WrittenDocument(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")
         raise NoDocumentWritten(
-            "; ".join(each.rstrip(".") for each in failures) or "No model is available to write it.", spent=spent
+            "; ".join(each.rstrip(".") for each in failures) or "No model is available to write the text.", spent=spent
         )
 
     def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
@@ -198,7 +198,7 @@ class DocumentWriter:
         begun = loop.time()
         while not work.done():
             left = begun + seconds - loop.time()
-            # Infinite until a model has been asked.
+            # `quiet` is infinite until a model has been asked.
             quiet = max(begun, self.heard_at) + policy.panic_silence - loop.time()
             if left <= 0:
                 return f"nothing was written within {seconds:.0f} seconds"
@@ -318,7 +318,7 @@ class DocumentWriter:
         shown = (DetailSource(0, "output", passage.text) for passage in passages)
         known = [*known, *shown, DetailSource(0, "user", question)]
         claims = await asyncio.to_thread(find_unsupported_claims, text, known)
-        if claims and rung.way == "prefix":  # Its writer also sees what stays.
+        if claims and rung.way == "prefix":  # This writer also saw what comes after the span.
             seqs = [seq for seq in reading.branch.order if seq > reading.plan.span.last]
             known += await span_as_text.read_detail_sources(reading.branch, seqs, self.cache)
             claims = await asyncio.to_thread(find_unsupported_claims, text, known)

@@ -56,6 +56,21 @@ class EntryRow:
     gone: bool = False
     number: int = 0
 
+    def as_json_table(self) -> dict[str, object]:
+        """What the command line and the context server tell of it."""
+        return {
+            "sha256": self.stored.digest.hex,
+            "size": self.stored.size,
+            "lines": self.stored.lines,
+            "tokens": self.tokens,
+            "media_type": self.stored.media_type,
+            "tool": self.about.tool,
+            "source": self.about.source,
+            "time": self.time,
+            "uses": self.uses,
+            "pinned": self.pinned,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class EntryUse:
@@ -77,7 +92,7 @@ class CatalogueFigures:
     tokens: int = 0
     pinned: int = 0
     gone: int = 0
-    # How often the same output came again. Without hashes, each would have been stored once more.
+    # How often an output was equal to an earlier one. Without hashes, each would be stored again.
     repeated: int = 0
     repeated_size: int = 0
 

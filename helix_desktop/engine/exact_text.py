@@ -12,12 +12,12 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-LONG = 1_000  # characters of a displayed line before it continues in the next one
+LONG = 1_000  # The most characters of a displayed line. The rest continues on the next line.
 GOES_ON = "⟨…⟩"
 _SPACE = "⟨0020⟩"  # Shown in place of the last space at the end of a line, which would be invisible
 _APART = (
-    # Added after right-to-left words to keep the text around them in order. It is marked if a value
-    # contains it.
+    # Added after right-to-left words to keep the text around them in order. If a value contains
+    # this mark itself, it is shown as a code.
     "\u200e"
 )
 _SPECIAL = re.compile(r"[^\n\t\x20-\x7e]")
@@ -25,8 +25,8 @@ _WORDS = re.compile(r"([^\W_]+)")
 _MARK = re.compile(rf"{_APART}|→(?=\t)|⟨(?:. )?([0-9A-F]{{4,6}})⟩")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+")
 
-# Characters that can pass for a sign of a command line, for each other or for a mark, and whose
-# decomposition does not show it.
+# Characters that look like a sign used on command lines, like one another or like one of our marks,
+# although their Unicode decomposition does not show it.
 _ALIKE = frozenset(
     "‘’‚‛“”„‟′″‵‶ʹʺʻʼʽˈˊˋ´՚׳״‐‑‒–—―−⁃ˉ˗۔⁄∕╱⟋⧸∖⧵⧹╲⟍․‧∙ː˸։׃܃܄∶꞉⁏؛،؍٫ǀ∣⎪❘│┃⏐׀‹›❬❭❮❯˂˃≺≻⟨⟩〈〉❨❩❪❫❲❳❴❵"
     "∗⁎✱٭∼˜⁓ǃʔ♯٪꞊═⹀᛭➕˄ˆ⌃ˍıȷƨƽⱭ¦‖…‥"
@@ -38,7 +38,7 @@ _ALIKE_ALONE = frozenset("ノﾉ一丨丶丿ー口〜～〳〡゠")
 _LOOKS_LATIN = frozenset(
     "асеорхуіјѕһԁԛԝьѵгкгүӏґАВСЕНІЈКМОРЅТХУҮԌԚԜЗбЬӀ" + "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧονικρυαγτωϳϲϹσ" + "օոսհցզգՏԼՕՍյ" + "וןסا"
 )
-_RARE = frozenset(  # Scripts hardly used in file names, with many letters that look Latin.
+_RARE = frozenset(  # Scripts that are rare in file names and have many letters that look Latin.
     [
         "CHEROKEE",
         "LISU",
@@ -121,7 +121,7 @@ def _mark_suspect_signs(text: str) -> str:
         return text
     pieces = _WORDS.split(text)
     found = "".join(
-        _mark_word(piece, text, at) if at_word else _mark_between_words(piece, text, at)
+        _mark_word(piece, text, at) if at_word else _mark_suspect_characters(piece, text, at)
         for piece, at, at_word in _pieces_with_offsets(pieces)
     )
     return _RIGHT_TO_LEFT.sub(lambda run: run.group() + _APART, found)
@@ -145,7 +145,7 @@ def _mark_word(word: str, text: str, at: int) -> str:
     )
 
 
-def _mark_between_words(piece: str, text: str, at: int) -> str:
+def _mark_suspect_characters(piece: str, text: str, at: int) -> str:
     if _SPECIAL.search(piece) is None:
         return piece
     return "".join(_mark_sign_at(text, at + number) for number in range(len(piece)))

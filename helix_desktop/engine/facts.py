@@ -252,8 +252,8 @@ class ModelReplied:
     saw: int = 0
     seconds: float = 0.0
     request: Digest | None = None
-    raw: str = ""  # The provider's reply as JSON, for a step of a connected agent that was not shown all of it.
-    # `Request.stable` and `.settled` of that request: where the provider's cache was marked.
+    raw: str = ""  # The provider's reply as JSON, if the connected agent was not shown all of it.
+    # `stable` and `settled` of the request answered: where the provider's cache was marked.
     stable: int | None = None
     settled: int = 0
 
@@ -281,8 +281,8 @@ class ToolReturned:
     images: tuple[Stored, ...] = ()
     changes: tuple[FileChanged, ...] = ()
     repeat_of: int = 0  # The seq of an earlier, equal read whose output answered this call.
-    child: str = ""  # the conversation of a sub-agent
-    stopped: bool = False  # True if the user stopped it. The output is what had come by then.
+    child: str = ""  # The id of the sub-agent's conversation, if the call started one.
+    stopped: bool = False  # True if the user stopped the call. The output ends where it was stopped.
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,12 +296,12 @@ class FilesChanged:
     before: Digest
     after: Digest
     files: int = 0
-    added: int = 0  # lines
+    added: int = 0  # How many lines were added.
     removed: int = 0
     call: str = ""
     by: str = "command"
     undoes: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()  # a few of the paths, for a line of text
+    names: tuple[str, ...] = ()  # A few of the changed paths, to be named in a line of text.
     left_out: tuple[str, ...] = ()  # Some of the paths that the step created and that an undo does not cover.
 
 
@@ -320,7 +320,7 @@ class Decided:
     call: str
     allowed: bool
     by: str  # Who decided: "user", "rule" or "mode".
-    scope: str = "once"  # For how long it holds: "once", "conversation" or "always".
+    scope: str = "once"  # How long the decision holds: "once", "conversation" or "always".
     why: str = ""
 
 
@@ -343,7 +343,7 @@ class Purpose(StrEnum):
     OTHER = "other"
 
     @classmethod
-    def _missing_(cls, value: object) -> "Purpose":  # noqa: ARG003 -- the enum calls it so
+    def _missing_(cls, value: object) -> "Purpose":  # noqa: ARG003 -- the enum's signature
         return cls.OTHER
 
 
@@ -404,9 +404,9 @@ class ConversationStarted:
     origin: Origin = Origin()
     agent: str = ""  # The connected agent that writes here, such as "Codex"; else empty.
     role: str = ""  # The name of the workspace's agent that the work was delegated to.
-    copy: str = ""  # The copy of the workspace's folders that it works in, by name; empty: the folders themselves.
+    copy: str = ""  # The copy of the folders it works in, by name; empty: the folders themselves.
     acp_agent: str = (
-        ""  # The foreign agent that this program runs in it, over the Agent Client Protocol; empty: its own.
+        ""  # The foreign agent that works here over the Agent Client Protocol; empty: this program's own agent.
     )
 
 
@@ -562,7 +562,7 @@ Fact = (
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A fact in its place: the conversation, its number there, and when (seconds since 1970, UTC)."""
+    """A fact in its place: the conversation, its number there, and the time (since 1970, UTC)."""
 
     conversation: str
     seq: int

@@ -22,14 +22,15 @@ from typing import NamedTuple
 
 from helix_desktop.fast_dataclass import dataclass
 
-UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # Shares of the input price where a model's are unknown.
+UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # Shares of the input price, if a model's are unknown.
 LEAST_SAVING = 4_000  # A clearing that frees fewer tokens never pays for writing the prefix anew.
 COLD_SHARE = 1 / 3  # The share of the context that a clearing must free while the provider's cache is cold.
 QUESTION_TOKENS = 300  # The tokens that the request for a summary adds to the context.
-PAYBACK_SHARE = 0.5  # a fold pays within this share of as many steps as there were
-# The expected share of recalls, and how many saved tokens this guess weighs.
+PAYBACK_SHARE = 0.5  # A fold must pay for itself within this share of the number of steps so far.
+# The usual cost of recalls as a share of savings, and the saved tokens at which evidence weighs as much.
 RECALLS_EXPECTED, EXPECTED_WEIGHT = 0.3, 20_000
-RECALLED_TOKENS = 600  # The expected tokens of what a recall returns.
+RETURN_SHARE = 0.5  # The share of conversations that are expected to go on after a long pause.
+RECALLED_TOKENS = 600  # The tokens that a recall is expected to return.
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +109,13 @@ def clearing_threshold(
         return LEAST_SAVING
     if rent_per_token <= 0:
         return math.inf if seen.net_share <= 0 else LEAST_SAVING
-    # Saved within half as many steps as there were, with a recall, so a conversation that is short or ends soon does not pay
-    # for nothing.
+    # The tokens that repay the rewriting, and one expected recall, within half as many steps as there
+    # were. A conversation that is short or ends soon thus does not pay for nothing.
     certain = (rewrite * max(0.0, rest) + seen.recall) / (rent_per_token * PAYBACK_SHARE * seen.steps)
     return max(certain, math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token))
 
 
-def find_clearing_start(  # The parameters are the figures that the rule is about.
+def find_clearing_start(  # The parameters are the figures that the rule compares.
     view: Sequence[ClearablePart],
     growth: float,
     price: RelativePrices,
@@ -129,7 +130,7 @@ def find_clearing_start(  # The parameters are the figures that the rule is abou
     """
     best, found = 0.0, None
     rest, freed = 0, 0
-    # From the newest part to the oldest: each start clears all that is behind it too.
+    # From the newest part to the oldest, because each start also clears all parts after it.
     for index in range(len(view) - 1, -1, -1):
         part = view[index]
         if part.frees > 0:
@@ -151,9 +152,9 @@ def pays_to_clear_cold(freed: int, context: int, share: float = COLD_SHARE) -> b
 class HandoverPlan:
     """What one would come to now, in tokens."""
 
-    context: int  # everything the next request would send
-    stays: int  # What stays behind the document and must be written into the provider's cache again
-    summary: int  # what the document is expected to take
+    context: int  # The tokens of everything that the next request would send.
+    stays: int  # The tokens after the document, which must be written into the cache again.
+    summary: int  # The tokens that the document is expected to take.
 
 
 def carrying_cost(tokens: int, price: RelativePrices) -> float:
@@ -185,6 +186,13 @@ def handover_pays(paid: float, saved: float, cost: float, seen: FoldExperience =
     return seen.net_share * min(paid, saved * PAYBACK_SHARE * seen.steps) >= cost
 
 
+def rewriting_after_pause(tokens: int, price: RelativePrices) -> float:
+    """What a pause that outlives the provider's cache is expected to cost: if the conversation goes on,
+    the tokens are written again.
+    """
+    return max(0.0, price.write - price.read) * max(0, tokens) * RETURN_SHARE
+
+
 def handover_floor(window: int, tokens: int, share: float) -> float:
     """The context below which no handover is made for gain.
 
@@ -197,7 +205,7 @@ def handover_floor(window: int, tokens: int, share: float) -> float:
 
 
 ASKING_TOKENS = 150  # The tokens an agent writes to ask for more.
-CARRIED_STEPS = 20  # The most steps for which what a recall returned stays in the context.
+CARRIED_STEPS = 20  # A recalled text is expected to stay in the context for at most this many steps.
 
 
 def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: int, most: int) -> int:
@@ -215,8 +223,8 @@ def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: i
 # --- small windows ---------------------------------------------------------------------------------------------------
 
 
-SMALL_WINDOW = 96_000  # In tokens, as the next.
-LEAST_LARGE = 500  # No shorter output is large, however small the window.
+SMALL_WINDOW = 96_000  # Tokens. In a smaller window, outputs count as large from fewer tokens on.
+LEAST_LARGE = 500  # Tokens. A shorter output never counts as large, however small the window is.
 
 
 def large_output_tokens(window: int, tokens: int = 4_000) -> int:

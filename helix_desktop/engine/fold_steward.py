@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from helix_desktop.engine import document_writer, token_budget
@@ -41,7 +42,8 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoppedByU
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 ASKED = "requested by the user"
-RETRY_AFTER = 60.0  # seconds a strategy rests after a failure
+RETRY_AFTER = 60.0  # How many seconds a strategy is not tried after it has failed.
+TO_WRITE = 45.0  # Seconds. Before a pause, a fold starts this long before the cache expires.
 
 
 class FoldPlanner:
@@ -92,6 +94,7 @@ class FoldSteward:
         self._flying: asyncio.Task[object] | None = None
         self._flying_plan: FoldPlan | None = None
         self._ready: document_writer.WrittenDocument | None = None
+        self._pause: asyncio.TimerHandle | None = None
         self._planner = FoldPlanner(conversation, clock)
 
     def steward_for_draft(self, draft: ConversationDraft) -> "DraftSteward":
@@ -140,15 +143,40 @@ class FoldSteward:
         elif self._flying is None:
             await self._record_failure_of(FoldKind.MARKER, self._clear_due_parts)
         self._start_due_fold()
+        self._watch_for_pause()
 
     def start_folds_after_turn(self) -> None:
         """Start what is due between turns, in the background."""
         self._start_due_fold()
+        self._watch_for_pause()
+
+    def _watch_for_pause(self) -> None:
+        """If no request follows until the provider's cache runs out (the user leaves, a question waits),
+        what pays is folded while the cache can still be read.
+        """
+        if self._pause is not None:
+            self._pause.cancel()
+        left = marker_clearing.cache_lifetime(self.conversation.state) - TO_WRITE
+        loop = asyncio.get_running_loop()
+        self._pause = loop.call_later(left, self._fold_before_pause)
+
+    def _fold_before_pause(self) -> None:
+        situation = replace(self.current_situation(), is_pausing=True)
+        left = marker_clearing.seconds_until_cold(situation)
+        if left > 2 * TO_WRITE:  # A step for which nothing was due has renewed the cache meanwhile.
+            self._watch_for_pause()
+        elif left > 0:
+            self._start_due_fold(situation)
 
     async def fold_on_demand(self, kind: FoldKind, wish: str = "") -> tuple[Recorded, ...]:
         """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""
         if kind is FoldKind.MARKER:
-            return await self._clear_on_demand()
+            situation = self.current_situation()
+            tail = first_seq_of_tail(situation)
+            clearing = marker_clearing.plan_clearing_of_all_before(situation, tail)
+            if clearing is None:
+                raise ActionRefused("Replacing old outputs with markers would not shorten any of them.")
+            return await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), ASKED)
         plan = self._plan_on_demand(kind, wish)
         if plan is None:
             raise ActionRefused("There is nothing to fold yet: the most recent part of a conversation is never folded.")
@@ -166,13 +194,6 @@ class FoldSteward:
             raise ActionRefused(too_little)
         self._start_fold(plan)
         return await self._adopt_finished_fold()
-
-    async def _clear_on_demand(self) -> tuple[Recorded, ...]:
-        situation = self.current_situation()
-        clearing = marker_clearing.clearing_of_everything_old(situation, first_seq_of_tail(situation))
-        if clearing is None:
-            raise ActionRefused("No old output would become shorter as a marker.")
-        return await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), ASKED)
 
     async def unfold(self, fold: str) -> tuple[Recorded, ...]:
         """Take a fold out of force. Refused, with figures, where the view would not fit."""
@@ -199,7 +220,7 @@ class FoldSteward:
         if fold in branch.live:
             raise ActionRefused("This fold is already active.")
         if not branch.may_nest(folded.cover):
-            raise ActionRefused("Another fold now covers some of the same messages.", remedy="Undo that fold first.")
+            raise ActionRefused("Another fold now covers some of the same messages.", remedy="Undo the other fold.")
         return await self.conversation.append_facts(Refolded(fold))
 
     def cancel_fold(self) -> None:
@@ -233,11 +254,14 @@ class FoldSteward:
 
     async def aclose(self) -> None:
         """Stop, and let go of what was read; nothing is lost but the fold that was being made."""
+        if self._pause is not None:
+            self._pause.cancel()
         flying = self._flying
         if flying is not None:
             flying.cancel()
             await asyncio.wait([flying])
         with suppress(HelixError):
+            await self.adopt_ready_fold()
             await self._discard_ready_fold()
         self._writer.contents.clear_read_contents()
 
@@ -256,7 +280,7 @@ class FoldSteward:
     def tokens_freed_by_markers(self) -> int:
         """The tokens that markers for everything old would free; 0 where the policy makes them at the next step anyway."""
         situation = self.current_situation(self.conversation.expected_state)
-        clearing = marker_clearing.clearing_of_everything_old(situation, first_seq_of_tail(situation))
+        clearing = marker_clearing.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
         if clearing is None or marker_clearing.find_due_clearing(situation) is not None:
             return 0
         return round(marker_clearing.count_freed_tokens(situation, clearing) * situation.meter.factor)
@@ -274,9 +298,9 @@ class FoldSteward:
         span = STRATEGIES[kind].span(situation)
         return None if span is None else FoldPlan(kind, span, ASKED, wish=wish)
 
-    def _start_due_fold(self) -> None:
-        if self._flying is None and self._ready is None:
-            plan = self._planner.find_due_fold(self.current_situation())
+    def _start_due_fold(self, situation: FoldSituation | None = None) -> None:
+        if self.is_at_rest:
+            plan = self._planner.find_due_fold(situation or self.current_situation())
             if plan is not None:
                 self._start_fold(plan)
 
@@ -337,7 +361,7 @@ class FoldSteward:
         recorded = await self.append_written_fold(ready)
         if recorded and self.conversation.policy.caching != "off":
             situation = self.current_situation()
-            along = marker_clearing.clearing_of_everything_old(situation, first_seq_of_tail(situation))
+            along = marker_clearing.plan_clearing_of_all_before(situation, first_seq_of_tail(situation))
             if along is not None:
                 await self._sweeping.clear_to_markers(along.parts_to_clear(situation), along.why, batch=ready.fold.fold)
         return recorded

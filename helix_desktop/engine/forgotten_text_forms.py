@@ -14,13 +14,13 @@ from html.entities import codepoint2name
 from itertools import groupby
 from typing import AnyStr, Generic, cast
 
-DEEPEST = 64  # The most backslashes in a row that are followed: JSON inside JSON, six levels deep.
-_WIDE = 48  # The most characters that one character of the text can become at the depths that occur
+DEEPEST = 64  # The most backslashes in a row that are recognised: JSON nested six levels deep.
+_WIDE = 48  # The most characters that escaping can make of one character, at the depths that occur.
 _CODECS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _LEGACY = ("latin-1", "cp1252", "gb18030", "shift_jis")  # Tried only if the text is not ASCII.
 _ENTITIES = {'"': ("quot",), "&": ("amp",), "<": ("lt",), ">": ("gt",), "'": ("apos",)}
 _NAMED = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
-_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # Where none of these occurs, nothing is escaped.
+_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # A text without any of these has nothing escaped in it.
 _SHORTEST_CORE = 5
 Escape = Callable[[str], str]
 
@@ -35,7 +35,7 @@ class TextForms:
             for each in self._spelled
         ]
         self._codecs = _CODECS if text.isascii() else _CODECS + _LEGACY
-        self._cores = tuple(dict.fromkeys(core for each in self._spelled for core in _base64_and_hex_cores(each)))
+        self._cores = tuple(dict.fromkeys(core for each in self._spelled for core in _encode_in_base64_and_hex(each)))
         self._cores_bytes = tuple(core.encode() for core in self._cores)
         self._core = re.compile("|".join(f"[\\w+/-]?{re.escape(core)}[\\w+/-]?=*" for core in self._cores))
         self.overlap = max(map(len, self._spelled)) * _WIDE * 4
@@ -116,7 +116,7 @@ def _pattern_of_text(text: str, escape: Escape) -> str:
     """Every character in all its forms. One in front that would be left as half an escape goes as well."""
     runs = [(sign, len(list(same))) for sign, same in groupby(text)]
     signs = [each for sign, times in runs for each in _sign_patterns(sign, times, escape)]
-    before = f"{_backslash_pattern(escape)}{{0,{DEEPEST}}}" if text[:1] in 'bfnrtuxU"/' else ""
+    before = f"{_single_backslash_pattern(escape)}{{0,{DEEPEST}}}" if text[:1] in 'bfnrtuxU"/' else ""
     return before + _nul_padding_pattern(escape).join(signs)
 
 
@@ -128,17 +128,17 @@ def _nul_padding_pattern(escape: Escape, least: int = 0) -> str:
 def _sign_patterns(sign: str, times: int, escape: Escape) -> list[str]:
     """One character, so many times. Backslashes in a row are one run: each depth doubles it."""
     if sign == "\\":
-        run = f"{_backslash_pattern(escape)}{{{times},{times * DEEPEST}}}"
+        run = f"{_single_backslash_pattern(escape)}{{{times},{times * DEEPEST}}}"
         return [f"(?:{run}|(?:{'|'.join(_escapes_of_sign(sign, escape))}){{{times}}})"]
-    plain = [escape(sign)] if sign.isalnum() else [f"{_backslash_pattern(escape)}{{0,{DEEPEST}}}{escape(sign)}"]
+    plain = [escape(sign)] if sign.isalnum() else [f"{_single_backslash_pattern(escape)}{{0,{DEEPEST}}}{escape(sign)}"]
     return [f"(?:{'|'.join([*_quote_escapes(sign, escape), *plain, *_escapes_of_sign(sign, escape)])})"] * times
 
 
 def _backslashes_pattern(escape: Escape) -> str:
-    return f"{_backslash_pattern(escape)}{{1,{DEEPEST}}}"
+    return f"{_single_backslash_pattern(escape)}{{1,{DEEPEST}}}"
 
 
-def _backslash_pattern(escape: Escape) -> str:
+def _single_backslash_pattern(escape: Escape) -> str:
     """Wide text that was read as UTF-8 has zeros between its characters."""
     return f"(?:{escape(chr(92))}(?:{escape(chr(0))}){{0,3}})"
 
@@ -208,7 +208,7 @@ def _hex_pattern(digits: str, escape: Escape) -> str:
     )
 
 
-def _base64_and_hex_cores(text: str) -> Iterator[str]:
+def _encode_in_base64_and_hex(text: str) -> Iterator[str]:
     """What of it stands in base64 wherever it begins, and in hexadecimal digits."""
     for codec in ("utf-8", "utf-16-le"):
         raw = text.encode(codec, "surrogatepass")

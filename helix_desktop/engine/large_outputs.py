@@ -1,4 +1,4 @@
-"""What arrives too large: outputs, user messages and attachments are stored, and shown as an excerpt.
+"""What arrives too large: outputs, user messages and attachments are stored and excerpted.
 
 Here the models are asked; what is asked, and what is done with the answer, is in `strategies/output_admission.py`. Whatever
 goes wrong, and after `admission_wait` in any case, the preview is kept: a batch never waits longer.
@@ -41,8 +41,8 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 
-SAID, ASKED = 500, 2_000  # Characters of the text before a call, and of its arguments, that show what it was for.
-COMPACTION = 1_500  # tokens a compaction may take
+SAID, ASKED = 500, 2_000  # A call's purpose: characters of the text before it, and of its arguments.
+COMPACTION = 1_500  # The most tokens of a compaction.
 QUESTION_OUTPUT = 1_000
 
 
@@ -242,7 +242,7 @@ class OutputAdmission:
         settings = self.conversation.state.settings
         chosen = settings.model_for_role(ModelRole.FAST if self.models(ModelRole.FAST) is client else ModelRole.MAIN)
         window = chosen.window if chosen and chosen.window > 0 else self.conversation.policy.window
-        room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # In characters, with a cautious two for each token.
+        room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # In characters, at a cautious two per token.
         if len(text) <= room:
             return text
         return f"{text[: room * 2 // 3]}\n[… {len(text) - room:,} characters left out …]\n{text[-room // 3 :]}"

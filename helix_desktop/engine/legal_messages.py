@@ -6,7 +6,6 @@ the user's; reasoning never stands alone. `build_legal_messages` makes it so, `f
 """
 
 import itertools
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
@@ -16,6 +15,7 @@ from helix_desktop.engine.facts import Attachment, PartRef, Reasoning, Stored, T
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.tool_calls import wrap_call
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import parse_json_or_none
 
 Resolve = Callable[[Stored], str | Image]
 
@@ -23,6 +23,7 @@ INTERRUPTED = (
     "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
 )
 GO_ON = "(Your reply above was cut off. Go on from where it ended.)"
+CONTINUE = "Continue."  # Sent if the last message is a complete reply, as in some recordings.
 BEGIN = "(The conversation goes on here.)"
 MISSING = "[This content is not available.]"
 EMPTY_OUTPUT = "(no output)"
@@ -73,6 +74,7 @@ class _MessageBuilder:
     waiting: dict[str, None] = field(default_factory=dict)
     held: list[MessagePart] = field(default_factory=list)
     reply: int = 0  # The seq of the reply that is being built.
+    is_complete: bool = False  # Whether the reply being built ended on its own.
     stable: int = 0
 
     def add_block(self, block: Block) -> None:
@@ -92,12 +94,7 @@ class _MessageBuilder:
 
     def finish_messages(self) -> tuple[Message, ...]:
         """All messages, the last one the user's."""
-        self._answer_open_calls()
-        self._drop_lone_reasoning()
-        if self.written and self.written[-1][0] is Role.ASSISTANT:
-            self._add_parts(Role.USER, [Text(GO_ON)])
-        if not self.written:
-            self._add_parts(Role.USER, [Text(BEGIN)])
+        self._answer_last_reply()
         return tuple(Message(role, tuple(content)) for role, content in self.written)
 
     def _add_reply_part(self, block: Block) -> None:
@@ -106,13 +103,8 @@ class _MessageBuilder:
             raise TypeError("a reply has no attachments")
         seq = block.source.seq if isinstance(block.source, PartRef) else block.source.first
         if seq != self.reply:
-            self._answer_open_calls()
-            self._drop_lone_reasoning()
-            if self.written and self.written[-1][0] is Role.ASSISTANT:
-                self._add_parts(Role.USER, [Text(GO_ON)])
-            self.reply = seq
-        if not self.written:
-            self._add_parts(Role.USER, [Text(BEGIN)])
+            self._answer_last_reply()
+            self.reply, self.is_complete = seq, block.ok
         self._add_parts(Role.ASSISTANT, [with_plain_name(wrap_call(part)) if isinstance(part, ToolCall) else part])
         if isinstance(part, ToolCall):
             self.waiting[part.id] = None
@@ -151,6 +143,15 @@ class _MessageBuilder:
                 return [Text(f"[Kept word for word: call of {name}]\n{arguments}")]
             case _:
                 return []  # Providers accept reasoning only whole, so it is left out.
+
+    def _answer_last_reply(self) -> None:
+        """Makes the last message the user's."""
+        self._answer_open_calls()
+        self._drop_lone_reasoning()
+        if not self.written:
+            self._add_parts(Role.USER, [Text(BEGIN)])
+        elif self.written[-1][0] is Role.ASSISTANT:
+            self._add_parts(Role.USER, [Text(CONTINUE if self.is_complete else GO_ON)])
 
     def _answer_open_calls(self) -> None:
         """Calls of an interrupted run get a result that says so."""
@@ -291,7 +292,7 @@ def check_call_names(asked: Request) -> Iterator[str]:
             if isinstance(part, ToolCall):
                 if not _PLAIN_NAME.fullmatch(part.name):
                     yield f"message {index} calls {part.name!r}, which is no plain name"
-                if not isinstance(_load_json_or_none(part.arguments), Mapping):
+                if not isinstance(parse_json_or_none(part.arguments), Mapping):
                     yield f"message {index} calls {part.name} with arguments that are no JSON object"
 
 
@@ -305,10 +306,3 @@ LAWS: tuple[Callable[[Request], Iterator[str]], ...] = (
     check_reasoning,
     check_call_names,
 )
-
-
-def _load_json_or_none(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

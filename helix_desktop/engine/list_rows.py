@@ -26,9 +26,9 @@ class ConversationListRow:
     cost: float = 0.0
     agent: str = ""  # the connected agent that writes there; empty: this program's own
     machine: str = ""  # the machine that wrote there last, in a shared workspace; empty: this one
-    copy: str = ""  # The branch or commit that its own copy was made from.
-    overlaps: tuple[str, ...] = ()  # Files that were changed in its copy and in other copies.
-    acp_agent: str = ""  # The agent of another maker that this program runs in it.
+    copy: str = ""  # The branch or commit that the conversation's copy was made from.
+    overlaps: tuple[str, ...] = ()  # Files changed both in the conversation's copy and in others.
+    acp_agent: str = ""  # The foreign agent that works there over the Agent Client Protocol.
 
 
 @dataclass(frozen=True, slots=True)

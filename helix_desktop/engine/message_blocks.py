@@ -13,9 +13,9 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import Block, ContextKind, Role
 from helix_desktop.engine.tool_calls import parse_arguments, parse_strict_json
 
-IMAGE_TOKENS = 1_600  # About what providers bill for one picture.
+IMAGE_TOKENS = 1_600  # The tokens that providers bill for a picture, roughly.
 NOTE_TOKENS = 8
-LONG_VALUE = 400  # characters; part of the shown form of a cleared argument, so it must not change
+LONG_VALUE = 400  # Characters. Old views of cleared arguments depend on it, so it must not change.
 EXCLUDED = "[Taken out of the context by the user]"
 SAME_ENTRY = "[CACHED] in the same entry"
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
@@ -40,7 +40,8 @@ def build_original_block(recorded: facts.Recorded, ref: facts.PartRef, ids: Mapp
         answer = fact.parts[part]
         if isinstance(answer, facts.ToolCall):
             answer = make_call_legal(answer, ids.get(ref, answer.id) if ids else answer.id)
-        return Block(ContextKind.CONVERSATION, Role.ASSISTANT, ref, answer, answer.tokens)
+        kind, complete = ContextKind.CONVERSATION, fact.stop is facts.Stop.END
+        return Block(kind, Role.ASSISTANT, ref, answer, answer.tokens, ok=complete)
     if isinstance(fact, facts.ToolReturned):
         call = ids.get(facts.PartRef(recorded.seq), fact.call) if ids else fact.call
         tokens = fact.tokens if part == 0 else IMAGE_TOKENS

@@ -25,7 +25,7 @@ from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
 from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-LONG = 500  # In tokens. Markers of longer entries say that a part can be recalled.
+LONG = 500  # Tokens. The marker of a longer part says that the agent can ask for a piece of it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,8 @@ class PartClearer:
     ) -> tuple[Recorded, ...]:
         """Show the parts as markers. One that has changed meanwhile, or would not get shorter, is left out."""
         made = [await self.build_marker(ref, block) for ref in refs if (block := self.find_block(ref)) is not None]
-        tokens = sum(one.block.tokens for one in made)
-        reason = (
-            f"{why}: {len(made)} parts of {tokens:,} tokens" if len(made) > 1 else f"{why}: 1 part of {tokens:,} tokens"
-        )
+        n, total = len(made), sum(one.block.tokens for one in made)
+        reason = f"{why}: {n} parts, {total:,} tokens in total" if n > 1 else f"{why}: 1 part of {total:,} tokens"
         return await self.append_shortened(
             made, batch or self.conversation.new_fold_name(FoldKind.MARKER), reason, panic=panic
         )

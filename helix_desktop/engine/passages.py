@@ -14,11 +14,11 @@ from helix_desktop.engine.ports import TokenCounter
 TOKENS = 500  # The most tokens of all passages in one result.
 AROUND = 10  # lines before and after a hit
 MOST_WORDS, MOST_HITS, OTHERS = 16, 2_000, 12
-LINE = 1_000  # characters: of a longer line only what is around the word is shown
+LINE = 1_000  # Characters. Of a longer line, a result shows only the part around the match.
 _WORD = re.compile(r"[\w./-]*\w")
 
-Span = tuple[int, int]  # first and last line, from 1
-Hits = Mapping[int, Mapping[str, float]]  # For each line, its searched words and how rare they are.
+Span = tuple[int, int]  # The first and the last line, counted from 1.
+Hits = Mapping[int, Mapping[str, float]]  # By line, the searched words in it and how rare each is.
 
 
 def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = TOKENS) -> str:
@@ -92,7 +92,7 @@ def _lines_with_words(lines: Sequence[str], words: str) -> Hits:
 def _rank_hits(hits: Hits) -> list[int]:
     def worth(number: int) -> float:
         near = _words_near(hits, number - AROUND, number + AROUND)
-        return sum(near.values()) + sum(hits[number].values())  # the line itself counts twice
+        return sum(near.values()) + sum(hits[number].values())  # The line itself counts twice.
 
     return sorted(hits, key=lambda number: (-worth(number), number))
 

@@ -105,7 +105,7 @@ class ForgetResult:
     conversations: tuple[str, ...]
     backups: int
     elsewhere: tuple[str, ...] = ()
-    ciphertext: tuple[str, ...] = ()  # Places in a shared store that may still have it.
+    ciphertext: tuple[str, ...] = ()  # Places in a shared store that may still have it, encrypted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +158,12 @@ class CallOutcome:
     changes: tuple[FileChanged, ...] = ()
     child: str = ""
     todo: tuple[tuple[str, str], ...] | None = None
-    decided_by: str = ""  # "user", "rule" or "mode": who allowed or refused it; empty where nothing had to be asked
+    decided_by: str = ""  # Who allowed or refused the call: "user", "rule" or "mode"; or empty.
     decided_scope: str = "once"
     keep: str = ""  # The call's `keep` argument: what to keep of a long output. The tool does not see it.
-    repeated: bool = False  # an unchanged read, answered from the cache
-    refused: bool = False  # True if the user or a rule refused it. Nothing was done.
-    stopped: bool = False  # True if it was cancelled. The output is what had come by then.
+    repeated: bool = False  # True for a repeated read of unchanged content, answered from the cache.
+    refused: bool = False  # True if the user or a rule refused the call. Nothing was done.
+    stopped: bool = False  # True if the call was cancelled. The output ends where it was stopped.
     files: FilesChanged | None = None  # The files that the call changed in the workspace's folders.
     content: bytes | None = None  # The output if it is in memory as a whole, so that it need not be read again.
 
@@ -179,20 +179,20 @@ class PermissionQuestion:
     scopes: tuple[str, ...] = ("once", "conversation", "always")
     form: str = ""  # a JSON schema, when a server asks the user for values (elicitation)
     by: str = ""  # The task of the sub-agent that asks; empty if the conversation's own agent asks.
-    # what allowing it for longer would allow, in words; the user may take another than the first
+    # The rules by which the user can allow this for longer, in words. The first is preselected.
     rules: tuple[str, ...] = ()
-    apart: str = ""  # the name of what must be allowed by itself, not with the tool: outside_sandbox, runs_later, opened, hidden, held
+    apart: str = ""  # What needs its own permission: outside_sandbox, runs_later, opened, hidden or held.
     command: str = ""  # The user's slash command that asks.
-    plan: bool = False  # a plan to approve: `preview` may be changed, and comes back in the answer's `values`
+    plan: bool = False  # True for a plan to approve. The edited `preview` comes back as `values`.
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionAnswer:
     allowed: bool
     scope: str = "once"
-    words: str = ""  # what the user said instead; goes back to the model
-    values: str = ""  # JSON, for a form; the text of a plan
-    rule: int = 0  # The number of the rule that the user chose.
+    words: str = ""  # What the user said instead of allowing it, for the model.
+    values: str = ""  # The values of a form as JSON, or the text of a plan.
+    rule: int = 0  # The index of the rule that the user chose.
 
 
 @dataclass(frozen=True, slots=True)

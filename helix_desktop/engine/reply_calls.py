@@ -43,7 +43,7 @@ class ReplyCalls:
         self._crew = crew
         self._steward = steward
         self._ask = ask
-        self._begun: set[str] = set()  # ids of calls that nothing held back
+        self._begun: set[str] = set()  # The ids of calls that have begun: nothing held them back.
         self._lately: deque[tuple[str, str, str]] = deque(maxlen=LATELY)
 
     async def run_reply_calls(self, reply: Reply) -> None:
@@ -75,7 +75,7 @@ class ReplyCalls:
             await self._record_last_results(done, seqs)
         except (
             BaseException
-        ):  # Also after a stop by the user or a bug in a tool, no call stays open and no tool goes on running.
+        ):  # Even after a user's stop or a tool's bug, every call is answered and every tool stopped.
             for task in tasks:
                 task.cancel()
             await asyncio.shield(self._record_stopped_calls(waiting, tasks))

@@ -29,16 +29,16 @@ from helix_desktop.engine.request_changes import Cause, CauseKind, ChangePlace, 
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-CACHE_UNIT = 128  # tokens: providers without marks read whole units of these
-LEAST_CACHED = 4_096  # In tokens. Every provider caches a beginning of this length.
-SHORTEST_LIFE = 300.0  # In seconds. How long a cache lives if its provider does not say.
-UNTIMED_REPLY = 60.0  # In seconds. The longest that a reply of a recording may have taken.
+CACHE_UNIT = 128  # Tokens. Providers that need no marks read their caches in units of this size.
+LEAST_CACHED = 4_096  # Tokens. Every provider caches a beginning of this length.
+SHORTEST_LIFE = 300.0  # Seconds that a cache is assumed to live if its provider does not say.
+UNTIMED_REPLY = 60.0  # Seconds that a recorded reply without a duration is assumed to take at most.
 LOOK_BACK = 20  # How many blocks before a mark a provider searches for a known beginning.
-HIDDEN_HEAD = 0.2  # At least this share of a request is the system prompt and tools that a recording lacks.
+HIDDEN_HEAD = 0.2  # If the bill is larger than the parts by this share, the recording lacks the system prompt.
 AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
 
 SentPiece = Block | ToolsOffered
-Segment = tuple[int, tuple[Cause, ...]]  # Tokens, and the causes that each explain them alone.
+Segment = tuple[int, tuple[Cause, ...]]  # Tokens, and causes that each alone explain all of them.
 Prices = Callable[[str], ModelSet | None]
 
 
@@ -75,11 +75,11 @@ class _AskedRequest:
     recorded: Recorded
     reply: ModelReplied
     view: View
-    asked: float  # when, in seconds since 1970
+    asked: float  # When the request was sent, in seconds since 1970.
     pieces: Sequence[SentPiece]
-    life: float  # seconds its provider's cache lives
+    life: float  # The seconds for which the provider's cache keeps the request.
     ends: list[int] = field(default_factory=list)  # The billed tokens up to the end of each piece.
-    places: list[int] = field(default_factory=list)  # After which pieces earlier requests ended.
+    places: list[int] = field(default_factory=list)  # After how many pieces requests so far ended.
 
     @property
     def cached_tokens(self) -> int:
@@ -95,11 +95,11 @@ class RequestCostReader:
     facts: Sequence[Recorded]
     prices: Prices
     _last: dict[str, _AskedRequest] = field(default_factory=dict)  # The last request of each model.
-    _lives: dict[str, float] = field(default_factory=dict)  # the longest pause after which a cache was still read
+    _lives: dict[str, float] = field(default_factory=dict)  # The longest pause that a model's cache survived.
     _seen: int = 0  # The newest fact that was in the view of any request.
     _last_model: str = ""
     _brought_runs: list[tuple[int, int]] | None = None
-    _marks_prefixes: bool = False  # True if the provider reports written tokens. Providers that need marks do.
+    _marks_prefixes: bool = False  # True once a provider has reported written tokens.
 
     def read_reply(self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View) -> RequestCost:
         """The causes of one step. `view`: what its request was made from."""
@@ -179,7 +179,7 @@ class RequestCostReader:
     ) -> Iterator[Segment]:
         """What comes behind that: new, or written again because of what changed in front of it."""
         shared = now.ends[same - 1] if same else 0
-        if start < shared:  # equal, and behind the last place that was marked
+        if start < shared:  # These pieces are unchanged, but come after the last marked place.
             first = tuple(one.cause for one in changes if one.place == changes[0].place)
             yield shared - start, always or first or (Cause(CauseKind.RULES, "behind the last mark"),)
         active, waiting = always, list(changes)
@@ -297,9 +297,9 @@ def _fit_sizes(now: _AskedRequest, before: _AskedRequest | None, same: int) -> l
     billed, known = now.reply.usage.input, list(before.ends[:same]) if before else []
     counted = [piece.tokens for piece in now.pieces[len(known) :]]
     if not known and not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD):
-        counted[0] = billed - sum(counted)  # a recording without its system prompt and tools
+        counted[0] = billed - sum(counted)  # The recording lacks its system prompt and tools.
     start, whole = known[-1] if known else 0, sum(counted)
-    if known and billed - start < whole // 3:  # the provider left out something that it had billed
+    if known and billed - start < whole // 3:  # What was billed before is no longer billed in full.
         start = max(0, billed - whole)
         known = [min(end, start) for end in known]
     known += [start + (billed - start) * so_far // max(1, whole) for so_far in accumulate(counted)]

@@ -43,9 +43,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 TITLE = 60
 MOST_SENT_ON = 3
-FOLD_SHARE = 0.1  # share of the next request below which "Fold first" is not worth offering
+FOLD_SHARE = 0.1  # "Fold first" is offered only if it frees at least this share of the next request.
 PLAN = "[The plan the user approved, word for word. Work on it now.]\n\n"
-CLOSED = "The program was ended during this turn."
+CLOSED = "The program stopped during this turn."
 BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote is lost, and you can continue."
 
 
@@ -73,12 +73,12 @@ class Session:
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
         self._turn: asyncio.Task[None] | None = None
-        self.last_end: facts.TurnEnded | None = None  # of the newest turn here, also where it could not be recorded
+        self.last_end: facts.TurnEnded | None = None  # How the last turn here ended, recorded or not.
         self._why_stopped = CLOSED
         self._talking: turn_loop.TurnLoop | None = None
         self._is_held = False
-        self._begun = False  # whether its hooks have been told that it is open
-        # how often hooks have made the agent continue since the user's last message
+        self._begun = False  # Whether hooks have been told that the session is open.
+        # How often hooks have made the agent continue since the user's last message.
         self._sent_on = 0
         self._elsewhere: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]] | None = None
 
@@ -107,11 +107,11 @@ class Session:
         return lambda: self.conversation.listeners.remove(listener)
 
     def send_message(self, parts: tuple[facts.UserPart, ...], *, steer: bool = False) -> None:
-        """Send a message: now, or when the running turn is over (`steer`: after its current step)."""
+        """Sends a message: now, or when the turn is over (`steer`: after its current step)."""
         if self.agent:
             raise ActionRefused(
                 f"{self.agent} is working in this conversation.",
-                remedy="Choose Continue here to continue a copy with Helix Desktop's own agent.",
+                remedy="Choose “Continue here” to continue a copy of the conversation with Helix Desktop's own agent.",
             )
         if not parts:
             return
@@ -132,7 +132,7 @@ class Session:
 
     def stop_turn(self, why: str = "") -> None:
         """Stop the turn, its tools and its questions. What happened is kept, the queue waits. `why`: empty for the user."""
-        self._why_stopped = self._why_stopped and why  # The first reason still holds.
+        self._why_stopped = self._why_stopped and why  # A stop by the user, which has no reason, stays.
         for future in list(self._answers.values()):
             future.cancel()
         if self._turn is not None:
@@ -181,7 +181,7 @@ class Session:
         self.queue.clear()
         self.stop_turn(CLOSED)
         await self.wait_until_idle()
-        self.queue.clear()  # This includes messages that were stopped before they were recorded.
+        self.queue.clear()  # Messages stopped before they were recorded are in the queue again.
         await self.steward.aclose()
         await self.conversation.wait_until_recorded()
 
@@ -199,7 +199,7 @@ class Session:
         """Its next request will depend on this: what is shown of it goes by that, and nothing is recorded."""
         if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
-        turn_loop.expect_changed_settings(self._crew, self.conversation, setup)
+        turn_loop.expect_next_request_settings(self._crew, self.conversation, setup)
         self.conversation.notify_listeners(MeterChanged(self.id))
 
     def estimate_cost_with(self, parts: Sequence[facts.UserPart], *, instead_of: int = 0) -> float:
@@ -319,7 +319,7 @@ class Session:
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         """Go on from `seq`. The rest stays in the journal. Returns what was done to files, a sentence each."""
         self._refuse_while_running("rewind")
-        # In the order they happened; rewound or not, the files are what they are.
+        # All later results and file changes, even on abandoned branches: a rewind alone changes no files.
         done = [
             one
             for one in self.all_facts
@@ -347,7 +347,7 @@ class Session:
             r for r in present if isinstance(r.fact, facts.UserSaid) and not r.fact.by and (not seq or r.seq < seq)
         ]
         if not before:
-            raise NotFound("This conversation contains no message from you that can be answered again.")
+            raise NotFound("This conversation contains no message of yours that can be answered again.")
         await self.conversation.append_facts(facts.Rewound(before[-1].seq, again=True))
         self.resume_turn()
 
@@ -404,7 +404,7 @@ class Session:
 
     def _start_turn_if_due(self, *, even_without_words: bool = False) -> None:
         if self._turn is None and not self._is_held and (self.queue or even_without_words):
-            self._why_stopped = CLOSED  # This also holds if the event loop ends and cancels the turn.
+            self._why_stopped = CLOSED  # The reason if the event loop ends and cancels the turn.
             self._turn = self._crew.spawn(self._run_turns(), name=f"turn of {self.id}")
             self._turn.add_done_callback(self._reset_unstarted_turn)
 
@@ -457,7 +457,7 @@ class Session:
             self._talking = None
 
     async def _record_next_message(self) -> None:
-        """A message that is stopped, or does not fit, before it is recorded goes back to the queue."""
+        """A message that is stopped before it is recorded, or does not fit, is queued again."""
         if not self.queue:
             return
         waiting = self.queue.pop(0)
@@ -471,7 +471,7 @@ class Session:
             raise
         try:
             await self.conversation.append_facts_from(lambda first: self._facts_behind_title(said, new_facts, first))
-        except HelixError:  # A stop does not end up here: what was begun is recorded.
+        except HelixError:  # A stop raises no HelixError, and an append goes on to its end.
             self._requeue_messages([waiting])
             raise
 
@@ -563,7 +563,7 @@ class Session:
     def _refuse_while_held(self, what: str) -> None:
         if self._is_held:
             raise ActionRefused(
-                f"Cannot {what} while content is being permanently removed.", remedy="Try again when that is finished."
+                f"Cannot {what} while content is being permanently removed.", remedy="Try again when this has finished."
             )
 
     def _with_text_tokens(self, part: facts.UserPart) -> facts.UserPart:

@@ -43,7 +43,7 @@ async def read_stored_text(cache: ContentCache, stored: facts.Stored) -> str:
 async def read_span_texts(
     branch: ConversationBranch, span: facts.Span, cache: ContentCache, *, dated: bool = False
 ) -> list[SpanText]:
-    """What the view shows of the span, message by message; `dated`: with the minute each was said."""
+    """What the view shows of the span, message by message; `dated`: with the minute of each."""
     return [await _text_of_item(branch, item, cache, dated=dated) for item in branch.items_in_span(span)]
 
 

@@ -16,13 +16,14 @@ from helix_desktop.engine.facts import Folded, Span
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import ContentCache
 
-STEM = 5  # Two words that share their first letters, this many, count as forms of one word.
-PIECE = 2_000  # characters searched at once
-COUNTED = 12  # A whole number up to this one may have been counted.
-COMPARED = 200  # Figures whose differences are tried.
-# The share of a sentence's words in one message of the user: of what was asked, which is retold freely, and of an order. The last is
-# the share in one line of anything else.
+STEM = 5  # Characters. Words that begin with the same ones count as forms of one word.
+PIECE = 2_000  # Characters searched at once: no other thread runs meanwhile.
+COUNTED = 12  # A whole number up to this one needs no source: the writer may have counted things.
+COMPARED = 200  # If more figures are known than this, their differences are not tried.
+# The share of an order's words that one message of the user must have (ASKED if the order is retold
+# freely, else SHARED), or else one line of any source (COPIED).
 ASKED, SHARED, COPIED = 0.15, 0.45, 0.5
+LEAST_WORDS = 3  # A part of a sentence with fewer words is not judged alone.
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 
 _WORD = re.compile(r"\w+")
@@ -40,13 +41,16 @@ _CODE = re.compile(
     r"`([^`\s]+)`|\\([A-Za-z]\w+)|\b(\w*(?:\w_\w|[a-z][A-Z][a-z]|[A-Z]{2}[a-z]{2}|[A-Za-z]{2}\d|\d[a-f]{2}\d)\w*)"
 )
 _NAME = re.compile(
-    r"\b(?:package|crate|library|module|function|method|class|component|hook|constant) (\w+)\b|(?<=[\w,] )([A-ZÀ-Ž][a-zà-ž]{2,})\b"
-    r"|^\W{0,9}([A-ZÀ-Ž]\w+|\w+-\w+) (?:is|was|has|shows|handles|uses|needs|keeps|runs|stores|blocks|wraps|sends|serves|zeigt)\b"
+    r"\b(?:package|crate|library|module|function|method|class|component|hook|constant) (\w+)\b"
+    r"|(?<=[\w,] )([A-ZÀ-ÖØ-ÞČŁŚŠŽ][a-zß-ž]{2,}\b(?: [A-ZÀ-ÖØ-ÞČŁŚŠŽ][a-zß-ž]{2,}\b)*)"
+    r"|^\W{0,9}([A-ZÀ-ÖØ-ÞČŁŚŠŽ]\w+|\w+-\w+) (?:is|was|has|shows|handles|uses|needs|keeps|runs|stores|blocks|wraps|sends|serves|zeigt)\b"
 )
 _NO_NAME = re.compile(
-    r"(?:s|ing|ed|ly|[ts]ion|ity|ment|ness|[ae]nce|age|th|work|next|it|he|one|\w*here|this|wh\w+|user)$", re.IGNORECASE
+    r"(?:s|ing|ed|ly|[ts]ion|ity|ment|ness|[ae]nce|age|th|work|next|it|\w*self|he|one|\w*here|this|wh\w+|user)$",
+    re.IGNORECASE,
 )
-_GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|im|für|auf|wurde|heißt)\b")  # Every noun has a capital.
+# German words. In German every noun has a capital letter, so a capital does not mark a name.
+_GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|im|mit|für|auf|nicht|wird|wurde|heißt)\b")
 _NO_CLAIM = re.compile(
     r"\[[\d–, -]+\]|\b[0-9a-f]{64}\b|^\s*(?:[-*]|\d+[.)])\s|^#+ .*|^\[.*\]$|^.*\brecall_(?:history|cached_content)\(.*"
     r"|read the full transcript at: \S+",
@@ -54,17 +58,24 @@ _NO_CLAIM = re.compile(
 )
 _ORDERED = re.compile(
     r"(?<!\bas )(?<!\bas the )\b(?:users?|clients?|customer|owner|lead|supervisor|management|you|they|s?he|it was|benutzer\w*|du|sie)\b[^.]{0,40}?"
-    r"\b(?:ask|want|request|insist|demand|requir|prefer|told|said|wish|would like|möchte|verlang)"
+    r"\b(?:ask(?:s|ed)\b|want|request|insist|demand|requir|prefer|told|said (?:that|to|no)|wish|would (?:like|rather)|möchte|verlang)"
     r"|^\W*(?:no|keep|gewünscht|requested|do not|don't|never)\b"
-    r"|\b(?:should|shall|must|need(?:s|ed)? to|ha(?:s|ve) to|(?:is|are) (?:not )?(?:to be|allowed)|forbidden|acceptable|ruled out"
+    r"|\b(?:should|shall|must|need(?:s|ed)? to|ha(?:s|ve) to|(?:is|are) (?:not )?(?:to be|allowed)|forbid\w*|acceptable|ruled out"
     r"|out of the question|off[- ]limits|leave .{3,40} alone|wants?|insist(?:s|ed)|prefers?|soll\w*|darf|dürfen|muss|müssen)\b",
     re.IGNORECASE,
 )
+_RETOLD = re.compile(r"\basked(?! that| not)")
+_STATE = re.compile(r"\b(?:yet|so far|nor did|noch nicht)\b")
+_PARTS = re.compile(r"[,;:()]| (?:since|because|and|but|which|so) ")
 _COMMON = re.compile(
     r"the[mnyrsi]?\w?|an?d|but|for|from|with\w*|into|are|w[ae]re?s?|been|its|th[ai][ts]|those|not?|only|all|any|each|every|both|wh\w+|after|"
     r"before|now|still|also|ha[sd]|have|did|does|will|w?sh?c?ould|must|may|can|never|always|how|users?|you|s?he|his|her|ask\w*|want\w*|told|"
     r"said|insist\w*|demand\w*|request\w*|require\w*|prefer\w*|d[eia][rsenm]|eine?n?|und|oder|nicht|keine?|nur|ist|sind|war|wird|werden|"
     r"soll\w*|m[uü]ss\w*|d[aü]rf\w*|immer|nie|auf|mit|von|für|aus|benutzer|möchte|verlang\w*|dass|gewünscht|..?(?<!\d)"
+)
+_SHORT_YEAR = re.compile(r"\b\d\d?/\d\d?/(\d\d)\b")
+_MONTH = re.compile(  # The number of the group that matches is that of the month.
+    "(january)|(february)|(march)|(april)|(may)|(june)|(july)|(august)|(september)|(october)|(november)|(december)"
 )
 _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "ten": 10.0, "half": 0.5, "twenty": 20.0}
 
@@ -90,11 +101,15 @@ class _KnownWords:
     def __init__(self, sources: Sequence[DetailSource]) -> None:
         self._texts = [source.text for source in sources]
         self._said = [source.text for source in sources if source.role == "user"]
-        self._words = set(chain.from_iterable(map(_words_of, self._pieces())))
-        self._files = {_base_name(file) for piece in self._pieces() for file in _FILE.findall(piece)}
-        written = {_number_of(number) for piece in self._pieces() for number, _ in _FIGURE.findall(piece)}
-        written |= {float(digits) for piece in self._pieces() for digits in _DIGITS.findall(piece)}  # also of dates
-        self._numbers = written | {_NUMBERS[word] for word in _NUMBERS.keys() & self._words}
+        written = set(chain.from_iterable(map(_WORD.findall, self._pieces())))
+        self._words = set(map(str.casefold, written))
+        capitals = (word for word in written if word.isalpha() and word.isupper() and 3 <= len(word) <= 5)
+        self._codes = {word for word in capitals if written.isdisjoint((word.lower(), word.capitalize()))}
+        self._files = {_casefolded_base_name(file) for piece in self._pieces() for file in _FILE.findall(piece)}
+        numbers = {_number_of(number) for piece in self._pieces() for number, _ in _FIGURE.findall(piece)}
+        numbers |= {float(digits) for piece in self._pieces() for digits in _DIGITS.findall(piece)}  # even within dates
+        numbers |= {2000 + float(year) for piece in self._pieces() for year in _SHORT_YEAR.findall(piece)}
+        self._numbers = numbers | {_NUMBERS[word] for word in _NUMBERS.keys() & self._words}
 
     def _pieces(self) -> Iterator[str]:
         """Their lines, long ones in parts: no other thread runs while a pattern searches one of them."""
@@ -105,8 +120,8 @@ class _KnownWords:
         quoted = ("".join(found) for found in _QUOTATION.findall(sentence))
         yield from (text for text in quoted if " " in text and not self._has_quotation(text))
         rest = _QUOTATION.sub("", sentence)
-        for file in _FILE.findall(rest):
-            if not (self._has_file(_base_name(file)) and self._has_name(file)):
+        for file in (found.rstrip(".") for found in _FILE.findall(rest)):
+            if not (self._has_file(_casefolded_base_name(file)) and self._has_name(file)):
                 yield file
         rest = _FILE.sub("", rest)
         yield from (name for name in _names_in(rest) if not self._has_name(name))
@@ -114,9 +129,7 @@ class _KnownWords:
         for text, unit in figures:
             if not self._has_figure(text, unit.strip(), [_number_of(other) for other, _ in figures if other != text]):
                 yield text + unit
-        if _ORDERED.search(sentence) and not self._has_order(
-            _stems_of(sentence), ASKED if "asked" in sentence else SHARED
-        ):
+        if any(not self._has_order(part) for part in _ordering_parts(sentence)) and not self._has_order(sentence):
             yield sentence
 
     def _has_quotation(self, quoted: str) -> bool:
@@ -131,8 +144,20 @@ class _KnownWords:
         return any(name in piece and inside.search(piece) for piece in map(str.casefold, self._pieces()))
 
     def _has_name(self, name: str) -> bool:
+        """Written there, in part where it is long, without its plural, or as its abbreviation or a month's number."""
         shortened = len(name) >= 7 and any(word.startswith(name) for word in self._words)
-        return shortened or _words_of(name) <= self._words
+        return shortened or all(map(self._has_word, _words_of(name))) or self._has_abbreviation(name)
+
+    def _has_word(self, word: str) -> bool:
+        month = _MONTH.fullmatch(word)
+        return bool({word, word.removesuffix("s")} & self._words or (month and month.lastindex in self._numbers))
+
+    def _has_abbreviation(self, name: str) -> bool:
+        """Its beginning or its initials, in capitals."""
+        letters, initials = name.upper().replace(" ", ""), "".join(word[0] for word in name.split())
+        return name.istitle() and any(
+            letters.startswith(code) or (initials[1:] and code.startswith(initials)) for code in self._codes
+        )
 
     def _has_figure(self, text: str, unit: str, beside: Sequence[float]) -> bool:
         """Written there, counted, the next number of a file, or rounded, in another unit, a share or a difference."""
@@ -144,21 +169,31 @@ class _KnownWords:
             tried.append({100 * each / whole for each in known for whole in beside if whole})
         if digits > 1 and len(known) <= COMPARED:
             tried.append({abs(one - other) for one, other in combinations(known, 2)})
-        return any(abs(each - value) <= 0.5000001 * 10.0**-digits for each in chain(*tried))
+        return any(-0.5000001 <= (each - value) * 10**digits < 1 for each in chain(*tried))
 
-    def _has_order(self, wanted: set[str], least: float) -> bool:
+    def _has_order(self, text: str) -> bool:
+        wanted, least = _stems_of(text), ASKED if _RETOLD.search(text) else SHARED
         enough = COPIED * len(wanted)
         near = (piece for piece in self._pieces() if sum(map(piece.casefold().__contains__, wanted)) >= enough)
-        return any(len(wanted & _stems_of(text)) >= least * len(wanted) for text in self._said) or any(
+        return any(len(wanted & _stems_of(said)) >= least * len(wanted) for said in self._said) or any(
             len(wanted & _stems_of(piece)) >= enough for piece in near
         )
+
+
+def _ordering_parts(sentence: str) -> list[str]:
+    """The parts of a sentence that state an order, or all of it where a part says too little. What has not happened yet is none."""
+    if _STATE.search(sentence) or not _ORDERED.search(sentence):
+        return []
+    parts = [part for part in _PARTS.split(sentence) if _ORDERED.search(part) and len(_stems_of(part)) >= LEAST_WORDS]
+    return parts or [sentence]
 
 
 def _names_in(sentence: str) -> Iterator[str]:
     yield from map("".join, _CODE.findall(sentence))
     for labelled, inside, first in _NAME.findall(sentence):
-        if (inside and not _GERMAN.search(sentence)) or not (inside or _NO_NAME.search(labelled or first)):
-            yield labelled or inside or first
+        named = labelled or first
+        if not (_GERMAN.search(sentence) if inside else _NO_NAME.search(named) or _COMMON.fullmatch(named)):
+            yield inside or named
 
 
 def _words_of(text: str) -> set[str]:
@@ -170,7 +205,7 @@ def _stems_of(text: str) -> set[str]:
     return {re.sub(r"(?:ing|ed|e?s)$", "", word)[:STEM] for word in words}
 
 
-def _base_name(file: str) -> str:
+def _casefolded_base_name(file: str) -> str:
     return file.casefold().rpartition("/")[2]
 
 
@@ -181,4 +216,4 @@ def _flat(text: str) -> str:
 def _number_of(text: str) -> float:
     grouped = re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", text)
     number = text.replace(",", "" if grouped else ".")
-    return float(number) if number.count(".") < 2 else -1.0  # A version, or a date.
+    return float(number) if number.count(".") < 2 else -1.0  # Two points: a version or a date.

@@ -15,13 +15,13 @@ FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
 UNREAD = "This call was stopped before it was done."
-NOT_BEGUN = "This call was not run: the turn was stopped before it began."
+NOT_BEGUN = "This call was not run: the turn was stopped before the call began."
 PATH_KEYS = ("path", "file_path", "filename", "file")
 
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """A call on its way: the id the model gave it, the one it has in requests, and the part it is."""
+    """A call on its way: the model's id for it, the one it has in requests, and its part."""
 
     id: str
     shown: str

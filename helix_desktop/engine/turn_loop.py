@@ -52,8 +52,10 @@ async def record_changed_settings(crew: SessionCollaborators, conversation: Conv
     await conversation.append_facts(*new_facts, *note_facts(setup.notes, crew, conversation, len(new_facts)))
 
 
-def expect_changed_settings(crew: SessionCollaborators, conversation: Conversation, setup: ConversationSetup) -> None:
-    """The same, worked out and not recorded: what the next request will have besides the messages."""
+def expect_next_request_settings(
+    crew: SessionCollaborators, conversation: Conversation, setup: ConversationSetup
+) -> None:
+    """The same, computed and not recorded: what the next request has besides the messages."""
     conversation.expect_settings(setup.settings_facts)
     conversation.expect_settings((*setup.settings_facts, _build_tools_offered(crew)))
 
@@ -108,7 +110,7 @@ class TurnLoop:
 
     async def run_turn(self) -> facts.TurnEnded:
         """Steps until there is an end, which is recorded and returned."""
-        end = self._reached_spending_limit()  # No turn begins once the day's limit has been reached
+        end = self._reached_spending_limit()  # No turn begins once a spending limit is reached.
         try:
             while end is None:
                 await record_changed_settings(self._crew, self._conversation)
@@ -149,7 +151,7 @@ class TurnLoop:
         )
 
     async def _prepare_request(self) -> _PreparedRequest:
-        """The next request. What is appended while it is prepared is not in it, and `saw` says so."""
+        """The next request. It lacks what is appended while it is prepared, and `saw` says so."""
         view = self._conversation.current_view()
         contents = await self._contents.read_view_contents(view)
         request, digest, blocks = await asyncio.to_thread(_build_digested_request, view, contents)
@@ -237,7 +239,7 @@ class TurnLoop:
         if reply.stop is facts.Stop.CUT and reply.parts:
             partial = self._conversation.state.branch.steps[-1]
             await self._conversation.append_facts(facts.Excluded(facts.Span(partial, partial)))
-        spread = random.uniform(0.75, 1.25)  # noqa: S311  # so that many do not come back together
+        spread = random.uniform(0.75, 1.25)  # noqa: S311  # Many turns must not retry at the same time.
         await self._crew.clock.sleep_seconds(2 ** (self._cuts - 1) * spread)
 
     # --- after a step
@@ -282,7 +284,7 @@ class TurnLoop:
     def _reached_limit(self) -> facts.TurnEnded | None:
         limits = self._crew.limits()
         if self._steps >= limits.steps:
-            return facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, f"This turn reached its limit of steps ({self._steps}).")
+            return facts.TurnEnded(facts.TurnEnd.STEP_LIMIT, f"This turn reached its step limit ({self._steps}).")
         name, count = self._calls.most_repeated_tool()
         if count >= limits.repeats:
             return facts.TurnEnded(

@@ -30,7 +30,7 @@ MOST_DIGITS = 16
 
 
 class ConversationState(Moment):
-    """The facts of one conversation and the view they come to. `advance_state` is the only way in."""
+    """The facts of a conversation and the view they come to. `advance_state` is the only way in."""
 
     branch: ConversationBranch
 
@@ -47,11 +47,11 @@ class ConversationState(Moment):
         self.acp_agent = ""  # Described in `ConversationStarted`.
         self.last_fold = 0  # the highest number in the name of a fold or a batch, on any branch
         self._returned: dict[bytes, int] = {}
-        self._blocks: list[Block] = []  # The blocks of head and items, as in the last view.
-        self._starts: list[int] = []  # where the blocks of each item begin
+        self._blocks: list[Block] = []  # The blocks of the settings and of all items, in order.
+        self._starts: list[int] = []  # Where the blocks of each item begin in `_blocks`.
         self._head: tuple[Block, ...] = ()
         self._shown: View | None = None
-        self._of: ConversationState | None = None  # The state that this moment belongs to, if its settings differ.
+        self._of: ConversationState | None = None  # The state that this one copies, with other settings.
 
     @property
     def facts(self) -> list[Recorded]:

@@ -27,7 +27,7 @@ class ViewContents:
         found |= {
             stored: content_for_model(stored, fresh[stored.digest]) for stored in lacking if stored.digest in fresh
         }
-        if self._kept is kept:  # Otherwise some content was forgotten in the meantime.
+        if self._kept is kept:  # Otherwise, content was forgotten in the meantime.
             self._kept = found
         return {**found, **{stored: await self._read_or_explain(stored) for stored in lacking if stored not in found}}
 
@@ -51,7 +51,7 @@ def _stored_references(view: View) -> Iterator[Stored]:
 
 
 def content_for_model(stored: Stored, content: bytes) -> str | Image:
-    """Text as it is, in any encoding; a picture as a picture; other bytes as a sentence about them."""
+    """Text as it is, in any encoding; a picture as a picture; for other bytes, a sentence."""
     if stored.media_type in IMAGES:
         return Image(stored.media_type, content)
     if b"\0" in content[:4096] and not stored.media_type.startswith("text/"):

@@ -27,10 +27,10 @@ from helix_desktop.engine.strategies.fold_strategy import (
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 
-LARGE = 700  # A part of at least this many tokens is replaced by an excerpt.
-EXCERPT = 300  # tokens of such an excerpt
-TAILS = (8, 4, 2, 1)  # How many of the last steps truncation keeps, in one attempt after the other.
-OVERFLOW_SHARE = 0.8  # This share of the size that was refused as too long is tried next.
+LARGE = 700  # A part of more tokens is replaced by an excerpt.
+EXCERPT = 300  # The tokens of an excerpt that replaces a large part.
+TAILS = (8, 4, 2, 1)  # How many of the last steps truncation keeps, in each successive attempt.
+OVERFLOW_SHARE = 0.8  # A request after one refused as too long has at most this share of its size.
 WHY = "the next request would not fit"
 
 
@@ -73,7 +73,7 @@ class PanicReduction:
             figures = self._conversation.current_meter().format_meter()
             why = f"everything that can be folded is already folded, and the window contains {figures}"
             failed = FoldFailed(FoldKind.TRUNCATION, why)
-            # Recorded once, even if the request is tried several times.
+            # The failure is recorded once, even if the request is tried several times.
             if self._conversation.state.facts[-1].fact != failed:
                 await self._conversation.append_facts(failed)
 
@@ -103,7 +103,7 @@ class PanicReduction:
         situation = self._aid.situation()
         branch, state = situation.branch, situation.state
         until = _first_seq_left_standing(situation, steps)
-        words = branch.kept_tokens(Span(branch.order[0], until - 1), panic=True)
+        words = branch.count_tokens_kept_beside_fold(Span(branch.order[0], until - 1), panic=True)
         standing = [block for item in branch.items_from(until) for block in item.blocks]
         shown = sum(EXCERPT if block.tokens > LARGE and _is_excerptable(block) else block.tokens for block in standing)
         fixed = state.settings.settings_tokens
@@ -111,7 +111,7 @@ class PanicReduction:
 
     async def _clear_old_parts(self) -> None:
         situation = self._aid.situation()
-        clearing = marker_clearing.clearing_of_everything_old(situation, first_seq_kept_in_panic(situation))
+        clearing = marker_clearing.plan_clearing_of_all_before(situation, first_seq_kept_in_panic(situation))
         if clearing is not None:
             await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), WHY, panic=True)
 

@@ -19,7 +19,7 @@ NOT_ADMITTED = (
 def find_registration_or_refusal(
     headers: Mapping[str, str], registrations: GatewayRegistrations, given: str
 ) -> GatewayRegistration | str:
-    """The registration a request belongs to, or why it is refused. `given`: the token of its path."""
+    """The registration of a request, or why it is refused. `given`: the token of its path."""
     if not _is_loopback(headers.get("host", "")):
         return "The address of this gateway is 127.0.0.1. A request for another host is refused."
     if "origin" in headers or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):

@@ -25,7 +25,7 @@ from helix_desktop.providers.known_models import merge_model_knowledge
 from helix_desktop.workbench import conversation_setup
 from helix_desktop.workbench.open_workbench import Workbench
 
-LONG_TEXT_CHARACTERS = 32_000  # Longer texts are counted in a thread.
+LONG_TEXT_CHARACTERS = 32_000  # Longer texts have their tokens counted in a thread.
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class OpenAgentConversation:
     session: Session
     follower: AgentFollower
     contents: ViewContents
-    last_entries: ViewEntries | None = None  # The entries of its last view.
-    applied_settings: tuple[object, ...] = ()  # System prompt, tools, model and policy of its last request.
+    last_entries: ViewEntries | None = None  # The entries of the conversation's last view.
+    applied_settings: tuple[object, ...] = ()  # System prompt, tools, model and policy of the last request.
 
     @classmethod
     async def open_by_name(cls, bench: Workbench, name: str, ask: AskAgentModel) -> "OpenAgentConversation":
@@ -240,7 +240,7 @@ class OpenAgentConversation:
         return facts.Text(piece.text)
 
     def build_agent_reply(self, replied: Replied) -> AgentReply:
-        """Under the name the agent asks for: what is learned of a model is learned under that name."""
+        """Under the name the agent asks for, because what is learned is kept under that name."""
         main = self.conversation.state.settings.model_for_role(facts.ModelRole.MAIN)
         asked = main.model if main else replied.model
         usage = _price_usage(replied.usage, replied.model, asked)

@@ -73,23 +73,22 @@ class AgentExchange:
         """The whole exchange."""
         sent = await self._record_and_fold(request, room)
         if sent is None:
-            await self.sending.forward_unchanged()
+            await self.sending.forward_without_reading()
             return
         ticket = sent.ticket
         tools = request.adds_tools and ticket.conversation not in self.refused_conversations
         try:
-            made = await run_beside_if_large(
+            content, body = await run_beside_if_large(
                 len(self.sending.incoming.content), partial(self._build_body_to_send, request, sent, tools=tools)
             )
         except Exception:
             log.exception("a request could not be folded; it goes on as it came")
-            await self.sending.forward_unchanged()
+            await self.sending.forward_without_reading()
             return
-        content, body = made or (self.sending.original_body, request.body_value)
-        response = await self.sending.send_to_provider(content, changed=made is not None, reads_reply=tools)
+        response = await self.sending.send_to_provider(content, reads_reply=tools)
         if response.status_code >= 400:
             retried = await self._retry_after_refusal(
-                request, sent, response, room, tools=tools, changed=made is not None
+                request, sent, response, room, tools=tools, changed=content is not None
             )
             if retried is None:
                 return
@@ -97,7 +96,7 @@ class AgentExchange:
         self.on_sent(ticket.conversation, request, body)
         hold = sent.recallable
         await ReplyRelay(
-            self.sending, room, request, ticket, body, tools, CALL_FILTERS[request.wire_name](hold=hold)
+            self.sending, room, request, ticket, body, tools, CALL_FILTERS[request.body.wire](hold=hold)
         ).relay_until_answered(response)
 
     @staticmethod
@@ -111,20 +110,20 @@ class AgentExchange:
 
     def _build_body_to_send(
         self, request: ParsedRequest, sent: Sent, *, tools: bool
-    ) -> tuple[BodyPieces, dict[str, Json]] | None:
-        """The body to send on, as bytes and as a value; None for the client's own."""
-        read = request.parsed_body
+    ) -> tuple[BodyPieces | None, dict[str, Json]]:
+        """The body to send on, as bytes and as a value; None for the client's own bytes."""
+        read = request.body
         same = are_all_unchanged(sent.entries, len(request.messages_after_instructions))
         if same:
             if request.arrival.fold:
-                remember_client_marks(request.wire_name, read.message_units, read.marked, read.previous)
+                remember_client_marks(request.body.wire, read.message_units, read.marked, read.previous)
             if not tools:
-                return None
-        wire: Any = WIRE_MODULES[request.wire_name]
-        body = wire.with_tools(request.body_value, recall_tools_to_add()) if tools else request.body_value
+                return None, read.value
+        wire: Any = WIRE_MODULES[request.body.wire]
+        body = wire.with_tools(request.body.value, recall_tools_to_add()) if tools else request.body.value
         if not same:
             body = build_folded_body(
-                request.wire_name, body, request.all_messages, sent.entries, read.marked, read.previous
+                request.body.wire, body, request.body.messages, sent.entries, read.marked, read.previous
             )
         return read.encode_changed_body(body), body
 
@@ -147,29 +146,24 @@ class AgentExchange:
         if too_long and request.arrival.fold:
             shorter = await room.fold_after_overflow(sent.ticket)
             if shorter is not None:
-                made = await run_beside_if_large(
+                content, body = await run_beside_if_large(
                     len(self.sending.incoming.content), partial(self._build_body_to_send, request, shorter, tools=tools)
                 )
-                shorter_content, body = made or (self.sending.original_body, request.body_value)
-                again = await self.sending.send_to_provider(
-                    shorter_content, changed=made is not None, reads_reply=tools
-                )
+                again = await self.sending.send_to_provider(content, reads_reply=tools)
                 if again.status_code < 400:
                     return again, body, tools
                 refusal = await read_refusal(again)
         elif changed and response.status_code in (400, 422):
             log.warning("the provider refused a changed request with %d; it was sent as it came", response.status_code)
-            again = await self.sending.send_to_provider(self.sending.original_body, changed=False, reads_reply=False)
+            again = await self.sending.send_to_provider(None, reads_reply=False)
             if again.status_code < 400:
                 self.refused_conversations.add(sent.ticket.conversation)
-                return again, request.body_value, False
+                return again, request.body.value, False
             refusal = await read_refusal(again)
         if refusal.response.status_code in (400, 422) and (
-            mended := pair_calls_with_results(request.wire_name, request.body_value, request.all_messages)
+            mended := pair_calls_with_results(request.body.wire, request.body.value, request.body.messages)
         ):
-            again = await self.sending.send_to_provider(
-                request.parsed_body.encode_changed_body(mended), changed=True, reads_reply=False
-            )
+            again = await self.sending.send_to_provider(request.body.encode_changed_body(mended), reads_reply=False)
             if again.status_code < 400:
                 return again, mended, False
             await again.aclose()

@@ -67,7 +67,7 @@ def parent_session_of_request(headers: Mapping[str, str]) -> str:
 
 
 def _with_subagent_name(session: str, headers: Mapping[str, str]) -> str:
-    """Adds the sub-agent's name, because Claude Code's sub-agents send the session of their parent."""
+    """Adds the sub-agent's name, because Claude Code's sub-agents send their parent's session."""
     return f"{session}/{headers[_SUBAGENT]}" if headers.get(_SUBAGENT) else session
 
 

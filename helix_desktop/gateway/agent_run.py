@@ -65,21 +65,17 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
             # The agent has the terminal, so it gets these signals itself.
             signal.signal(wanted, _leave_signal_to_agent)
         try:
-            environment = _environment_for_agent(os.environ, launch.environment)
+            # The agent must not ask a proxy for an address of this machine.
+            direct = [os.environ.get("NO_PROXY") or os.environ.get("no_proxy", ""), "127.0.0.1", "localhost"]
+            names = ",".join(filter(None, direct))
+            environment = {**os.environ, **launch.environment, "NO_PROXY": names, "no_proxy": names}
             process = open_attended_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
         except FileNotFoundError:
-            raise NotFound(f"{agent.program} was not found. Install it, or add it to your PATH.") from None
+            raise NotFound(f"{agent.program} was not found. Install the program, or add it to your PATH.") from None
         for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             signal.signal(wanted, lambda number, _: os.kill(process.pid, number))
         code = process.wait()
     return code if code >= 0 else 128 - code
-
-
-def _environment_for_agent(environ: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
-    """The agent's: it must not ask a proxy for an address of this machine."""
-    direct = [environ.get("NO_PROXY") or environ.get("no_proxy", ""), "127.0.0.1", "localhost"]
-    names = ",".join(filter(None, direct))
-    return {**environ, **more, "NO_PROXY": names, "no_proxy": names}
 
 
 def _leave_signal_to_agent(_number: int, _frame: object) -> None:

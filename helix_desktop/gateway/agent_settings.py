@@ -57,7 +57,7 @@ def plan_address_install(
         (one for one in (usual, *others) if one.provider and (one is usual or one.provider in USUAL_PROVIDERS)), None
     ):
         raise ActionRefused(
-            f"{agent.title} already has another address for {kept.provider} ({kept.source}). Connecting it would overwrite that address.",
+            f"{agent.title} already has another address for {kept.provider} ({kept.source}). Connecting the agent would overwrite that address.",
             remedy="Start the agent with `wrap` each time instead. `wrap` still sends the agent's requests to that address.",
         )
     registration = GatewayRegistration(new_token(), usual.address, agent=agent.name)
@@ -77,19 +77,16 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
             f"{change.agent} is already connected.",
             remedy=f"Disconnect it first by running: wrap --uninstall {change.agent}.",
         )
-    kept = None if change.before is None else base64.b64encode(change.before).decode()
-    after = base64.b64encode(change.after or b"").decode()
-    token = change.registration.token if change.registration else ""
-    upstream = change.registration.upstream if change.registration else ""
-    known: dict[str, object] = {
+    registration = change.registration or GatewayRegistration("")
+    known = {
         "file": str(change.file),
-        "before": kept,
-        "after": after,
-        "token": token,
+        "before": None if change.before is None else base64.b64encode(change.before).decode(),
+        "after": base64.b64encode(change.after or b"").decode(),
+        "token": registration.token,
         "port": change.port,
+        **({"upstream": registration.upstream} if registration.upstream else {}),
+        "created": [str(folder) for folder in change.file.parents if not folder.exists()],
     }
-    known |= {"upstream": upstream} if upstream else {}
-    known["created"] = [str(folder) for folder in change.file.parents if not folder.exists()]
     atomic_files.write_file_atomically(note, json.dumps(known), private=True)
     atomic_files.write_file_atomically(change.file, (change.after or b"").decode())
 

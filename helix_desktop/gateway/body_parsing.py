@@ -7,6 +7,7 @@ have to be made in this one as well, from bytes no shorter, and that in one go.
 """
 
 import functools
+import itertools
 import re
 import secrets
 import threading
@@ -14,7 +15,6 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from itertools import pairwise
 from typing import Any
 
 import orjson
@@ -27,18 +27,18 @@ from helix_desktop.json_values import object_at
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from helix_desktop.protocols.wire_message import SLICE, Json, RequestHead, Wired
 
-MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # How many bodies are remembered, and how many bytes of them.
-MOST_BODIES_OF_SESSION = 8  # The remembered bodies of one session: of its agents and its side requests.
+MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The most bodies that are remembered, and the most bytes in all.
+MOST_BODIES_OF_SESSION = 8  # The most bodies remembered for one session, side requests included.
 STEP = 1 << 18
-# How many values of a list are written together, and the most bytes of them that are remembered.
+# How many values of a list are encoded as one group, and the largest group that is remembered.
 VALUES_IN_GROUP, MOST_WRITTEN = 64, 1 << 20
 MOST_LEVELS = 1_000  # Bodies with a deeper nesting are forwarded unread.
-MOST_SLICED_LEVELS = 24  # Of values longer than a slice. Bodies with a deeper nesting of those are forwarded unread.
+MOST_SLICED_LEVELS = 24  # Of values longer than a slice: bodies that nest these deeper are forwarded unread.
 MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded unread.
 MOST_SLICE_TRIES = 4_096
 _BACKSLASH = ord("\\")
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_LEVELS_AT_ONCE = 6  # How deep a value may be for one pattern to match it to its end.
+_LEVELS_AT_ONCE = 6  # A single pattern can match a value that is nested at most this deep.
 
 
 def _pattern_of_nested_value(levels: int) -> bytes:
@@ -54,9 +54,12 @@ _NESTED_VALUE = re.compile(_pattern_of_nested_value(_LEVELS_AT_ONCE), re.DOTALL)
 _UNTIL_SIGN = re.compile(
     rb'(?:[^"\[\]{}]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")*+", re.DOTALL
 )
-_WHOLE_MEMBERS = re.compile(  # of a list or an object, each with its comma
+_WHOLE_MEMBERS = re.compile(  # Complete members of a list or an object, each followed by its comma.
     rb'(?:(?:[^"\[\]{},]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")++,)*+", re.DOTALL
 )
+_SEAMS = (b'},{"', b'}, {"')  # How clients write the end of one object of a list and the beginning of the next.
+_SEAM_TRIES = 4
+_ESCAPED_FIRST_NAME = re.compile(rb'\{[ \t\r\n]*"[^"\\]*\\')
 _SYSTEM = ("system", "developer")
 BodyBytes = bytes | bytearray
 BodyPieces = Sequence[bytes | bytearray | memoryview]
@@ -105,16 +108,14 @@ class ParsedBody:
 
     def _encode_values(self, units: Sequence[Json]) -> Iterator[bytes | bytearray | memoryview]:
         """In groups, so that those of the request before are not written again; large values are not held twice."""
-        places = _UnitPositions(self.message_units, len(units))
+        places = dict(zip(map(id, self.message_units), itertools.count()))
         known, groups = self.previous.encoded_groups, list[tuple[Sequence[Json], bytes]]()
         for at in range(0, len(units), VALUES_IN_GROUP):
             group = units[at : at + VALUES_IN_GROUP]
             held, written = known[len(groups)] if len(groups) < len(known) else ((), b"")
             pieces: BodyPieces = (written,)
             if not len(held) == len(group) == count_identical_start(held, group):
-                pieces = tuple(
-                    self._encode_group([(unit, places.find_unit_position(unit, i)) for i, unit in enumerate(group, at)])
-                )
+                pieces = tuple(self._encode_group([(unit, places.get(id(unit), -1)) for unit in group]))
                 small = sum(map(len, pieces)) < MOST_WRITTEN
                 held, written = (group, b"".join(pieces)) if small else ((), b"")
             groups.append((held, written))
@@ -126,7 +127,7 @@ class ParsedBody:
     def _encode_group(self, units: Sequence[tuple[Json, int]]) -> Iterator[bytes | memoryview]:
         """Values with their places; those that follow each other here as they did there go on in one piece."""
         whole = memoryview(self.content)
-        runs: list[list[int]] = []  # Runs of neighbouring places; -1 stands for a value of its own.
+        runs: list[list[int]] = []  # First and last place of adjoining values; -1 for a new one.
         for _, at in units:
             if at >= 0 and runs and runs[-1][1] == at - 1 and runs[-1][0] >= 0:
                 runs[-1][1] = at
@@ -139,31 +140,13 @@ class ParsedBody:
             yield orjson.dumps(next(values)) if first < 0 else whole[self.begins[first] : self.ends[last]]
 
 
-class _UnitPositions:
-    """Finds the position of values in a list. Tries the same position counted from the end first."""
-
-    def __init__(self, units: Sequence[Json], count: int) -> None:
-        self._units, self._more = units, len(units) - count
-
-    def find_unit_position(self, unit: Json, at: int) -> int:
-        """-1: nowhere."""
-        likely = at + self._more
-        if 0 <= likely < len(self._units) and self._units[likely] is unit:
-            return likely
-        return self._positions_by_identity.get(id(unit), -1)
-
-    @functools.cached_property
-    def _positions_by_identity(self) -> Mapping[int, int]:
-        return dict(zip(map(id, self._units), range(len(self._units)), strict=True))
-
-
 class BodyParser:
     """Remembers the last bodies, by what their sessions are called."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[str, str], list[ParsedBody]] = OrderedDict()
         self._size = 0
-        self._lock = threading.Lock()  # large bodies are read in threads
+        self._lock = threading.Lock()  # Several threads may parse large bodies at once.
 
     def parse_body(self, wire: str, content: BodyBytes, session: str) -> ParsedBody | None:
         """The body; None where it is none of this protocol. ValueError where it is no JSON."""
@@ -204,8 +187,8 @@ class BodyParser:
 def _parse_from_beginning(wire: str, content: BodyBytes) -> ParsedBody | None:
     check_opening_signs(content, 0)
     try:
-        begins, ends = find_values_of_list(content, MESSAGE_FIELDS[wire].encode())
-        value = _parse_around_messages(wire, content, begins, ends, parse_values(content, begins, ends))
+        begins, ends, values = parse_values_of_list(content, MESSAGE_FIELDS[wire].encode())
+        value = _parse_around_messages(wire, content, begins, ends, values)
     except MessagesNotFound:
         begins, ends = [], []
         value = parse_whole_body(content)
@@ -223,9 +206,8 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
     known = bisect_right(before.ends, same)
     check_opening_signs(content, before.ends[known - 1])
     try:
-        more_begins, more_ends = find_values_from(content, before.ends[known - 1])
+        more_begins, more_ends, fresh = _parse_values_from(content, before.ends[known - 1])
         begins, ends = [*before.begins[:known], *more_begins], [*before.ends[:known], *more_ends]
-        fresh = parse_values(content, more_begins, more_ends)
         value = _parse_around_messages(wire, content, begins, ends, [*before.message_units[:known], *fresh])
     except MessagesNotFound:
         return None
@@ -273,7 +255,7 @@ def _parse_around_messages(
     if not begins:
         raise MessagesNotFound
     behind = content[ends[-1] :]
-    if b'"%s"' % name.encode() in behind:  # perhaps a second list of that name
+    if b'"%s"' % name.encode() in behind:  # The body may have a second list with this name.
         raise MessagesNotFound
     value = parse_whole_body(content[: begins[0]] + behind)
     if not isinstance(value, dict) or value.get(name) != []:
@@ -291,40 +273,29 @@ def parse_whole_body(content: BodyBytes) -> Json:
     return parse_value_between(content, begin, end)
 
 
-def parse_values(content: BodyBytes, begins: Sequence[int], ends: Sequence[int]) -> list[Json]:
-    """The values that follow each other there: small ones many at once, up to a slice of bytes. ValueError where they are no list."""
-    values: list[Json] = []
-    while len(values) < len(ends):
-        first = len(values)
-        behind = max(first + 1, bisect_right(ends, begins[first] + SLICE))
-        if behind == first + 1:
-            values.append(parse_value_between(content, begins[first], ends[first]))
-            continue
-        group = orjson.loads(b"[" + content[begins[first] : ends[behind - 1]] + b"]")
-        if len(group) != behind - first:
-            raise ValueError("the values of the list are not parted by commas")
-        values += group
-    return values
-
-
 def parse_value_between(content: BodyBytes, begin: int, end: int, level: int = 0) -> Json:
     """The value that stands there: a long text, list or object is read in slices."""
     if end - begin <= SLICE:
         return orjson.loads(content[begin:end])
     match content[begin : begin + 1] + content[end - 1 : end]:
         case b'""':
-            return _parse_long_text(content, begin + 1, end - 1)
+            # A text that grows by `+=` in a `for` loop stays where it is; joining 30 MB would hold the
+            # interpreter for up to 30 ms.
+            text = ""
+            for first, last in itertools.pairwise(_slice_positions(content, begin + 1, end - 1)):
+                text += orjson.loads(b'"%s"' % content[first:last])
+            return text
         case b"[]" | b"{}" if level < MOST_SLICED_LEVELS:
             return _parse_members(content, begin, end, level + 1)
     raise ValueError("there is no value that can be read in slices")
 
 
 def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json:
-    """A long list or object: as many members at once as a slice holds, and long ones by themselves."""
+    """A long list or object: as many members at once as a slice holds, and long ones alone."""
     opening, closing = content[begin : begin + 1], content[end - 1 : end]
     found: Any = {} if opening == b"{" else []
     at = _skip_over(_SPACE, content, begin + 1)
-    while at < end - 1 or found:  # Behind a comma comes another member.
+    while at < end - 1 or found:  # After a comma, another member must follow.
         last = _find_end(_WHOLE_MEMBERS, content, at, min(at + SLICE, end - 1)) - 1
         if last >= at:
             members = orjson.loads(opening + content[at:last] + closing)
@@ -346,14 +317,6 @@ def _parse_long_member(content: BodyBytes, at: int, level: int, *, is_named: boo
     last = _find_value_end(content, at)
     value = parse_value_between(content, at, last, level)
     return {orjson.loads(content[begin:named]): value} if is_named else [value], _skip_over(_SPACE, content, last)
-
-
-def _parse_long_text(content: BodyBytes, begin: int, end: int) -> str:
-    """A text that grows by `+=` in a `for` loop stays where it is; joining 30 MB would hold the interpreter for up to 30 ms."""
-    text = ""
-    for first, last in pairwise(_slice_positions(content, begin, end)):
-        text += orjson.loads(b'"%s"' % content[first:last])
-    return text
 
 
 def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
@@ -409,8 +372,8 @@ def check_opening_signs(content: BodyBytes, at: int, most: int = MOST_OPENING_SI
             raise ValueError(f"There are more than {most:,} lists and objects.")
 
 
-def find_values_of_list(content: BodyBytes, name: bytes) -> tuple[list[int], list[int]]:
-    """Where the values of the list of that name begin and end. Uncut where there is none."""
+def parse_values_of_list(content: BodyBytes, name: bytes) -> tuple[list[int], list[int], list[Json]]:
+    """The objects of the list of that name: where each begins and ends, and what it is. MessagesNotFound where there is none."""
     at = _skip_over(_SPACE, content, 0)
     if content[at : at + 1] != b"{":
         raise MessagesNotFound
@@ -421,7 +384,7 @@ def find_values_of_list(content: BodyBytes, name: bytes) -> tuple[list[int], lis
         if content[begin + 1 : end - 1] == name:
             if content[at : at + 1] != b"[":
                 raise MessagesNotFound
-            return find_values_from(content, at + 1)
+            return _parse_values_from(content, at + 1)
         at = _find_value_end(content, at)
 
 
@@ -436,20 +399,60 @@ def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
     return end, _skip_over(_SPACE, content, at + 1)
 
 
-def find_values_from(content: BodyBytes, at: int) -> tuple[list[int], list[int]]:
-    """The objects of a list from here on: where each begins and ends."""
+def _parse_values_from(content: BodyBytes, at: int) -> tuple[list[int], list[int], list[Json]]:
+    """The objects of a list from here on. Small ones are read many at once; where that fails, one by one for a while."""
     begins: list[int] = []
     ends: list[int] = []
+    values: list[Json] = []
+    one_by_one_until = at
     while True:
-        at = _skip_over(_SPACE_AND_COMMAS, content, at)
+        behind, at = at, _skip_over(_SPACE_AND_COMMAS, content, at)
         sign = content[at : at + 1]
         if sign == b"]":
-            return begins, ends
+            return begins, ends, values
         if sign != b"{":
             raise MessagesNotFound
-        begins.append(at)
-        at = _find_value_end(content, at)
-        ends.append(at)
+        if begins and content[behind:at].strip() != b",":
+            raise ValueError("the values of the list are not parted by commas")
+        group = _parse_group_of_values(content, at) if at >= one_by_one_until else None
+        if group is None:
+            one_by_one_until = max(one_by_one_until, at + SLICE)
+            end = _find_value_end(content, at)
+            group = [at], [end], [parse_value_between(content, at, end)]
+        begins += group[0]
+        ends += group[1]
+        values += group[2]
+        at = ends[-1]
+
+
+def _parse_group_of_values(content: BodyBytes, at: int) -> tuple[list[int], list[int], list[Json]] | None:
+    """As many objects of a list as a slice holds: what parses up to the end of one is whole. None where it is not seen where
+    each of them ends, because as many ends are not found.
+    """
+    stop = at + SLICE
+    for _ in range(_SEAM_TRIES):
+        stop = max(content.rfind(seam, at, stop) for seam in _SEAMS) + 1
+        if not stop:
+            return None
+        try:
+            values = orjson.loads(b"[" + content[at:stop] + b"]")
+        except ValueError:
+            continue
+        if not all(value and isinstance(value, dict) for value in values):
+            return None
+        pattern = _pattern_of_seams(frozenset(next(iter(value)) for value in values))
+        seams = [found.span() for found in pattern.finditer(content, at, stop)]
+        if len(seams) + 1 != len(values) or _ESCAPED_FIRST_NAME.search(content, at, stop):
+            return None
+        return [at, *(end for _, end in seams)], [*(begin + 1 for begin, _ in seams), stop], values
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def _pattern_of_seams(first_names: frozenset[str]) -> re.Pattern[bytes]:
+    """Where one object ends and another with one of these names begins: never in a text, whose quotes have backslashes."""
+    names = b"|".join(re.escape(orjson.dumps(name)) for name in sorted(first_names))
+    return re.compile(rb"\}[ \t\r\n]*,[ \t\r\n]*(?=\{[ \t\r\n]*(?:%s)[ \t\r\n]*:)" % names)
 
 
 def _skip_over(pattern: re.Pattern[bytes], content: BodyBytes, at: int) -> int:
@@ -501,7 +504,7 @@ def _find_string_end(content: BodyBytes, at: int) -> int:
         at = _skip_over(_TEXT, content, at)
         if content[at : at + 1] == b'"':
             return at + 1
-        at += 2  # a step ended within an escape
+        at += 2  # The search stopped at an escape sequence, which is skipped.
         if at >= len(content):
             break
     raise MessagesNotFound

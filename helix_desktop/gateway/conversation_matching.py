@@ -122,10 +122,6 @@ class ConversationMatcher:
         track.seqs.append(seq)
         self._index_message(track, hashed, seq)
 
-    def cut_line(self, track: MessageLine, known: int, seqs: Sequence[int], chain: Sequence[str]) -> None:
-        """The conversation goes on after these messages of it; the others stay known, as a branch that was left."""
-        track.chain[:], track.seqs[:] = list(chain[:known]), list(seqs[:known])
-
     def join_session(self, track: MessageLine, session: str) -> None:
         """The agent goes on with this conversation under another name."""
         if session and track not in self._lines_by_session.get(session, ()):
@@ -144,7 +140,7 @@ class ConversationMatcher:
                 if self._may_continue_line(track, session, chain, at, is_below=bool(parent)):
                     return self._position_on_line(track, chain, at)
         tracks = self._lines_by_session.get(session, []) if session else []
-        if tracks and tracks[0].head == head:  # The agent has shortened its history, or started again.
+        if tracks and tracks[0].head == head:  # The agent shortened its history, or started again.
             return RequestPosition(tracks[0])
         above = tracks or self._lines_by_session.get(parent, [])
         return RequestPosition(None, parent=above[0].conversation if above else "")

@@ -33,7 +33,8 @@ class Ticket:
     """Identifies a request that has been sent on, so that its reply can be recorded.
 
     `messages`: how many it had; `last`: the hash of all of them; `saw`: the newest fact when it was
-    sent; `live`: its reply is recorded; `ahead`: it was sent before its messages were recorded.
+    sent; `live`: its reply is recorded; `ahead`: it was sent before its messages were recorded, and where there
+    are many (`is_import`) its agent does not wait for that.
     """
 
     conversation: str
@@ -43,6 +44,7 @@ class Ticket:
     wire: str
     live: bool = True
     ahead: bool = False
+    is_import: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Replied:
     seconds: float = 0.0
 
 
-# conversation, question (or a whole text to read, with its own instructions), most tokens → text and what it cost
+# Given a conversation, a question (or a whole text, with its instructions) and a token limit: text, usage, model.
 AskAgentModel = Callable[[str, str, str, int], Awaitable[tuple[str, Usage, str]]]
 
 

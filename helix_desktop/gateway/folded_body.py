@@ -17,7 +17,7 @@ from helix_desktop.protocols.wire_message import Json, PieceEdit, PieceKind, Spe
 
 NO_RESULT = "[There is no result of this call.]"
 Units = list[tuple[Json, bool]]
-_CLIENT_MESSAGES = (As, Changed)  # the client's messages
+_CLIENT_MESSAGES = (As, Changed)  # The entries that stand for the client's own messages.
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class PreviousBody:
 
 
 def count_leading_instructions(messages: Sequence[Wired]) -> int:
-    """How many messages at the beginning are instructions: they belong to the head of the request."""
+    """How many messages at the beginning are instructions, which belong to the request's head."""
     count = 0
     while count < len(messages) and messages[count].speaker is Speaker.SYSTEM:
         count += 1
@@ -79,7 +79,9 @@ def build_folded_body(
     """
     protocol: Any = WIRE_MODULES[wire]
     first = count_leading_instructions(messages)
-    own = _positions_with_marks(messages, first, marked) if wire == anthropic_wire.NAME else ()
+    own: Sequence[int] = ()  # The client's messages that may carry a mark.
+    if wire == anthropic_wire.NAME:
+        own = range(first, len(messages)) if marked is None else [at for at in sorted(marked) if at >= first]
     made = _build_messages(protocol, messages, first, entries, own, kept.built if kept else None)
     if kept:
         kept.built = made
@@ -89,10 +91,6 @@ def build_folded_body(
         shown[:first] = map(anthropic_wire.without_cache_marks, shown[:first])
         _set_cache_marks(rest, shown, usual, sum(made.inner_mark_counts[-1:]), kept or PreviousBody())
     return dict(protocol.with_messages(body, shown))
-
-
-def _positions_with_marks(messages: Sequence[Wired], first: int, marked: Collection[int] | None) -> Sequence[int]:
-    return range(first, len(messages)) if marked is None else [at for at in sorted(marked) if at >= first]
 
 
 def _build_messages(

@@ -55,7 +55,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 UseConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
 
-# How many conversations have their last request in memory, for folds that the agent's own model writes.
+# How many conversations' last requests are kept, so that the agent's model can be asked for folds.
 MOST_HELD_REQUESTS = 64
 ASK_SECONDS = 180.0
 
@@ -107,8 +107,11 @@ class GatewayApp:
     async def __call__(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
         """Handles one ASGI connection."""
         if scope["type"] == "lifespan":
-            await self._run_lifespan(receive, send)
-        elif scope["type"] == "websocket":  # Refused, so that the agent falls back to plain requests.
+            while (await receive())["type"] != "lifespan.shutdown":
+                await send({"type": "lifespan.startup.complete"})
+            await self._providers.aclose()
+            await send({"type": "lifespan.shutdown.complete"})
+        elif scope["type"] == "websocket":  # Refused, so the agent falls back to plain requests.
             await receive()
             await send({"type": "websocket.close", "code": 1008})
         else:
@@ -123,12 +126,6 @@ class GatewayApp:
     def idle_seconds(self) -> float:
         """For how long no agent has asked for anything."""
         return 0.0 if self._running_requests else time.monotonic() - self._last_request_end
-
-    async def _run_lifespan(self, receive: Receive, send: SendEvent) -> None:
-        while (await receive())["type"] != "lifespan.shutdown":
-            await send({"type": "lifespan.startup.complete"})
-        await self._providers.aclose()
-        await send({"type": "lifespan.shutdown.complete"})
 
     async def _answer_agent_request(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
         where = request_routes.parse_route(scope["raw_path"].decode("ascii", "replace"))
@@ -172,7 +169,7 @@ class GatewayApp:
             await send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
         async def send_chunk(chunk: bytes) -> None:
-            for at in range(0, len(chunk), SLICE):  # A long one would be copied while all others wait.
+            for at in range(0, len(chunk), SLICE):  # Copying it in one piece would make others wait.
                 await send({"type": "http.response.body", "body": chunk[at : at + SLICE], "more_body": True})
 
         try:
@@ -191,7 +188,7 @@ class GatewayApp:
             await _send_own_answer(send, 502, error.what)
             return
         except httpx.HTTPError as error:
-            if begun:  # without an end the connection is cut, as the provider cut its own
+            if begun:  # With no end sent, the connection is cut, as the provider cut its own.
                 log.warning("the provider's reply broke off: %s", type(error).__name__)
                 return
             log.info("the provider was not reached: %s", type(error).__name__)
@@ -200,43 +197,26 @@ class GatewayApp:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _forward_request(self, incoming: IncomingRequest, start: Any, body: Any) -> None:
-        where, registration = incoming.route, incoming.registration
-        if _needs_stored_key(incoming):
-            incoming = _with_stored_key(
-                incoming, where.wire or request_routes.guess_protocol(where.path, incoming.headers), registration.key
-            )
+        where, incoming = incoming.route, _with_stored_key(incoming)
         url = request_routes.join_provider_address(_provider_address(incoming), where.path, incoming.query)
+        sending = RequestForwarder(incoming, url, self._providers.get_client_for(incoming.registration), start, body)
         request = await self._parse_if_understood(incoming)
         async with AsyncExitStack() as lasting:
             room = await self._enter_conversations(incoming, lasting) if request is not None else None
-            await self._forward_as_understood(incoming, url, request, room, start, body)
-
-    async def _forward_as_understood(
-        self,
-        incoming: IncomingRequest,
-        url: str,
-        request: ParsedRequest | None,
-        room: AgentConversations | None,
-        start: Any,
-        body: Any,
-    ) -> None:
-        where, registration = incoming.route, incoming.registration
-        client = self._providers.get_client_for(registration)
-        sending = RequestForwarder(incoming, url, client, start, body)
-        if request is None or room is None:
-            await sending.forward_unchanged()
-        elif where.counts_tokens:
-            await self._forward_token_count(sending, request, room)
-        else:
-            self._note_activity(request, incoming)
-            held = self._request_memory(incoming, url, client, room)
-            await AgentExchange(sending, held, self._refused_conversations).run_exchange(request, room)
+            if request is None or room is None:
+                await sending.forward_without_reading()
+            elif where.counts_tokens:
+                await self._forward_token_count(sending, request, room)
+            else:
+                self._note_activity(request, incoming)
+                remember = partial(self._remember_request, sending, room)
+                await AgentExchange(sending, remember, self._refused_conversations).run_exchange(request, room)
 
     async def _parse_if_understood(self, incoming: IncomingRequest) -> ParsedRequest | None:
         where = incoming.route
         if not where.wire or incoming.method != "POST":
             return None
-        if where.streams and "alt=sse" not in incoming.query:  # Gemini's other form of a stream
+        if where.streams and "alt=sse" not in incoming.query:  # Gemini then streams a JSON array, which is not read.
             return None
         plan = agent_identity.uses_subscription(incoming.headers)
         folds = incoming.registration.folds and (incoming.registration.folds_plans or not plan)
@@ -263,21 +243,15 @@ class GatewayApp:
         self, sending: RequestForwarder, request: ParsedRequest, room: AgentConversations
     ) -> None:
         """Asks the provider to count the tokens of the folded request, because that is what would be sent."""
+        pieces: BodyPieces | None = None
         try:
             entries = await room.preview_request(request.arrival, request.messages_after_instructions)
-            body = (
-                WIRE_MODULES[request.wire_name].with_tools(request.body_value, ())
-                if not request.arrival.fold
-                else request.body_value
-            )
             if not are_all_unchanged(entries, len(request.messages_after_instructions)):
-                body = build_folded_body(request.wire_name, request.body_value, request.all_messages, entries)
-                sending.incoming = _with_content(
-                    sending.incoming, b"".join(request.parsed_body.encode_changed_body(body))
-                )
+                body = build_folded_body(request.body.wire, request.body.value, request.body.messages, entries)
+                pieces = request.body.encode_changed_body(body)
         except Exception:
             log.exception("a count of tokens is asked for the request as it came")
-        await sending.forward_unchanged()
+        await sending.forward_without_reading(pieces)
 
     def _note_activity(self, request: ParsedRequest, incoming: IncomingRequest) -> None:
         seen = self.agent_activity.setdefault(request.arrival.agent, AgentActivity(request.arrival.agent))
@@ -315,33 +289,27 @@ class GatewayApp:
 
     # --- folds are written by the agent's own model
 
-    def _request_memory(
-        self, incoming: IncomingRequest, url: str, client: httpx.AsyncClient, room: AgentConversations
-    ) -> Callable[[str, ParsedRequest, dict[str, Json]], None]:
-        def remember_request(conversation: str, request: ParsedRequest, body: dict[str, Json]) -> None:
-            headers = [
-                (n, v)
-                for n, v in incoming.raw_headers
-                if n.decode("latin-1").lower() not in request_routes.CONNECTION_HEADERS | request_routes.HELIX_HEADERS
-            ]
-            self._registered_conversations.note_conversation(
-                incoming.registration.token, conversation, _workspace_of_request(incoming)
-            )
-            for name in self._conversations_of_closed_workspaces():
-                del self._last_requests[name]
-            self._last_requests[conversation] = LastAgentRequest(request, body, url, headers, client, room)
-            self._last_requests.move_to_end(conversation)
-            while len(self._last_requests) > MOST_HELD_REQUESTS:
-                self._last_requests.popitem(last=False)
-            self.agent_activity.setdefault(
-                request.arrival.agent, AgentActivity(request.arrival.agent)
-            ).conversation = conversation
-
-        return remember_request
-
-    def _conversations_of_closed_workspaces(self) -> list[str]:
-        is_open = self.open_conversations()
-        return [name for name, last in self._last_requests.items() if last.room not in is_open]
+    def _remember_request(
+        self,
+        sending: RequestForwarder,
+        room: AgentConversations,
+        conversation: str,
+        request: ParsedRequest,
+        body: dict[str, Json],
+    ) -> None:
+        """Of workspaces that were closed, no request is held."""
+        incoming, is_open = sending.incoming, self.open_conversations()
+        self._registered_conversations.note_conversation(
+            incoming.registration.token, conversation, _workspace_of_request(incoming)
+        )
+        for name in [name for name, last in self._last_requests.items() if last.room not in is_open]:
+            del self._last_requests[name]
+        headers = request_routes.headers_to_forward(incoming.raw_headers)
+        self._last_requests[conversation] = LastAgentRequest(request, body, sending.url, headers, sending.client, room)
+        self._last_requests.move_to_end(conversation)
+        while len(self._last_requests) > MOST_HELD_REQUESTS:
+            self._last_requests.popitem(last=False)
+        self.agent_activity[request.arrival.agent].conversation = conversation
 
     async def ask_agent_model(self, conversation: str, question: str, alone: str, most: int) -> tuple[str, Usage, str]:
         """Ask the agent's model for a fold, with the agent's own key: behind its last request, so that the provider's cache is
@@ -350,9 +318,9 @@ class GatewayApp:
         last = self._last_requests.get(conversation)
         if last is None:
             raise ModelFailed("The agent hasn't sent a request since the gateway started.")
-        wire: Any = WIRE_MODULES[last.request.wire_name]
+        wire: Any = WIRE_MODULES[last.request.body.wire]
         work = partial(_build_fold_question, wire, last, question, alone, most)
-        pieces = await run_beside_if_large(len(last.request.parsed_body.content), work)
+        pieces = await run_beside_if_large(len(last.request.body.content), work)
         unwanted = {b"accept-encoding", b"content-encoding"}
         headers = [(n, v) for n, v in last.headers if n.lower() not in unwanted]
         url = last.url.replace(":streamGenerateContent", ":generateContent").replace("alt=sse", "")
@@ -390,14 +358,6 @@ def _provider_address(incoming: IncomingRequest) -> str:
     return registration.upstreams.get(wire) or request_routes.UPSTREAMS[wire]
 
 
-def _needs_stored_key(incoming: IncomingRequest) -> bool:
-    """Whether this request needs the stored key and goes to the host that key is for."""
-    registration, there = incoming.registration, urlsplit(_provider_address(incoming)).netloc.lower()
-    return (
-        bool(registration.key) and there == registration.key_host and not agent_identity.sends_own_key(incoming.headers)
-    )
-
-
 def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, alone: str, most: int) -> BodyPieces:
     body = dict(last.body)
     units = [] if alone else _units_of_body(wire, body)
@@ -420,7 +380,7 @@ def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, alone
     if body.get("stream") and not (wire is responses_wire and request_routes.CODEX_SUBSCRIPTION_URL in last.url):
         body["stream"] = False
     body = wire.with_messages(body, wire.joined([*((unit, False) for unit in units), (wire.said(question), True)]))
-    return [orjson.dumps(body)] if alone else last.request.parsed_body.encode_changed_body(body)
+    return [orjson.dumps(body)] if alone else last.request.body.encode_changed_body(body)
 
 
 def _units_of_body(wire: Any, body: Mapping[str, Json]) -> Sequence[Json]:
@@ -456,13 +416,12 @@ async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, 
     await send({"type": "http.response.body", "body": content, "more_body": False})
 
 
-def _with_content(incoming: IncomingRequest, content: BodyBytes) -> IncomingRequest:
-    headers = tuple((n, v) for n, v in incoming.raw_headers if n.lower() != b"content-encoding")
-    return replace(incoming, raw_headers=headers, content=content)
-
-
-def _with_stored_key(incoming: IncomingRequest, wire: str, key: str) -> IncomingRequest:
-    """The request with the user's own key, as its protocol carries one."""
+def _with_stored_key(incoming: IncomingRequest) -> IncomingRequest:
+    """The request with the user's own key, as its protocol carries one, where it has none and goes to the host that key is for."""
+    key, there = incoming.registration.key, urlsplit(_provider_address(incoming)).netloc.lower()
+    if not key or there != incoming.registration.key_host or agent_identity.sends_own_key(incoming.headers):
+        return incoming
+    wire = incoming.route.wire or request_routes.guess_protocol(incoming.route.path, incoming.headers)
     name = {anthropic_wire.NAME: b"x-api-key", gemini_wire.NAME: b"x-goog-api-key"}.get(wire, b"authorization")
     value = key if name != b"authorization" else f"Bearer {key}"
     return replace(incoming, raw_headers=(*incoming.raw_headers, (name, value.encode("latin-1"))))

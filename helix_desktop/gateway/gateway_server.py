@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces, ServeWorkspaceCommands
 
 TOKEN_FILE = "gateway.token"  # noqa: S105 -- a name
-IDLE_SECONDS = 5.0  # A full collection of garbage waits until nobody has asked for so long.
+IDLE_SECONDS = 5.0  # Full garbage collection waits until no request has come for this long.
 COLLECTION_PAUSE_SECONDS = 120.0
 
 

@@ -14,7 +14,7 @@ CAN_RESERVE_PORTS = sys.platform == "linux"
 
 def listen_on_loopback(port: int) -> socket.socket:
     """A socket of this machine alone; 0: on any port. InvalidInput where somebody listens at the port."""
-    # named as TCP: asyncio sends small pieces at once only where the socket says so
+    # asyncio sends small packets without delay only on sockets that name TCP as their protocol.
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

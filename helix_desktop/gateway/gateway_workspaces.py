@@ -16,9 +16,9 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import all_workbenches
 
 USUAL_WORKSPACE_NAME = "Connected agents"
-OPEN_TIMEOUT_SECONDS = 5.0  # seconds: a command may hold the workspace for a moment
-OPEN_AT_MOST = 8  # The most open workspaces that nobody uses.
-RELEASE_SECONDS = 1.5  # After it is released, a workspace stays free for this many seconds for whoever asked for it.
+OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
+OPEN_AT_MOST = 8  # If more workspaces than this are open, unused ones are closed.
+RELEASE_SECONDS = 1.5  # After another process asks for a workspace, it stays closed here for this long.
 
 
 ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[all_workbenches.WorkspaceService | None]]
@@ -36,7 +36,7 @@ class GatewayWorkspaces:
         self._known = AllWorkspaces(where.workspaces_folder)
         self._conversations_by_id: dict[str, AgentConversations] = {}
         self._ids_by_name: dict[str, str] = {}  # The ids of open workspaces, by the name they were asked for.
-        self._stacks_by_id: dict[str, AsyncExitStack] = {}  # In the order of their last use.
+        self._stacks_by_id: dict[str, AsyncExitStack] = {}  # What closes each workspace, the least recently used first.
         self._request_counts: Counter[str] = Counter()  # How many requests use each workspace now.
         self._lock = asyncio.Lock()
         self._tasks = tasks.OwnedTasks("workspaces of the gateway")
@@ -63,14 +63,11 @@ class GatewayWorkspaces:
         async with self._lock:
             idle = [identity for identity in self._stacks_by_id if not self._request_counts[identity]]
             for identity in idle[: max(0, len(self._stacks_by_id) - OPEN_AT_MOST)]:
-                await self._close_one(identity)
-
-    async def _close_one(self, identity: str) -> None:
-        room, stack = self._conversations_by_id.pop(identity, None), self._stacks_by_id.pop(identity)
-        _released.pop(identity, None)
-        if room is not None:
-            await room.aclose()
-        await stack.aclose()
+                room, stack = self._conversations_by_id.pop(identity, None), self._stacks_by_id.pop(identity)
+                _released.pop(identity, None)
+                if room is not None:
+                    await room.aclose()
+                await stack.aclose()
 
     async def _find_or_open(self, wanted: str) -> AgentConversations:
         found = self._conversations_by_id.get(self._ids_by_name.get(wanted, ""))

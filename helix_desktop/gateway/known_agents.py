@@ -18,7 +18,7 @@ from helix_desktop.gateway.agent_upstreams import ADDRESS_ENDS, ADDRESS_VARIABLE
 from helix_desktop.json_values import object_at
 
 CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- a name: of the variable Codex reads the token from
-TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Claude Code sends every MCP schema to a foreign address, unless this is set
+TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Unless this is set, Claude Code sends all MCP schemas to a foreign address.
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
 def _launch_claude(start: AgentStart) -> AgentLaunch:
     ((upstream, url),) = start.urls.items()
     more: tuple[str, ...] = ()
-    if upstream.is_from_file:  # its settings files overrule the environment, and this file overrules them
+    if upstream.is_from_file:  # Claude Code's settings files override the environment; this file overrides them.
         start.scratch.mkdir(parents=True, exist_ok=True)
         (start.scratch / "settings.json").write_text(
             _format_json_settings({"env": {"ANTHROPIC_BASE_URL": url}}), "utf-8"
@@ -105,7 +105,7 @@ def _launch_codex(start: AgentStart) -> AgentLaunch:
 def _launch_opencode(start: AgentStart) -> AgentLaunch:
     name = "OPENCODE_CONFIG_CONTENT"
     text = _set_opencode_addresses(start.environ.get(name, ""), start.urls, name)
-    settings = json.dumps(parse_commented_json(text, name))  # without comments
+    settings = json.dumps(parse_commented_json(text, name))  # Removes the comments.
     return AgentLaunch(("opencode", *start.arguments), {"OPENCODE_CONFIG_CONTENT": settings})
 
 
@@ -114,7 +114,7 @@ def _launch_gemini(start: AgentStart) -> AgentLaunch:
 
 
 def _launch_pi(start: AgentStart) -> AgentLaunch:
-    """It reads its models from a folder: one of its own for this run, in which all else is linked."""
+    """It reads its models from a folder: its own one for this run, in which all else is linked."""
     folder = Path(start.environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
     start.scratch.mkdir(parents=True, exist_ok=True)
     for each in folder.iterdir() if folder.is_dir() else ():

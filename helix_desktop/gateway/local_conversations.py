@@ -35,10 +35,10 @@ from helix_desktop.workbench.open_workbench import Workbench
 log = logging.getLogger(__name__)
 
 UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
-MOST_OPEN_CONVERSATIONS = 24  # conversations held open
+MOST_OPEN_CONVERSATIONS = 24  # The most conversations that are held open.
 MESSAGES_IN_COMMIT, LONG_HISTORY_MESSAGES = 30, 50
 TITLE_CHARACTERS = 60
-AHEAD_SECONDS = 0.05  # A request is recorded this many seconds after it has been forwarded.
+AHEAD_SECONDS = 0.05  # A forwarded request is recorded this much later, or sooner if another one needs that.
 _WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # Tags that clients put around a first message.
 
 
@@ -54,18 +54,31 @@ class LocalAgentConversations:
         self._read = asyncio.Lock()
         self._is_read = False
         self._tasks = tasks.OwnedTasks("recording requests")
+        self._imports: list[tuple[MessageLine, Ticket]] = []  # Long histories that are being recorded.
 
     async def count_known_messages(self, arrival: Arrival) -> int:
-        """How many of the request's messages are facts already."""
+        """How many of the request's messages are facts already, or will be."""
         await self._read_lines_once()
-        return self._find_position_of(arrival).known_count
+        ahead = self._find_import(arrival)
+        return ahead.messages if ahead else self._find_position_of(arrival).known_count
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired], *, known_count: int = 0) -> Sent:
-        """Records the new messages, folds what is due, and returns the entries to send. `told`: how
-        many earlier messages are recorded here already.
+        """Records the new messages, folds what is due, and returns the entries to send. `known_count`: how many earlier messages
+        are recorded here already. While a long history is recorded, what follows it goes on as it came and is recorded behind it.
         """
         messages = (*(UNSENT_MESSAGE,) * known_count, *messages)
         await self._read_lines_once()
+        if (ahead := self._find_import(arrival)) is None:
+            return await self._receive_in_turn(arrival, messages, known_count)
+        self._tasks.spawn_task(self._receive_in_turn(arrival, messages, known_count), name="record behind a history")
+        ticket = replace(ahead, messages=len(arrival.chain), last=arrival.chain[-1])
+        return Sent(ticket, tuple(map(As, range(len(messages)))), recallable=False)
+
+    def _find_import(self, arrival: Arrival) -> Ticket | None:
+        """The long history that this request goes on from, where it is still being recorded."""
+        return next((t for _, t in self._imports if arrival.chain[t.messages - 1 : t.messages] == (t.last,)), None)
+
+    async def _receive_in_turn(self, arrival: Arrival, messages: Sequence[Wired], known_count: int) -> Sent:
         while True:
             place = self._find_position_of(arrival)
             track = place.line or self._add_new_line(arrival)
@@ -75,8 +88,10 @@ class LocalAgentConversations:
             ):
                 return sent
             async with track.hold_when_recorded():
-                if place.line is not None and self._find_position_of(arrival) != place:
-                    continue  # The conversation has continued in the meantime.
+                now = self._find_position_of(arrival) if place.line is not None else place
+                if now.line is not place.line:
+                    continue
+                place = now  # The conversation may have continued in the meantime.
                 if place.known_count < known_count:
                     raise ActionRefused("The conversation was continued elsewhere in the meantime.")
                 return await self._record_and_fold_request(arrival, messages, place, track)
@@ -138,6 +153,7 @@ class LocalAgentConversations:
                     follower, track, arrival, messages, await follower.update_entries(track)
                 )
             await self._append_unrecorded_messages(follower, track, arrival, messages)
+            track.newest_fact_sent = conversation.state.last_seq
             if arrival.fold:
                 await follower.follower.prepare_next_view()
             shown = await follower.update_entries(track)
@@ -147,7 +163,7 @@ class LocalAgentConversations:
         ticket = _build_ticket(track, arrival, conversation.state.last_seq)
         return Sent(replace(ticket, live=not aside), shown.entries, recallable=_has_fold(shown))
 
-    # --- a request goes on before it is recorded
+    # --- forwarding a request before it is recorded
 
     def _forward_if_nothing_due(
         self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: MessageLine
@@ -181,6 +197,8 @@ class LocalAgentConversations:
     ) -> Sent:
         """What is known goes on as it is shown, the rest as it came."""
         entries = (*shown.entries, *map(As, range(len(track.chain), len(messages))))
+        ticket = _build_ticket(track, arrival, follower.conversation.state.last_seq)
+        ticket = replace(ticket, ahead=True, is_import=_is_long_history(messages, track))
         track.is_recorded.clear()
         track.is_wanted.clear()
         try:
@@ -190,8 +208,9 @@ class LocalAgentConversations:
         except StoppedByUser:
             track.is_recorded.set()
             raise
-        ticket = _build_ticket(track, arrival, follower.conversation.state.last_seq)
-        return Sent(replace(ticket, ahead=True), entries, _has_fold(shown))
+        if ticket.is_import:
+            self._imports.append((track, ticket))
+        return Sent(ticket, entries, _has_fold(shown))
 
     async def _append_unrecorded_messages(
         self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
@@ -219,7 +238,9 @@ class LocalAgentConversations:
     async def _record_forwarded_request(
         self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
     ) -> None:
-        """The request goes out first, and what is answered at once comes through; the end of the reply waits for this."""
+        """The request goes out first, and what is answered at once comes through; the end of the reply waits for this, but for a
+        long history, which takes a millisecond a message.
+        """
         with suppress(TimeoutError):
             await asyncio.wait_for(track.is_wanted.wait(), AHEAD_SECONDS)
         try:
@@ -228,10 +249,13 @@ class LocalAgentConversations:
             if arrival.fold:
                 await follower.follower.prepare_next_view()
             await follower.update_entries(track)
+        except StoppedByUser:
+            log.info("a request is recorded with the next one, since the workspace is being closed")
         except Exception:
             log.exception("a request could not be recorded; it went on as it came")
             follower.last_entries = None
         finally:
+            self._imports = [each for each in self._imports if each[0] is not track]
             track.is_recorded.set()
 
     async def _rewind_or_fork(self, place: RequestPosition, track: MessageLine, arrival: Arrival) -> MessageLine:
@@ -243,17 +267,18 @@ class LocalAgentConversations:
             follower = await self._get_open_conversation(track)
             await follower.conversation.append_facts(facts.Rewound(seq))
             follower.last_entries = None
-            self._matcher.cut_line(track, place.known_count, place.seqs, arrival.chain)
+            track.chain[:], track.seqs[:] = arrival.chain[: place.known_count], place.seqs[: place.known_count]
             return track
-        session = await self._bench.fork_conversation(track.conversation, seq, agent=self._agent_of_conversation(track))
+        row = self._bench.conversation_row(track.conversation)
+        session = await self._bench.fork_conversation(track.conversation, seq, agent=row.agent if row else "")
         fresh = MessageLine(
             session.id, arrival.session, arrival.head, list(arrival.chain[: place.known_count]), list(place.seqs)
         )
         self._matcher.add_line(fresh)
-        await self._note_messages_of_fork(fresh)
+        await self._record_message_line_of_fork(fresh)
         return fresh
 
-    async def _note_messages_of_fork(self, track: MessageLine) -> None:
+    async def _record_message_line_of_fork(self, track: MessageLine) -> None:
         """Appends which messages the last facts stand for, because a fork copies the facts but not
         the later note about them.
         """
@@ -266,10 +291,6 @@ class LocalAgentConversations:
             follower = await self._get_open_conversation(track)
             fact = facts.Received(tuple(track.chain[noted:]), tuple(track.seqs[noted:]), track.session, track.head)
             await follower.conversation.append_facts(fact)
-
-    def _agent_of_conversation(self, track: MessageLine) -> str:
-        row = self._bench.conversation_row(track.conversation)
-        return row.agent if row else ""
 
     async def _get_open_conversation(self, track: MessageLine) -> OpenAgentConversation:
         """The conversation, open; of those nobody asked for lately it is let go."""
@@ -305,7 +326,16 @@ class LocalAgentConversations:
         return answered
 
     async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
-        """The agent's reply is recorded; `shown` is the key of what the agent saw of it. None: the last hidden one was it."""
+        """The agent's reply is recorded; `shown` is the key of what the agent saw of it; empty: it broke off, and is paid all the
+        same. None: the last hidden one was it.
+        """
+        recording = self._record_reply(ticket, replied, shown)
+        if ticket.is_import:
+            self._tasks.spawn_task(recording, name="record a reply")
+        else:
+            await recording
+
+    async def _record_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
         track = self._line_of_ticket(ticket)
         if track is None or not ticket.live:
             return
@@ -314,6 +344,10 @@ class LocalAgentConversations:
                 return
             follower = await self._get_open_conversation(track)
             conversation = follower.conversation
+            if replied is not None and not shown:
+                paid = follower.build_agent_reply(replied)
+                await conversation.append_facts(facts.Spent(facts.Purpose.STEP, paid.model, paid.usage))
+                return
             if replied is not None:
                 await follower.count_tokens_of_texts([piece.text for piece in replied.pieces])
                 await follower.follower.record_reply(

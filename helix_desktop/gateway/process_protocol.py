@@ -8,11 +8,10 @@ import dataclasses
 import functools
 import itertools
 import logging
-import types
 import typing
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from enum import StrEnum
+from enum import EnumType
 from typing import Any
 
 import orjson
@@ -134,7 +133,7 @@ def decode_line(content: bytes | bytearray) -> Any:
 
 
 def _to_json_value(value: Any) -> Any:
-    if isinstance(value, str):  # A long history consists of thousands of hashes.
+    if isinstance(value, str):  # Checked first, because a long history has thousands of hashes.
         return value
     if isinstance(value, Wired):
         return {
@@ -144,16 +143,10 @@ def _to_json_value(value: Any) -> Any:
             "pieces": [_to_json_value(piece) for piece in value.pieces],
         }
     if dataclasses.is_dataclass(kind := type(value)):
-        names = _names_of_fields(kind)
-        return {"is": type(value).__name__, **{name: _to_json_value(getattr(value, name)) for name in names}}
+        return {"is": kind.__name__, **{name: _to_json_value(getattr(value, name)) for name in value.__slots__}}
     if isinstance(value, list | tuple):
         return [_to_json_value(item) for item in value]
     return {key: _to_json_value(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-@functools.cache
-def _names_of_fields(kind: type) -> Sequence[str]:
-    return [field.name for field in dataclasses.fields(kind)]
 
 
 def _from_json_value(value: Any) -> Any:
@@ -170,10 +163,5 @@ def _from_json_value(value: Any) -> Any:
 
 
 @functools.cache
-def _enum_fields(kind: type) -> Mapping[str, type[StrEnum]]:
-    hints = typing.get_type_hints(kind)
-    return {
-        n: h
-        for n, h in hints.items()
-        if isinstance(h, type) and not isinstance(h, types.GenericAlias) and issubclass(h, StrEnum)
-    }
+def _enum_fields(kind: type) -> Mapping[str, EnumType]:
+    return {name: hint for name, hint in typing.get_type_hints(kind).items() if isinstance(hint, EnumType)}

@@ -6,12 +6,15 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
 
 import httpx
 import orjson
 
+from helix_desktop.engine.facts import Stop
+from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.body_parsing import BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
@@ -39,8 +42,8 @@ from helix_desktop.protocols.wire_message import Json, Piece, PieceKind, Wired, 
 
 log = logging.getLogger(__name__)
 
-MOST_RECALL_REPLIES = 12  # The most replies in a row that only recall.
-MOST_REFUSED_REPLIES = 4  # After those, as many more are told that nothing more is recalled.
+MOST_RECALL_REPLIES = 12  # The most replies in a row that may do nothing but recall content.
+MOST_REFUSED_REPLIES = 4  # How many more such replies may follow, in which each recall is refused.
 RECALL_REFUSED = "[Nothing more is recalled in this step. Go on with what you have: answer, or call another tool.]"
 RETRIED_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 529))
 RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # The waits if the provider suggests none.
@@ -73,26 +76,35 @@ class ReplyRelay:
                 return
             try:
                 pieces = await run_beside_if_large(
-                    len(self.request.parsed_body.content), self._build_request_after_recall, answer
+                    len(self.request.body.content), self._build_request_after_recall, answer
                 )
             except Exception:
                 log.exception("a reply could not go on behind a recall")
                 refusal = _refusal_to_retry("The reply broke off. Nothing was lost; send it again.")
-                await self._send_failed_continuation(refusal, streams=streams)
-                return
+                break
             self.call_filter.begin_next_reply(answer.usage.output)
             continued = await self._relay_continuation(pieces, streams=streams)
             if isinstance(continued, ProviderRefusal):
-                await self._send_failed_continuation(continued, streams=streams)
-                return
+                refusal = continued
+                break
             answer = continued
-        log.warning("a model did nothing but recall; its agent was told to ask again")
-        refusal = _refusal_to_retry("The model did nothing but recall. Nothing was lost; send it again.")
-        await self._send_failed_continuation(refusal, streams=streams)
+        else:
+            log.warning("a model did nothing but recall; its agent was told to ask again")
+            refusal = _refusal_to_retry("The model did nothing but recall. Nothing was lost; send it again.")
+        # The refusal goes to the agent, inside the stream if one was begun.
+        if streams:
+            await self.sending.send(b"event: error\ndata: " + refusal.text.replace(b"\n", b" ") + b"\n\n")
+        else:
+            await self.sending.send_refusal(refusal)
 
     async def _relay_reply(self, response: httpx.Response, *, streams: bool) -> WireReply | None:
+        reading = self._wire_module.Reading()
         try:
-            return await (self._relay_stream(response) if streams else self._relay_whole_reply(response))
+            return await (self._relay_stream(response, reading) if streams else self._relay_whole_reply(response))
+        except (httpx.HTTPError, asyncio.CancelledError):
+            if not reading.done:
+                await self._record_cut_reply(reading.value())
+            raise
         finally:
             await response.aclose()
 
@@ -116,7 +128,7 @@ class ReplyRelay:
     async def _continue_at_provider(self, pieces: BodyPieces) -> httpx.Response | ProviderRefusal:
         """The reply to the request behind a recall. The agent does not know of it, so it is asked again here, as the provider says."""
         for wait_seconds in (*RETRY_WAITS_SECONDS, None):
-            response = await self.sending.send_to_provider(pieces, changed=True, reads_reply=True)
+            response = await self.sending.send_to_provider(pieces, reads_reply=True)
             if response.status_code < 400:
                 return response
             refusal = await read_refusal(response)
@@ -132,13 +144,13 @@ class ReplyRelay:
 
     @property
     def _wire_module(self) -> Any:
-        return WIRE_MODULES[self.request.wire_name]
+        return WIRE_MODULES[self.request.body.wire]
 
-    async def _relay_stream(self, response: httpx.Response) -> WireReply | None:
+    async def _relay_stream(self, response: httpx.Response, reading: Any) -> WireReply | None:
         """One reply as it streams. What ends it reaches the agent when the reply is on the disk. None: it broke off."""
         coding = coding_of_reply(response)
         sends_raw, chunks = bool(coding) and not self.tools, response.aiter_raw()
-        reading, cutter = self._wire_module.Reading(), RawEventSplitter()
+        cutter = RawEventSplitter()
         answer: WireReply | None = None
         try:
             async for chunk, decoded in decode_reply_chunks(chunks, coding):
@@ -166,6 +178,13 @@ class ReplyRelay:
             answer = await self._parse_and_record(reading.value())
         return answer
 
+    async def _record_cut_reply(self, value: Json) -> None:
+        """What the provider has told of a reply that broke off is paid, though the agent asks again."""
+        with suppress(ValueError, KeyError, TypeError, AttributeError, HelixError):
+            if (answer := self._parse_answer(value)).usage.input:
+                cut = Replied((), answer.model or self.request.arrival.model, Stop.CUT, answer.usage)
+                await self.conversations.record_agent_reply(self.ticket, cut, "")
+
     async def _send_joined(self, pieces: list[bytes]) -> None:
         """Sends what there is, and clears it."""
         if whole := b"".join(pieces):
@@ -191,7 +210,7 @@ class ReplyRelay:
         return (
             b"[DONE]" in raw
             or kind in ("message_stop", "response.completed", "response.incomplete")
-            or self.request.wire_name == gemini_wire.NAME
+            or self.request.body.wire == gemini_wire.NAME
         )
 
     async def _relay_whole_reply(self, response: httpx.Response) -> WireReply | None:
@@ -206,7 +225,9 @@ class ReplyRelay:
             async for chunk in chunks:
                 await self.sending.send(chunk)
             return None
-        self._count_calls_of_answer(answer)
+        if self.tools:
+            for call in answer.message.pieces_of_kind(PieceKind.CALL):
+                self.call_filter.count_and_check_hidden(call.name)
         self._reply_values.append(value)
         await self._record_answer(answer)
         if not self.call_filter.has_only_hidden_calls:
@@ -224,14 +245,9 @@ class ReplyRelay:
         for at in range(0, len(content), LARGE_REPLY_BYTES):
             await self.sending.send(bytes(content[at : at + LARGE_REPLY_BYTES]))
 
-    def _count_calls_of_answer(self, answer: WireReply) -> None:
-        if self.tools:
-            for call in answer.message.pieces_of_kind(PieceKind.CALL):
-                self.call_filter.count_and_check_hidden(call.name)
-
     def _parse_answer(self, value: Json) -> WireReply:
-        if self.request.wire_name == gemini_wire.NAME:
-            calls = sum(len(message.pieces_of_kind(PieceKind.CALL)) for message in self.request.all_messages)
+        if self.request.body.wire == gemini_wire.NAME:
+            calls = sum(len(message.pieces_of_kind(PieceKind.CALL)) for message in self.request.body.messages)
             calls += sum(piece.kind is PieceKind.CALL for piece in self._shown_pieces)
             return self._number_gemini_calls(gemini_wire.answer(value), calls)
         found: WireReply = self._wire_module.answer(value)
@@ -302,20 +318,13 @@ class ReplyRelay:
         ]
         entries.append(Hidden(raw))
         entries.extend(Returned(*result) for result in self._recall_results)
-        read = self.request.parsed_body
+        read = self.request.body
         kept = PreviousBody(marked_request=read.previous.marked_request)
         self.body = build_folded_body(
-            self.request.wire_name, self.body, self._wire_module.messages(self.body), entries, kept=kept
+            self.request.body.wire, self.body, self._wire_module.messages(self.body), entries, kept=kept
         )
         read.previous.marked_request = kept.marked_request
         return read.encode_changed_body(self.body)
-
-    async def _send_failed_continuation(self, refusal: ProviderRefusal, *, streams: bool) -> None:
-        """Sends the provider's refusal to the agent, inside the stream if one was begun."""
-        if streams:
-            await self.sending.send(b"event: error\ndata: " + refusal.text.replace(b"\n", b" ") + b"\n\n")
-        else:
-            await self.sending.send_refusal(refusal)
 
 
 def _refusal_to_retry(sentence: str) -> ProviderRefusal:

@@ -10,7 +10,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.body_parsing import BodyPieces
 from helix_desktop.gateway.provider_reply_bodies import ProviderRefusal
 from helix_desktop.gateway.request_parsing import IncomingRequest
-from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, HELIX_HEADERS
+from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, headers_to_forward
 from helix_desktop.protocols.wire_message import SLICE
 
 LARGE_BODY_BYTES = 1 << 19  # In bytes. Larger bodies are processed in a thread and sent in slices.
@@ -29,14 +29,9 @@ class RequestForwarder:
     send: SendToAgent
     is_begun: bool = False
 
-    @property
-    def original_body(self) -> BodyPieces:
-        """The client's own bytes."""
-        return (self.incoming.content,)
-
-    async def forward_unchanged(self) -> None:
-        """The request as it came, and the reply as it comes."""
-        response = await self.send_to_provider(self.original_body, changed=False, reads_reply=False)
+    async def forward_without_reading(self, pieces: BodyPieces | None = None) -> None:
+        """The request as it came, or with these bytes, and the reply as it comes."""
+        response = await self.send_to_provider(pieces, reads_reply=False)
         try:
             await self.start_reply(response)
             async for chunk in response.aiter_raw():
@@ -58,14 +53,14 @@ class RequestForwarder:
                 response.status_code, [(n, v) for n, v in _reply_headers(response) if n.lower() not in gone]
             )
 
-    async def send_to_provider(self, pieces: BodyPieces, *, changed: bool, reads_reply: bool) -> httpx.Response:
-        """Send these bytes to the provider. `reads`: its reply is read here, and must not be compressed."""
-        headers = [
-            (name, value)
-            for name, value in self.incoming.raw_headers
-            if name.decode("latin-1").lower() not in CONNECTION_HEADERS | HELIX_HEADERS
-        ]
-        if changed:
+    async def send_to_provider(self, pieces: BodyPieces | None, *, reads_reply: bool) -> httpx.Response:
+        """Send these bytes to the provider; None: the client's own. `reads_reply`: its reply is read here, and must not be
+        compressed.
+        """
+        headers = headers_to_forward(self.incoming.raw_headers)
+        if pieces is None:
+            pieces = (self.incoming.content,)
+        else:
             headers = [(name, value) for name, value in headers if name.lower() != b"content-encoding"]
         if reads_reply:
             headers = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]

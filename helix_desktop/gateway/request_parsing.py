@@ -38,26 +38,14 @@ class IncomingRequest:
 class ParsedRequest:
     """A body that is understood."""
 
-    parsed_body: ParsedBody
+    body: ParsedBody
     arrival: Arrival
     adds_tools: bool
 
     @property
-    def wire_name(self) -> str:
-        return self.parsed_body.wire
-
-    @property
-    def body_value(self) -> dict[str, Json]:
-        return self.parsed_body.value
-
-    @property
-    def all_messages(self) -> list[Wired]:
-        return self.parsed_body.messages
-
-    @property
     def messages_after_instructions(self) -> list[Wired]:
         """Without the instructions at the beginning."""
-        return self.all_messages[count_leading_instructions(self.all_messages) :]
+        return self.body.messages[count_leading_instructions(self.body.messages) :]
 
 
 def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, folds: bool) -> ParsedRequest | None:

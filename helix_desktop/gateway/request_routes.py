@@ -1,7 +1,7 @@
 """Recognises requests by path and chooses the provider address they go to."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -21,7 +21,7 @@ UPSTREAMS: Mapping[str, str] = {
 CODEX_SUBSCRIPTION_URL = "https://chatgpt.com/backend-api/codex"
 _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
 _PREFIX = re.compile(r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)")
-# Headers of one connection, which must not be forwarded.
+# Headers that apply to one connection only and must not be forwarded.
 CONNECTION_HEADERS = frozenset(
     {
         "host",
@@ -82,6 +82,12 @@ def guess_protocol(path: str, headers: Mapping[str, str]) -> str:
     if "x-goog-api-key" in headers or "/v1beta" in path or "/v1alpha" in path:
         return gemini_wire.NAME
     return chat_wire.NAME
+
+
+def headers_to_forward(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Those that the provider is sent: none of this one connection, and none that is for the gateway."""
+    kept_here = CONNECTION_HEADERS | HELIX_HEADERS
+    return [(name, value) for name, value in headers if name.decode("latin-1").lower() not in kept_here]
 
 
 def join_provider_address(upstream: str, path: str, query: str) -> str:

@@ -16,7 +16,7 @@ from helix_desktop.engine.blocks import Block, Image, Role, View
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.fast_dataclass import dataclass
 
-SLICE_SECONDS = 0.002  # seconds of work before other tasks may run
+SLICE_SECONDS = 0.002  # How many seconds work may take before other tasks get their turn.
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class ViewEntriesBuilder:
                 self._flush_groups(groups)
                 self.out.append(Says(self._shown_text_of_block(block)))
             elif spans and spans[-1].first <= source.seq <= spans[-1].last:
-                # The parts under a fold that stay word for word.
+                # The fold covers this part but keeps it word for word.
                 self.out.append(Says(self._text_kept_word_for_word(block)))
             else:
                 at = bisect_left(self.seqs, source.seq)
@@ -206,7 +206,7 @@ class ViewEntriesBuilder:
         for recorded in recorded_facts:
             fact = recorded.fact
             if recorded.seq not in seen:
-                continue  # a fold covers this step whole
+                continue  # A fold covers this whole step.
             if isinstance(fact, facts.ModelReplied):
                 changes = tuple(part for part in self._find_changed_parts(recorded, blocks) if part.kind == "call")
                 yield Hidden(fact.raw, changes) if fact.raw else As(at)

@@ -8,8 +8,8 @@ PROGRAM_AUTHOR = "Helix"
 
 
 def author_of_answer(started: ConversationStarted | None, answer: Fact | None) -> str:
-    """Of a conversation that began so: the connected agent; for what was imported its program; else this one. `answer`: None while it
-    is being written.
+    """Of a conversation that began so: the connected agent; for what was imported its
+    program; else this one. `answer`: None while it is being written.
     """
     if started is not None and started.agent:
         return started.agent

@@ -3,42 +3,60 @@
 import asyncio
 from functools import partial
 
-from PySide6.QtGui import QImage, QPixmap
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication, QImage, QPixmap
+from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.engine.facts import Attachment, Stored
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips
+from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_scroll_area
 from helix_desktop.gui.transcript.content_fetching import decode_scaled_image
 from helix_desktop.gui.translation import tr
-from helix_desktop.gui.views.picture_dialog import PictureDialog
 from helix_desktop.gui.workbench_types import Workbench
 
-LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = 16_000, 96  # pixels of the width
+LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = 16_000, 96  # The greatest widths that are decoded.
 
 
-def open_picture_dialog(
-    bench: Workbench | None, doing: BackgroundRunner, stored: Stored, name: str, parent: QWidget
-) -> None:
-    if bench is not None:
+class PictureDialog(TransientDialog):
+    """As large as the picture, or as the screen allows; the rest scrolls. Escape closes it."""
+
+    def __init__(self, image: QImage, name: str, parent: QWidget) -> None:
+        super().__init__(name, parent)
+        self.picture = QLabel(self)
+        self.picture.setPixmap(QPixmap.fromImage(image))
+        self.picture.setAccessibleName(tr("Image, {w} × {h}", w=image.width(), h=image.height()))
+        self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        build_column(build_scroll_area(self.picture, self), owner=self, margins=0)
+        screen = (parent.screen() or QGuiApplication.primaryScreen()).availableGeometry()
+        self.resize(
+            min(image.width() + 24, screen.width() * 9 // 10), min(image.height() + 24, screen.height() * 9 // 10)
+        )
+
+
+def open_picture_dialog(window: MainWindow, stored: Stored, name: str) -> None:
+    def show_picture(image: QImage) -> None:
+        PictureDialog(image, name, window).open()
+
+    if (bench := window.current_workbench) is not None:
         work = _read_stored_image(bench, stored, LARGEST_WIDTH_PIXELS)
-        doing.run_in_background(work, then=lambda image: PictureDialog(image, name, parent).open(), owner=parent)
+        window.background_runner.run_in_background(work, then=show_picture, owner=window)
 
 
-def show_attachment_preview(
-    bench: Workbench | None, doing: BackgroundRunner, held: AttachmentChips, attachment: Attachment
-) -> None:
+def show_attachment_preview(window: MainWindow, attachment: Attachment) -> None:
+    bench, held, run = window.current_workbench, window.chat.composer.attachments, window.background_runner
     if bench is None:
         return
     if attachment.stored.media_type.startswith("image/"):
         work = _read_stored_image(bench, attachment.stored, THUMBNAIL_WIDTH_PIXELS)
         then = partial(_show_thumbnail, held, attachment)
-        doing.run_in_background(work, then=then, owner=held, failed=lambda _error: None)
+        run.run_in_background(work, then=then, owner=held, failed=lambda _error: None)
     else:
         going = bench.tokens_sent_of_attachment(attachment)
         then_tokens = partial(held.show_attachment_tokens, attachment)
-        doing.run_in_background(going, then=then_tokens, owner=held, failed=lambda _error: None)
+        run.run_in_background(going, then=then_tokens, owner=held, failed=lambda _error: None)
 
 
 def _show_thumbnail(held: AttachmentChips, attachment: Attachment, image: QImage) -> None:

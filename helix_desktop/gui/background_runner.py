@@ -49,8 +49,8 @@ class BackgroundRunner(QObject):
         owner: QObject | None = None,
         failed: Callable[[HelixError], None] | None = None,
     ) -> CancellableWork:
-        """Runs `work`, in a task of its name, then calls `then` with its result unless `owner` was deleted meanwhile.
-        Nothing is started while the window closes.
+        """Runs `work`, in a task of its name, then calls `then` with its result unless
+        `owner` was deleted meanwhile. Nothing is started while the window closes.
 
         `failed` takes an error to where it belongs; without it, or once `owner` is gone, the error
         is shown as a notice.

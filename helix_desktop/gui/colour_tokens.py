@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from helix_desktop.fast_dataclass import dataclass
 
-if TYPE_CHECKING:  # the window is painted before the engine is imported
+if TYPE_CHECKING:  # The window must be painted before the engine is imported.
     from helix_desktop.engine.blocks import ContextKind
 
 
@@ -133,7 +133,7 @@ DARK = ColourTokens(
     code_type="#74c9d6",
 )
 
-# The squares of the rail. White initials stand on them, so each reaches 4.5:1 against white.
+# Colours of the rail's squares. Their white initials need a contrast of at least 4.5:1.
 WORKSPACE_COLOURS = (
     "#0d7d74",
     "#8b5e3c",

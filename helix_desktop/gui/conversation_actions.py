@@ -31,8 +31,8 @@ SUFFIX_BY_EXPORT_FORM = {
 
 
 class ConversationActions:
-    """`changed` is called after the list is another one, `gone` with conversations that were deleted for good; `opened` with a
-    workspace and a session of it to show.
+    """`changed` is called after the list is another one, `gone` with conversations that
+    were deleted for good; `opened` with a workspace and a session of it to show.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ConversationActions:
         self._ask_to_delete_for_good(bench, tr("Empty trash"), text)
 
     def ask_to_delete(self, bench: Workbench, row: ConversationListRow) -> None:
-        text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This can't be undone. The files of the agent that wrote it stay, and the recorder leaves the conversation out from now on.", title=row.title)  # fmt: skip
+        text = tr("“{title}” will be deleted permanently, along with cached content that nothing else uses. This can't be undone. The agent's own files stay, and the recorder leaves this conversation out from now on.", title=row.title)  # fmt: skip
         self._ask_to_delete_for_good(bench, tr("Delete permanently"), text, (row.id,))
 
     def _ask_to_delete_for_good(self, bench: Workbench, title: str, text: str, only: Sequence[str] = ()) -> None:
@@ -173,7 +173,7 @@ class ConversationActions:
             self._notices.show_notice("\n".join(map(translate_sentences, said)))
 
         def ask_to_discard() -> None:
-            text = tr("The copy will be deleted. Its changes are stored in the cache first.")
+            text = tr("The copy will be deleted. The copy's changes are stored in the cache first.")
             ask_to_confirm(self._window, tr("Discard the copy"), text, tr("Discard"), partial(bring_back, "discard"))
 
         def ask_way(both: Sequence[str]) -> None:
@@ -220,7 +220,7 @@ class ConversationActions:
                 ways.append((tr("As it was before the last compaction"), partial(save_session, compactions)))
             ways.append((tr("Fold older parts first"), partial(save_session, 0, is_folded=True)))
             text = tr("A new session is saved where the agent looks for its sessions. Existing files are not changed, and the agent's login is not read.")  # fmt: skip
-            more = tr("What is too long for the agent is folded. If you fold older parts, this workspace's MCP server is added to the agent's settings, so that the agent can read the originals.")  # fmt: skip
+            more = tr("Anything that is too long for the agent is folded. If you fold older parts, this workspace's MCP server is added to the agent's settings, so that the agent can read the originals.")  # fmt: skip
             ask_which_way(self._window, tr("Continue in another agent"), f"{text}\n\n{more}", "", ways)
 
         self._doing.run_in_background(_count_compactions(bench, row), then=offer_ways)
@@ -277,7 +277,7 @@ def _format_json_lines(values: Iterable[object]) -> str:
 
 def describe_ways(both: Sequence[str]) -> str:
     """What bringing a copy back does. `both`: its files that other copies have changed as well."""
-    text = tr("Merge and rebase move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. Apply changes your files, and you can undo it. Files you have changed are never overwritten.")  # fmt: skip
+    text = tr("“Merge” and “Rebase” move your branch. Uncommitted files in the copy are committed first, with the conversation's title as the message. “Apply as changes” edits your files, and you can undo these edits. Files you have changed are never overwritten.")  # fmt: skip
     if not both:
         return text
     names = "\n".join(make_safe_text(name) for name in both[:MOST_FILES_SHOWN])

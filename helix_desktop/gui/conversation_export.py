@@ -24,7 +24,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.gui.answer_author import author_of_answer
 
-ARGUMENT_CHARACTERS = 200  # characters of a call's arguments; all of them are in the JSON
+ARGUMENT_CHARACTERS = 200  # The most shown of a call's arguments; the JSON has all of them.
 Content = Callable[[Digest], str | None]
 
 

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QLocale
 
-LONGEST_TEXT = 4_000  # Longer texts are not translated.
+LONGEST_TEXT = 4_000  # Characters. What follows them in a longer text is not translated.
 MOST_PIECES = 16  # The most sentences or list items that are translated in one text.
-PHRASE_DEPTH = 4  # The deepest nesting of phrases.
-# Placeholders in a template that may hold one of our own phrases.
+PHRASE_DEPTH = 4  # How deeply phrases nested in a sentence are translated.
+# Placeholders whose values may be phrases of this program, which are translated, too.
 TRANSLATED_NAMES = frozenset({"why", "what", "kind", "figures"})
-PATH_NAME = "path"  # A placeholder at the end of a title, as in "Edit {path}". It never matches "Read timed out.".
+PATH_NAME = "path"  # The title "Read {path}" must not match the sentence "Read timed out."
 _SENTENCES = re.compile(r"((?<=[.!?…])\s+)")
 _FIGURE = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(%?)")
 _PHRASES = re.compile(r"((?<=[.!?…])\s+|[,;] )")

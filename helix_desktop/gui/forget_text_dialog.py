@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import shiboken6
 from PySide6.QtCore import QObject
-from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QLineEdit, QProgressBar, QVBoxLayout, QWidget
 
 from helix_desktop.engine.ports import ForgetResult
 from helix_desktop.errors import HelixError
@@ -12,7 +12,12 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
+from helix_desktop.gui.shared.plain_widgets import (
+    TransientDialog,
+    build_line_edit,
+    build_plain_label,
+    build_push_button,
+)
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 
@@ -53,14 +58,13 @@ class ForgetTextDialog(TransientDialog):
         self._bench, self._doing, self._gone, self._owner = bench, doing, gone, owner
         self.closed_early: Callable[[str], object] = lambda _words: None
         self._closed = False
-        self.text = QLineEdit(self)
+        self.text = build_line_edit(tr("Text to remove"), tr("Paste the text"), self)
         self.text.setEchoMode(QLineEdit.EchoMode.Password)
-        self.text.setAccessibleName(tr("Text to remove"))
-        self.text.setPlaceholderText(tr("Paste the text"))
         self.show_text_checkbox = QCheckBox(tr("Show text"), self)
-        self.stop_button = QPushButton(tr("Stop"), self)
-        self.close_button = QPushButton(tr("Cancel"), self)
-        self.forget_button = QPushButton(tr("Forget everywhere"), self)
+        # Pressing Return in the field only moves the focus to "Forget everywhere".
+        self.stop_button = build_push_button(tr("Stop"), self, self._stop_forgetting)
+        self.close_button = build_push_button(tr("Cancel"), self, self.reject)
+        self.forget_button = build_push_button(tr("Forget everywhere"), self, self._start_forgetting, "danger")
         self.bar = QProgressBar(self)
         self.message_label = build_plain_label(parent=self)
         self._lay_out_forget_dialog()
@@ -74,22 +78,15 @@ class ForgetTextDialog(TransientDialog):
             column.addWidget(label)
         column.setContentsMargins(MARGIN, 16, MARGIN, 14)
         column.setSpacing(10)
-        row = build_row((self.text, 1), self.show_text_checkbox)
-        column.addLayout(row)
+        column.addLayout(build_row((self.text, 1), self.show_text_checkbox))
         self.message_label.hide()
         self.bar.setTextVisible(False)
         self.bar.hide()
         column.addWidget(self.bar)
         column.addWidget(self.message_label)
         self.stop_button.hide()
-        self.forget_button.setProperty("look", "danger")
         self.forget_button.setEnabled(False)
-        buttons = QHBoxLayout()
-        buttons.addStretch(1)
-        for button in (self.stop_button, self.close_button, self.forget_button):
-            button.setAutoDefault(False)  # Return in the field goes to the button, but does not press it
-            buttons.addWidget(button)
-        column.addLayout(buttons)
+        column.addLayout(build_row(1, self.stop_button, self.close_button, self.forget_button))
         self.setMinimumWidth(WIDTH)
         self.text.setFocus()
 
@@ -98,9 +95,6 @@ class ForgetTextDialog(TransientDialog):
         self.show_text_checkbox.toggled.connect(lambda on: self.text.setEchoMode(shown if on else hidden))
         self.text.textChanged.connect(lambda text: self.forget_button.setEnabled(bool(text.strip())))
         self.text.returnPressed.connect(self.forget_button.setFocus)
-        self.forget_button.clicked.connect(self._start_forgetting)
-        self.stop_button.clicked.connect(self._stop_forgetting)
-        self.close_button.clicked.connect(self.reject)
 
     def _start_forgetting(self) -> None:
         text = self.text.text().strip()
@@ -114,7 +108,7 @@ class ForgetTextDialog(TransientDialog):
 
         self._show_forget_message(
             tr(
-                "Searching everything. In a large workspace this takes a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until this is finished, messages are queued and you can't open other conversations in this workspace."
+                "Searching everything. In a large workspace, the search takes a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until the search is finished, messages are queued and you can't open other conversations in this workspace."
             )
         )
         self.bar.setAccessibleName(tr("Forget text"))
@@ -177,8 +171,8 @@ def describe_forgotten(purged: ForgetResult) -> str:
         first = tr("Not found: no message or entry in this workspace contains this text.")
     else:
         first = tr(
-            "{entries}. {messages} changed. {backups} cleaned.",
-            entries=format_count(len(purged.entries), "{n} entry removed", "{n} entries removed"),
+            "Removed: {entries}. Changed: {messages}. Cleaned up: {backups}.",
+            entries=format_count(len(purged.entries), "{n} entry", "{n} entries"),
             messages=format_count(purged.facts, "{n} record", "{n} records"),
             backups=format_count(purged.backups, "{n} backup", "{n} backups"),
         )
@@ -187,9 +181,9 @@ def describe_forgotten(purged: ForgetResult) -> str:
 
 def _explain_forgetting(workspace: str) -> list[str]:
     return [
-        tr("Text to remove from the whole workspace {name}, such as a key or a password:", name=workspace),
+        tr("Text to remove from the workspace {name}, such as a key or a password:", name=workspace),
         tr(
-            "from the journal of every conversation, the cache (every entry that contains it is removed entirely), the index, the backups and your drafts. The messages that contained it will show that text was removed."
+            "The text is removed from the journal of every conversation, the cache (every entry that contains the text is removed entirely), the index, the backups and your drafts. Messages that contained the text will show that something was removed."
         ),
         tr(
             "This can't be undone. Text already sent to a provider and files you exported are not affected. If a key was leaked, replace it as well."

@@ -9,13 +9,13 @@ import time
 
 from PySide6.QtCore import QObject, QTimer
 
-COLLECT_INTERVAL_MS = 1000  # milliseconds
-# With this many new objects, some large work is going on, and most of them will soon be gone.
+COLLECT_INTERVAL_MS = 1000  # How often due collections are looked for, in milliseconds.
+# With more new objects than this, large work is under way, and most will soon be freed anyway.
 BUSY_OBJECT_COUNT = 50_000
-MOST_POSTPONEMENTS = 20  # How often a collection is put off for that reason.
+MOST_POSTPONEMENTS = 20  # How many times in a row a collection is put off during such work.
 # The middle generation is collected after this many collections of the young one.
 COLLECTIONS_PER_MIDDLE_GENERATION = 10
-# A full collection may take one thousandth of the time. Until then, a future holds what its thread made.
+# The next full collection waits this many times as long as the last one took.
 FULL_COLLECTION_INTERVAL_FACTOR = 1000
 
 

@@ -36,39 +36,27 @@ def handle_intent(window: MainWindow, want: chat_intents.ChatIntent) -> None:
             _open_subagent_of_call(window, call)
         case chat_intents.ShowInChat(conversation, seq):
             window.go_to_place(WindowPlace("conversation", workspace, conversation, seq))
-        case (
-            chat_intents.OpenLink()
-            | chat_intents.OpenPicture()
-            | chat_intents.OpenKeySettings()
-            | chat_intents.OpenModelChooser()
-        ):
-            _open_own_window(window, want)
         case _:
-            _handle_conversation_intent(window, want)
+            _handle_window_intent(window, want)
 
 
-def _open_own_window(
-    window: MainWindow,
-    want: chat_intents.OpenLink
-    | chat_intents.OpenPicture
-    | chat_intents.OpenKeySettings
-    | chat_intents.OpenModelChooser,
-) -> None:
+def _handle_window_intent(window: MainWindow, want: chat_intents.ChatIntent) -> None:
+    """Handles intents that need no conversation."""
     match want:
         case chat_intents.OpenLink(address):
             open_in_browser(address)
         case chat_intents.OpenPicture(stored, name):
-            attachment_previews.open_picture_dialog(
-                window.current_workbench, window.background_runner, stored, name, window
-            )
+            attachment_previews.open_picture_dialog(window, stored, name)
         case chat_intents.OpenKeySettings():
             window.settings_wanted.emit("providers")
         case chat_intents.OpenModelChooser():
             window.window_actions["model"].trigger()
+        case _:
+            _handle_conversation_intent(window, want)
 
 
 def _open_subagent_of_call(window: MainWindow, call: str) -> None:
-    """Opens the newest sub-agent that this call started. Some models reuse call ids in every reply."""
+    """Opens the newest sub-agent this call started. Some models reuse call ids in every reply."""
     session, bench = window.current_session, window.current_workbench
     if session is None or bench is None:
         return

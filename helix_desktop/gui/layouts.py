@@ -6,7 +6,7 @@ from typing import TypeVar
 from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLayout, QVBoxLayout, QWidget
 
 Box = TypeVar("Box", bound=QBoxLayout)
-# What stands in a row or a column: a part of it, a part with its stretch, or a stretch alone.
+# An item of a row or column: a widget or layout, the same with a stretch factor, or a stretch alone.
 BoxItem = QWidget | QLayout | int | tuple[QWidget | QLayout, int]
 Margins = int | tuple[int, int, int, int]
 

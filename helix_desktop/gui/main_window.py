@@ -32,18 +32,19 @@ from helix_desktop.gui.frame.window_frame import WindowFrame
 from helix_desktop.gui.frame.window_pages import WindowPages
 from helix_desktop.gui.inspector.context_panel import ContextPanel
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
+from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
 from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.gui.workbench_types import Session, Workbench, Workbenches, WorkspaceListRow
-from helix_desktop.gui.workspace_activity import WORKING_STATES, WorkspaceActivity
+from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from helix_desktop.program_settings import ProgramSettings
 
 TITLE = "Helix Desktop"
-LONGEST_NAME_LENGTH = 80  # characters of a workspace's name
+LONGEST_NAME_LENGTH = 80  # The most characters of a name that is suggested for a workspace.
 SHOWN_NAME_LENGTH = 40  # How many characters of a name a heading shows.
-MEASURE_PAUSE_MS = 100  # An empty conversation is measured after this many milliseconds.
+MEASURE_PAUSE_MS = 100  # The next message is priced this many milliseconds after the last change.
 
 
 class MainWindow(WindowFrame):
@@ -61,20 +62,20 @@ class MainWindow(WindowFrame):
     def __init__(self, theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner) -> None:
         super().__init__(theme, memory)
         self._desk: Workbenches | None = None
-        self._startup_queue: list[Callable[[], object]] = []  # To run once the stores are open.
+        self._startup_queue: list[Callable[[], object]] = []  # What to do once the stores are open.
         self._blocking_error: HelixError | None = None  # Why the stores cannot be opened, if they cannot.
-        # As they were listed last: listing reads a file of each.
+        # The workspaces as last listed; listing them reads a file of each.
         self.listed_workspaces: Sequence[WorkspaceListRow] = ()
         self.background_runner = doing
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
         self._wanted_workspace = ""  # The workspace asked for last. Answers for other workspaces are ignored.
         self._wanted_conversation = ""
-        # The conversation that the message box belongs to while it is opened or created.
+        # The conversation that is being opened or created; the message box already belongs to it.
         self.awaited_conversation = ""
         self.unsent_messages = UnsentMessages(memory)
         self._cost = 0.0
-        self._measured_session: Session | None = None  # what the meter shows
+        self._measured_session: Session | None = None  # The session whose context the meter shows.
         self._measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)
         self._measuring.timeout.connect(self._price_next_message)
         self.window_actions = ActionRegistry(self, settings)
@@ -222,7 +223,7 @@ class MainWindow(WindowFrame):
             self.window_actions["open-folder"].trigger()
 
     def go_to_workspace(self, workspace: str, then: Callable[[], object] | None = None) -> None:
-        """Bring a workspace to the front; the others keep running. The last one asked for is shown."""
+        """Brings a workspace to the front; the others keep running. The last request wins."""
         self._wanted_workspace = workspace
         if self.current_workbench is not None and self.showing.workspace_id == workspace:
             if then is not None:
@@ -648,7 +649,7 @@ class MainWindow(WindowFrame):
             self.context_panel.show_context_of(session, self.chat.composer.price.text())
 
     def open_context_panel(self) -> None:
-        """What the meter stands for, above it; the meter is there once the window's size is known."""
+        """What the meter stands for, above it; the meter appears once the window's size is known."""
         self.switch_to_page("chat")
         if self._measured_session is not None:
             self.context_panel.open_or_close_panel()

@@ -9,10 +9,8 @@ from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
-from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
 from helix_desktop.gui.frame.command_palette import PaletteItem
-from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_which_way
 from helix_desktop.gui.shared.figure_formats import format_dollars
@@ -34,23 +32,17 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
         window.chat.composer.put_message_back(parts)
         window.model_setup_wanted.emit()
     elif window.current_session is not None and _is_slash_command(bench, window.current_session, parts):
-        not_sent = message_returner(window.chat.composer, window.notices, parts)
-        _expand_and_send(window, bench, window.current_session, parts, not_sent)
+        _expand_and_send(window, bench, window.current_session, parts, message_returner(window, parts))
     elif window.current_session is not None:
-        _send_after_price_question(
-            window,
-            window.current_session,
-            parts,
-            message_returner(window.chat.composer, window.notices, parts),
-            steer=steer,
-        )
+        not_sent = message_returner(window, parts)
+        _send_after_price_question(window, window.current_session, parts, not_sent, steer=steer)
     else:
         _begin_conversation_with(window, bench, parts)
 
 
 def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
     """A conversation; none where its first message costs too much for the user."""
-    give_back = message_returner(window.chat.composer, window.notices, parts)
+    give_back = message_returner(window, parts)
     waits = window.awaited_conversation = f"new {id(parts)}"
 
     def give_first_message_back(error: HelixError | None) -> None:
@@ -89,11 +81,10 @@ def _send_first_message(
         window.chat.composer.set_new_conversation_id(session.id)
         window.show_session_if_current(bench, session)
     if _is_slash_command(bench, session, parts):
-        _expand_and_send(
-            window, bench, session, parts, partial(_discard_empty_conversation, window, bench, session, parts)
-        )
+        not_sent = partial(_discard_empty_conversation, window, bench, session, parts)
+        _expand_and_send(window, bench, session, parts, not_sent)
     else:
-        _send_now(window, session, parts, message_returner(window.chat.composer, window.notices, parts))
+        _send_now(window, session, parts, message_returner(window, parts))
     window.refresh_conversations()
     send_held_messages(window, bench, session, unsent)
 
@@ -104,7 +95,7 @@ def send_held_messages(
     """Send what was written while the conversation was being opened, where it was written."""
     place = (bench.id, session.id)
     for message in messages:
-        not_sent = message_returner(window.chat.composer, window.notices, message.parts, place)
+        not_sent = message_returner(window, message.parts, place)
         if not (bench.main_model_name or session.conversation.state.acp_agent):
             window.chat.composer.add_to_draft(place, message.parts)
             window.model_setup_wanted.emit()
@@ -238,16 +229,14 @@ def ask_if_expensive(
     ask_which_way(window, tr("Send this message?"), words, "", ways).rejected.connect(not_wanted)
 
 
-def message_returner(
-    composer: Composer, notices: Notices, parts: tuple[UserPart, ...], at: DraftPlace | None = None
-) -> OnMessageNotSent:
+def message_returner(window: MainWindow, parts: tuple[UserPart, ...], at: DraftPlace | None = None) -> OnMessageNotSent:
     """A function that puts an unsent message back where it was written and shows the error."""
-    place = at or composer.draft_place
+    place = at or window.chat.composer.draft_place
 
     def give_message_back(error: HelixError | None) -> None:
-        composer.add_to_draft(place, parts)
+        window.chat.composer.add_to_draft(place, parts)
         if error is not None:
-            notices.show_error_notice(error)
+            window.notices.show_error_notice(error)
 
     return give_message_back
 
@@ -261,8 +250,8 @@ def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int]
 
 
 def search_everywhere(window: MainWindow, words: str) -> None:
-    """Ask all workspaces for what the box that finds everything is looking for: first those that are open, the one in front before
-    the others, then the closed ones, one after the other.
+    """Ask all workspaces for what the box that finds everything is looking for: first those that
+    are open, the one in front before the others, then the closed ones, one after the other.
     """
     shown: list[PaletteItem] = []
     opened = window.open_workspaces()
@@ -297,47 +286,36 @@ def _search_next_closed_workspace(
         show(finds)
         _search_next_closed_workspace(window, words, closed, show)
 
-    def show_closed_result(answer: ClosedSearchResult) -> None:
-        behind = (
-            [search_suggestions.suggest_unsearched_workspace(row, None, window.go_to_place)] if answer.behind else []
-        )
-        search_following(
-            [
-                *search_suggestions.suggest_search_hits(
-                    answer.hits, answer.titles, row.id, window.go_to_place, row.name
-                ),
-                *behind,
-            ]
-        )
+    def suggest_opening(error: HelixError | None) -> list[PaletteItem]:
+        return [search_suggestions.suggest_unsearched_workspace(row, error, window.go_to_place)]
 
+    def show_closed_result(answer: ClosedSearchResult) -> None:
+        go, behind = window.go_to_place, suggest_opening(None) if answer.behind else []
+        hits = search_suggestions.suggest_search_hits(answer.hits, answer.titles, row.id, go, row.name)
+        search_following([*hits, *behind])
+
+    work = window.workbenches.search_closed_workspace(row.id, words)
     window.background_runner.run_in_background(
-        window.workbenches.search_closed_workspace(row.id, words),
-        then=show_closed_result,
-        owner=window,
-        failed=lambda error: search_following(
-            [search_suggestions.suggest_unsearched_workspace(row, error, window.go_to_place)]
-        ),
+        work, then=show_closed_result, owner=window, failed=lambda error: search_following(suggest_opening(error))
     )
 
 
 def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
-    composer, session = window.chat.composer, window.current_session
+    bench, session, own = window.current_workbench, window.current_session, list[CompletionOffer]()
+
+    def show_with_own(found: Sequence[CompletionOffer]) -> None:
+        window.chat.composer.text.show_completion_offers(typed, [*found, *own])
+
     if typed.trigger == "/":
-        bench, talk = window.current_workbench, window.showing.conversation_id
-        own = search_suggestions.offer_slash_commands(
-            window.window_actions, typed, bench.list_slash_commands(talk) if bench is not None else ()
-        )
-        composer.completion.show_completion_offers(typed, own)
+        commands = bench.list_slash_commands(window.showing.conversation_id) if bench is not None else ()
+        own += search_suggestions.offer_slash_commands(window.window_actions, typed, commands)
+        show_with_own(())
         if bench is not None and session is not None and window.foreign_agent_name:
             work = search_suggestions.offer_agent_commands(bench, session, typed)
-            window.background_runner.run_in_background(
-                work, then=lambda found: composer.completion.show_completion_offers(typed, [*found, *own]), owner=window
-            )
-    elif window.current_workbench is not None:
-        work = search_suggestions.offer_mentions(window.current_workbench, typed)
-        window.background_runner.run_in_background(
-            work, then=lambda found: composer.completion.show_completion_offers(typed, found), owner=window
-        )
+            window.background_runner.run_in_background(work, then=show_with_own, owner=window)
+    elif bench is not None:
+        work = search_suggestions.offer_mentions(bench, typed)
+        window.background_runner.run_in_background(work, then=show_with_own, owner=window)
 
 
 def use_taken_offer(window: MainWindow, offered: CompletionOffer) -> None:

@@ -11,12 +11,12 @@ from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu
+from helix_desktop.gui.shared.plain_widgets import add_choice, build_popup_menu
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import ForeignConversation, Session, Workbench
 
-LONGEST_CHOICE = 60  # characters
+LONGEST_CHOICE = 60  # The most characters shown of a choice that an agent offers.
 
 
 class ModelActions(QObject):
@@ -45,7 +45,7 @@ class ModelActions(QObject):
             self.chooser.open_below(window.top.model, window.current_model)
 
     def choose_first_model(self, then: Callable[[], object]) -> None:
-        """A model is needed: choose one of those that are there, or connect one; then call `then`."""
+        """A model is needed: choose one that is there, or connect one; then call `then`."""
         self._after_model_chosen = then
 
         def choose_or_connect(models: Sequence[ModelChoice]) -> None:
@@ -156,16 +156,14 @@ def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignCo
             f"{_menu_text(choice.name)}: {_menu_text(choice.values.get(choice.current, choice.current))}"
         )
         for value, name in choice.values.items():
-            action = below.addAction(_menu_text(name or value))
-            action.setCheckable(True)
-            action.setChecked(value == choice.current)
-            action.triggered.connect(partial(_choose, window, foreign, choice.id, value))
+            act = partial(_choose, window, foreign, choice.id, value)
+            add_choice(below, make_safe_text(name or value)[:LONGEST_CHOICE], act, chosen=value == choice.current)
     if not foreign.choices:
-        menu.addAction(tr("{agent} offers nothing to choose", agent=_menu_text(foreign.name))).setEnabled(False)
+        menu.addAction(tr("{agent} has no options to choose from", agent=_menu_text(foreign.name))).setEnabled(False)
     menu.popup(window.top.model.mapToGlobal(QPoint(0, window.top.model.height() + 4)))
 
 
-def _choose(window: MainWindow, foreign: ForeignConversation, identity: str, value: str, *_checked: object) -> None:
+def _choose(window: MainWindow, foreign: ForeignConversation, identity: str, value: str) -> None:
     window.background_runner.run_in_background(foreign.choose(identity, value), owner=window)
 
 

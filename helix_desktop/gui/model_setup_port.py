@@ -29,7 +29,7 @@ class WindowSizeSource(StrEnum):
     """How the window of a model is known."""
 
     TOLD = "told"  # Told by the provider or by the shipped catalogue.
-    LEARNED = "learned"  # Learned from a refused request that named it.
+    LEARNED = "learned"  # Learned from a provider's refusal that named the size.
     SET = "set"  # Set by the user.
     ASSUMED = "assumed"
 

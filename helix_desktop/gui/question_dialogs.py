@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit, QMessageBox,
 
 from helix_desktop.gui.translation import tr
 
-LONGEST_NAME = 200  # characters of a name
+LONGEST_NAME = 200  # The most characters that are kept of the line the user enters.
 
 
 def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[[str], object]) -> QInputDialog:
@@ -34,8 +34,7 @@ def ask_to_confirm(parent: QWidget, title: str, text: str, yes: str, then: Calla
 
 def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
     text = tr(
-        "Commands, edits and tools will run without asking, in every conversation of this workspace. "
-        "Rules that deny something still apply."
+        "You will not be asked before commands, edits and tools run, in any conversation of this workspace. Rules that deny something still apply."
     )
     return ask_to_confirm(parent, tr("Allow everything?"), text, tr("Allow everything"), then)
 

@@ -18,7 +18,7 @@ from helix_desktop.gui.workbench_types import ProjectItem, Session, Workbench, W
 
 GoToPlace = Callable[[WindowPlace], object]
 
-# Actions that can be typed as a slash command, and their names there.
+# The slash commands, each with the name of the action that it runs.
 COMMANDS = {
     "new": "new",
     "fork": "fork",
@@ -139,7 +139,7 @@ async def offer_agent_commands(bench: Workbench, session: Session, asked: Comple
 
 
 async def offer_mentions(bench: Workbench, asked: CompletionRequest) -> list[CompletionOffer]:
-    """What `@` offers: files of the workspace by name, then entries of the cache by their content."""
+    """What `@` offers: the workspace's files by name, then entries of the cache by content."""
     files = await bench.complete_file_paths(asked.typed_letters, 6)
     offers = [CompletionOffer(name, f"@{name} ", icon="folder" if name.endswith("/") else "entry") for name in files]
     letters = asked.typed_letters.casefold()

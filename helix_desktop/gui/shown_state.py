@@ -1,7 +1,7 @@
 """Holds which workspace, conversation, page and moment the window shows, and notifies listeners of changes.
 
-The signals carry nothing: whoever hears one asks. `about_to_change` comes before the workspace or the conversation
-changes, for what has to be kept of the one that is shown.
+The signals carry nothing: whoever hears one asks. `about_to_change` comes before the
+workspace or the conversation changes, for what has to be kept of the one that is shown.
 """
 
 from PySide6.QtCore import QObject, Signal
@@ -10,7 +10,7 @@ from helix_desktop.gui.workbench_types import Session, Workbench
 
 
 class ShownState(QObject):
-    """Changed through its methods alone. `moment`: the newest fact of what is looked at; None: now."""
+    """Changed through its methods only. `moment`: the newest fact that is shown; None: now."""
 
     about_to_change = Signal()
     workspace_changed = Signal()

@@ -3,18 +3,18 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QLabel, QTreeWidget, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
 
 from helix_desktop.engine.list_rows import SubagentRow
 from helix_desktop.gui.context_meter import format_token_count
-from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_duration
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_push_button
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 
-# milliseconds; a panel that is open looks this often, each time at one part of its rows
+# After each interval of so many milliseconds, the open dialog updates one of PARTS parts of its rows.
 UPDATE_INTERVAL_MS, PARTS = 200, 4
 
 
@@ -29,8 +29,7 @@ class SubagentsDialog(TransientDialog):
         self._items: dict[str, QTreeWidgetItem] = {}
         self._turn = 0
         self.resize(860, 420)
-        self._summary_label = QLabel(self)
-        self._summary_label.setProperty("look", "muted")
+        self._summary_label = build_plain_label("", "muted", self, wraps=False)
         self._tree = QTreeWidget(self)
         self._tree.setHeaderLabels([tr("Agent"), tr("Task"), tr("State"), tr("Context"), tr("Cost"), tr("Time")])
         self._tree.setAccessibleName(tr("Agents"))
@@ -46,19 +45,14 @@ class SubagentsDialog(TransientDialog):
         self.update_agent_rows()
 
     def _build_button_row(self) -> QHBoxLayout:
-        row = QHBoxLayout()
-        row.addStretch(1)
-        for text, look, act in (
-            (tr("Open"), "", self._open_selected_agent),
-            (tr("Stop"), "", self._stop_selected_agent),
-            (tr("Stop all"), "danger", self.stop_shown_agents),
-            (tr("Close"), "primary", self.accept),
-        ):
-            button = build_push_button(text, self, act, look)
-            row.addWidget(button)
-            if act == self.stop_shown_agents:
-                self._all = button
-        return row
+        self._all = build_push_button(tr("Stop all"), self, self.stop_shown_agents, "danger")
+        return build_row(
+            1,
+            build_push_button(tr("Open"), self, self._open_selected_agent),
+            build_push_button(tr("Stop"), self, self._stop_selected_agent),
+            self._all,
+            build_push_button(tr("Close"), self, self.accept, "primary"),
+        )
 
     def update_agent_rows(self, parts: int = 1) -> None:
         """Updates the rows, or one part of them at each call so that large trees stay cheap. Only

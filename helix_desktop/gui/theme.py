@@ -13,15 +13,15 @@ from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
+from PySide6.QtCore import QObject, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPainter, QPalette
 from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 from helix_desktop import resources
 from helix_desktop.gui.colour_tokens import DARK, LIGHT, ColourTokens, fill_token_of_kind
 
-if TYPE_CHECKING:  # the window is painted before the engine is imported
+if TYPE_CHECKING:  # The window must be painted before the engine is imported.
     from helix_desktop.engine.blocks import ContextKind
 
 SCHEMES = ("system", "light", "dark")
@@ -29,7 +29,7 @@ ZOOMS = (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 TEXT = 13
 MONO = 12
 
-# They ship with the program (packaging/fonts.py). What they lack, Chinese for one, comes from the system's fonts.
+# These fonts ship with the program (packaging/fonts.py). System fonts fill their gaps, such as Chinese.
 TEXT_FAMILY, CODE_FAMILY = "Helix Text", "Helix Code"
 _JOINING_FEATURES = tuple(QFont.Tag.fromString(tag) for tag in ("liga", "clig", "calt", "dlig"))
 
@@ -93,6 +93,12 @@ class Theme(QObject):
         """A length of the pictures at the present text zoom."""
         return max(1, round(length * self.text_zoom))
 
+    def fill_surface(self, painter: QPainter, place: QRect | QRectF, token: str, radius: float) -> None:
+        """Draws a rounded surface without an edge."""
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self.colour_of_token(token))
+        painter.drawRoundedRect(place, radius, radius)
+
     def keep_scaled(self, owner: QObject, give: Callable[..., object], *lengths: float) -> None:
         """Sets margins, spacings or widths, and again at every change of the text zoom while `owner` lives."""
 
@@ -113,7 +119,7 @@ class Theme(QObject):
         if mono:
             font.setStyleHint(QFont.StyleHint.Monospace)
             font.setFixedPitch(True)
-            for feature in _JOINING_FEATURES:  # Otherwise the user's font might draw `<=` as one sign.
+            for feature in _JOINING_FEATURES:  # Otherwise the font might draw `<=` as one sign.
                 font.setFeature(feature, 0)
         return font
 

@@ -16,7 +16,7 @@ from helix_desktop.engine.forgotten_text_forms import TextForms
 
 log = logging.getLogger(__name__)
 
-WRITE_DELAY_MS = 400  # milliseconds between a change and the write; typing writes once
+WRITE_DELAY_MS = 400  # Milliseconds from a change to the write, so that not every typed key causes a write.
 T = TypeVar("T")
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.list_rows import ConversationListRow
     from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 
-LAST_CONVERSATIONS = 5  # Policies are compared by so many of the last conversations.
+LAST_CONVERSATIONS = 5  # Policies are compared using this many of the latest conversations.
 SHOWN_HISTORIES = 3  # How many conversations of other programs the welcome page names.
 
 
@@ -65,7 +65,7 @@ class WindowServices(QObject):
         self.models = ModelActions(window, setup)
         self._tour: WindowTour | None = None
         self._shown_notes: set[tuple[str, ...]] = set()  # The notes already shown about opening a workspace.
-        self._announced_files: set[tuple[str, str]] = set()  # What each folder brings, as the user was told.
+        self._announced_files: set[tuple[str, str]] = set()  # Files the user was told about.
         self._notifier = DesktopNotifier(window.windowIcon(), spawn, self)
         self._notifier.clicked.connect(self._on_notification_clicked)
         welcome = window.welcome
@@ -84,7 +84,7 @@ class WindowServices(QObject):
         window.model_setup_wanted.connect(self._choose_first_model)
         window.settings_wanted.connect(self.open_settings)
         window.activity_ended.connect(self._notify_of_ended_turn)
-        # Reading a file may have brought new rules of its folder.
+        # Reading a file during a turn may have brought in new rules from that file's folder.
         window.activity_ended.connect(lambda *_: self._find_untrusted_project_files())
         window.activity_ended.connect(lambda *_: self._warn_of_missing_folders())
         window.window_actions.set_action_handler("tour", self.start_window_tour)
@@ -126,7 +126,7 @@ class WindowServices(QObject):
         if bench.opening_notes and found not in self._shown_notes:
             self._shown_notes.add(found)
             text = "\n\n".join(map(translate_sentences, bench.opening_notes))
-            words = tr("{name} was opened, but some of its files needed attention.", name=bench.name)
+            words = tr("{name} was opened, but there were problems with some of its files.", name=bench.name)
             title = tr("What happened when the workspace was opened")
             notices.show_notice(
                 words, button=tr("Review"), act=lambda: show_text_box(self._window, title, text), stays=60_000
@@ -136,7 +136,7 @@ class WindowServices(QObject):
 
     def _ask_imported_settings(self, bench: Workbench) -> None:
         text = tr(
-            "This workspace was imported. It contains folders, permissions, MCP servers or instructions from another computer. None of them take effect until you allow them:\n\n{proposals}",
+            "This workspace was imported. It contains folders, permissions, MCP servers or instructions from another computer. Nothing listed here takes effect until you allow it:\n\n{proposals}",
             proposals=bench.read_imported_proposals(),
         )
 

@@ -1,5 +1,5 @@
-"""The tour: six steps on the real window, each paused until the user goes on. The user presses the real buttons; the tour
-points at them and says what they do. The built-in scripted model answers.
+"""The tour: six steps on the real window, each paused until the user goes on. The user presses the
+real buttons; the tour points at them and says what they do. The built-in scripted model answers.
 """
 
 from collections.abc import Callable
@@ -41,10 +41,10 @@ class WindowTour(QObject):
         self._done_steps: set[int] = set()  # steps the user has done
         self.steps = self._build_tour_steps()
         self.coach = TourGuide(window.theme, window)
-        self.coach.next_wanted.connect(lambda: self._go_to_step(self._step_number + 1))
-        self.coach.back_wanted.connect(lambda: self._go_to_step(self._step_number - 1))
-        self.coach.leave_wanted.connect(self.end_window_tour)
-        self.coach.offer_chosen.connect(self._send_second_message)
+        self.coach.card.next.clicked.connect(lambda: self._go_to_step(self._step_number + 1))
+        self.coach.card.back.clicked.connect(lambda: self._go_to_step(self._step_number - 1))
+        self.coach.card.leave.clicked.connect(self.end_window_tour)
+        self.coach.card.offer.clicked.connect(self._send_second_message)
         self.coach.target_needed.connect(self._update_coach)
         window.workbench_shown.connect(self._end_in_other_workspace)
         self._go_to_step(0)
@@ -188,7 +188,7 @@ class WindowTour(QObject):
             WindowTourStep(
                 tr("Send a message"),
                 tr(
-                    "Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. It asks before it runs a command: click “Allow once”."
+                    "Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. The script asks before it runs a command: click “Allow once”."
                 ),
                 tr("That was a whole turn: the script read files and ran commands, and asked you before each command."),
                 self._place_of_question_or_suggestion,
@@ -226,7 +226,7 @@ class WindowTour(QObject):
                 tr(
                     "The cache holds every tool output. Open the Cache page, choose an entry, and press Recall into chat."
                 ),
-                tr("The entry is attached to your next message. You can remove it there."),
+                tr("The entry is attached to your next message. You can remove the entry there."),
                 self._place_of_recall,
                 lambda: self._step_number == 4 and bool(chat.composer.attachments.listed_attachments),
             ),

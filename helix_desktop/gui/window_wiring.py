@@ -12,18 +12,14 @@ from helix_desktop.engine.facts import FoldKind, Text, UserPart
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import attachment_previews, forget_text_dialog, intent_handling, message_sending
-from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.chat.composer import ALLOW_ALL, Composer
+from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.message_drafts import UnsentMessage
-from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
 from helix_desktop.gui.conversation_actions import SUFFIX_BY_EXPORT_FORM
 from helix_desktop.gui.deep_links import WindowPlace
-from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_which_way
 from helix_desktop.gui.sharing.sharing_controller import SharingController
-from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import ZOOMS, Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import QUESTION_ACTIONS
@@ -61,7 +57,7 @@ def _wire_rail(window: MainWindow) -> None:
     # The partial keeps `acts` alive. The signal alone would not.
     rail.workspace_action_wanted.connect(partial(acts.run_workspace_action))
     on("workspace-folder", lambda: acts.act_on_current_workspace(acts.open_and_choose_folder))
-    on("share-workspace", partial(_open_share_dialog, window.showing, window.background_runner, window))
+    on("share-workspace", partial(_open_share_dialog, window))
     on("join-workspace", lambda: window.run_unless_blocked(partial(_open_join_dialog, window)))
     on("export-workspace", lambda: acts.act_on_current_workspace(acts.ask_workspace_export_file))
     on("import-workspace", lambda: window.run_unless_blocked(acts.ask_workspace_import_file))
@@ -84,11 +80,11 @@ def _wire_rail(window: MainWindow) -> None:
         shortcut.activated.connect(partial(_open_workspace_by_number, window, number))
 
 
-def _open_share_dialog(showing: ShownState, doing: BackgroundRunner, parent: QWidget) -> None:
-    if showing.bench is not None:
+def _open_share_dialog(window: MainWindow) -> None:
+    if window.current_workbench is not None:
         from helix_desktop.gui.sharing.share_workspace_dialog import ShareWorkspaceDialog
 
-        ShareWorkspaceDialog(showing.bench, doing, parent).open()
+        ShareWorkspaceDialog(window.current_workbench, window.background_runner, window).open()
 
 
 def _open_join_dialog(window: MainWindow) -> None:
@@ -123,22 +119,18 @@ def _open_workspace_by_number(window: MainWindow, number: int) -> None:
 
 def _wire_sidebar(window: MainWindow) -> None:
     side, on = window.sidebar, window.window_actions.set_action_handler
-    side.opened.connect(lambda talk: window.go_to_place(WindowPlace("conversation", window.showing.workspace_id, talk)))
-    side.conversation_action_wanted.connect(partial(_act_on_conversation, window))
-    side.emptying_wanted.connect(
-        lambda: (
-            window.conversation_actions.ask_to_empty_trash(window.current_workbench)
-            if window.current_workbench
-            else None
-        )
+    side.list.opened.connect(
+        lambda talk: window.go_to_place(WindowPlace("conversation", window.showing.workspace_id, talk))
     )
+    side.conversation_action_wanted.connect(partial(_act_on_conversation, window))
+    side.emptying_wanted.connect(partial(_ask_to_empty_trash, window))
     side.sharing_wanted.connect(window.window_actions["share-workspace"].trigger)
     parts = (window.sidebar, window.chat, window.notices)
     SharingController(
         window.showing, window.background_runner, parts, window.refresh_conversations, window.go_to_conversation, window
     )
     side.new_wanted.connect(window.window_actions["new"].trigger)
-    side.search_wanted.connect(window.palette_box.open_palette)
+    side.search.search_everywhere_wanted.connect(window.palette_box.open_palette)
     side.workspace_menu_wanted.connect(lambda at: window.rail.open_workspace_menu(window.showing.workspace_id, at))
     window.palette_box.search_wanted.connect(partial(message_sending.search_everywhere, window))
     window.palette_box.closed.connect(lambda: _focus_back(window))
@@ -156,6 +148,11 @@ def _act_on_conversation(window: MainWindow, what: str, conversation: str = "") 
     row = window.find_current_row(conversation)
     if window.current_workbench is not None and row is not None:
         window.conversation_actions.run_conversation_action(what, window.current_workbench, row)
+
+
+def _ask_to_empty_trash(window: MainWindow) -> None:
+    if window.current_workbench is not None:
+        window.conversation_actions.ask_to_empty_trash(window.current_workbench)
 
 
 def _begin_new_conversation(window: MainWindow) -> None:
@@ -188,7 +185,7 @@ def _ask_for_acp_agent(window: MainWindow) -> None:
         window.background_runner.run_in_background(work, then=then, owner=window)
 
     def show_agents(names: Sequence[str]) -> None:
-        text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that it asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
+        text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
         acts = [(name, partial(begin_with_agent, name)) for name in names]
         ask_which_way(window, tr("New conversation with another agent"), text, "", acts)
 
@@ -273,49 +270,39 @@ def _wire_composer(window: MainWindow) -> None:
     composer, on = window.chat.composer, window.window_actions.set_action_handler
     composer.sent.connect(partial(message_sending.send_or_hold_message, window))
     window.conversation_opened.connect(partial(message_sending.send_held_messages, window))
-    composer.resent.connect(partial(_hold_or_resend, window))
-    composer.completion.offers_wanted.connect(partial(message_sending.offer_completions, window))
-    composer.completion.offer_taken.connect(partial(message_sending.use_taken_offer, window))
+    composer.resent.connect(partial(_resend_edited_message, window))
+    composer.text.offers_wanted.connect(partial(message_sending.offer_completions, window))
+    composer.text.offer_taken.connect(partial(message_sending.use_taken_offer, window))
     composer.fold_wanted.connect(window.window_actions["fold-marker"].trigger)
     composer.stop_wanted.connect(window.window_actions["stop"].trigger)
     composer.attach_wanted.connect(window.window_actions["attach"].trigger)
-    composer.files_given.connect(window.attaching.attach_dropped_data)
-    composer.long_pasted.connect(window.attaching.attach_long_text)
-    held = composer.attachments
-    held.unknown.connect(
-        lambda one: attachment_previews.show_attachment_preview(
-            window.current_workbench, window.background_runner, held, one
-        )
+    composer.text.files_given.connect(window.attaching.attach_dropped_data)
+    composer.text.long_pasted.connect(window.attaching.attach_long_text)
+    composer.attachments.unknown.connect(partial(attachment_previews.show_attachment_preview, window))
+    composer.attachments.opened.connect(
+        lambda one: attachment_previews.open_picture_dialog(window, one.stored, one.name)
     )
-    held.opened.connect(
-        lambda one: attachment_previews.open_picture_dialog(
-            window.current_workbench, window.background_runner, one.stored, one.name, window
-        )
-    )
-    composer.editing.connect(partial(_take_back_queued_message, window, edit=True))
-    composer.discarding.connect(partial(_take_back_queued_message, window, edit=False))
-    window.chat.approvals.answered.connect(partial(_answer_and_focus_composer, window.showing, composer))
+    composer.waiting.editing.connect(partial(_take_back_queued_message, window, edit=True))
+    composer.waiting.discarding.connect(partial(_take_back_queued_message, window, edit=False))
+    window.chat.approvals.answered.connect(partial(_answer_and_focus_composer, window))
     window.chat.foreign.continuing.connect(partial(_act_on_conversation, window, "fork"))
     window.chat.way_on.settings_wanted.connect(window.settings_wanted)
     window.chat.way_on.going_on.connect(window.window_actions["resume"].trigger)
     on("compose", partial(_focus_composer, window))
     on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.attach_files))
-    on("stop", _on_shown_session(window.showing, window.notices, lambda session: session.stop_turn()))
+    on("stop", lambda: _act_on_shown_session(window, lambda session: session.stop_turn()))
     on("resume", partial(_retry_and_resume, window))
     for scope in ("once", "conversation", "always"):
-        on(f"allow-{scope}", partial(_allow_shown_question, window.chat.approvals, scope))
-    on(
-        "refuse",
-        lambda: window.chat.approvals.visible_card.refuse_permission() if window.chat.approvals.visible_card else None,
-    )
+        on(f"allow-{scope}", partial(_answer_shown_question, window, scope))
+    on("refuse", partial(_answer_shown_question, window))
     window.enable_possible_actions()
 
 
-def _hold_or_resend(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
+def _resend_edited_message(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
     if window.current_session is None:
         window.hold_message(UnsentMessage(parts, edited=seq))
     else:
-        not_sent = message_sending.message_returner(window.chat.composer, window.notices, parts)
+        not_sent = message_sending.message_returner(window, parts)
         message_sending.edit_and_resend_message(window, window.current_session, seq, parts, not_sent)
 
 
@@ -326,33 +313,34 @@ def _focus_composer(window: MainWindow) -> None:
 
 def _retry_and_resume(window: MainWindow) -> None:
     window.retry_wanted.emit()
-    _on_shown_session(window.showing, window.notices, lambda session: session.resume_turn())()
+    _act_on_shown_session(window, lambda session: session.resume_turn())
 
 
-def _on_shown_session(showing: ShownState, notices: Notices, act: Callable[[Session], object]) -> Callable[[], None]:
-    def act_on_shown_session() -> None:
-        if showing.session is not None:
-            try:
-                act(showing.session)
-            except HelixError as error:
-                notices.show_error_notice(error)
-
-    return act_on_shown_session
+def _act_on_shown_session(window: MainWindow, act: Callable[[Session], object]) -> None:
+    if window.current_session is not None:
+        try:
+            act(window.current_session)
+        except HelixError as error:
+            window.notices.show_error_notice(error)
 
 
-def _allow_shown_question(approvals: PermissionQuestionPanel, scope: str) -> None:
-    if approvals.visible_card is not None:
-        approvals.visible_card.allow_for_scope(scope)
+def _answer_shown_question(window: MainWindow, scope: str = "") -> None:
+    """Allows what is asked for one of its scopes; without one it is refused."""
+    card = window.chat.approvals.visible_card
+    if card is not None and scope:
+        card.allow_for_scope(scope)
+    elif card is not None:
+        card.refuse_permission()
 
 
-def _answer_and_focus_composer(showing: ShownState, composer: Composer, number: int, answer: PermissionAnswer) -> None:
-    if showing.session is not None:
-        showing.session.answer_question(number, answer)
-        composer.text.setFocus()
+def _answer_and_focus_composer(window: MainWindow, number: int, answer: PermissionAnswer) -> None:
+    if window.current_session is not None:
+        window.current_session.answer_question(number, answer)
+        window.chat.composer.text.setFocus()
 
 
 def _take_back_queued_message(window: MainWindow, index: int, *, edit: bool) -> None:
-    """Takes a queued message back; not if one was sent since: the index would mean another message."""
+    """Takes a queued message back; not if one was sent since: the index would mean another one."""
     session, composer = window.current_session, window.chat.composer
     if session is None or len(session.queue) != composer.waiting.waiting_message_count:
         return
@@ -382,14 +370,14 @@ def _wire_page(window: MainWindow, name: str, page: Any) -> None:
         page.bar.show_find_shortcut(_shortcut_hint(window, "find"))
     elif name == "changes":
         page.notice_wanted.connect(window.notices.show_notice)
-        page.agent_message_written.connect(partial(_tell_agent, window.showing, window.notices))
+        page.agent_message_written.connect(partial(_tell_agent, window))
 
 
-def _tell_agent(showing: ShownState, notices: Notices, text: str) -> None:
+def _tell_agent(window: MainWindow, text: str) -> None:
     """A comment on a change: at once, or after the agent's present step."""
-    if showing.session is not None:
-        showing.session.send_message((Text(text),), steer=True)
-        notices.show_notice(tr("Sent to the agent."))
+    if window.current_session is not None:
+        window.current_session.send_message((Text(text),), steer=True)
+        window.notices.show_notice(tr("Sent to the agent."))
 
 
 def _find_on_shown_page(window: MainWindow) -> None:
@@ -411,17 +399,10 @@ def _focus_next_area(all_: Sequence[QWidget]) -> None:
 
 def _wire_conversation(window: MainWindow) -> None:
     on = window.window_actions.set_action_handler
-    for name in (
-        "rename",
-        "pin",
-        "archive",
-        "trash",
-        "fork",
-        "fork-copy",
-        "bring-back",
-        *(f"export-{form}" for form in SUFFIX_BY_EXPORT_FORM),
-        *(f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN),
-    ):
+    given = [f"export-{form}" for form in SUFFIX_BY_EXPORT_FORM] + [
+        f"continue-{agent}" for agent in AGENTS_TO_CONTINUE_IN
+    ]
+    for name in ("rename", "pin", "archive", "trash", "fork", "fork-copy", "bring-back", *given):
         on(name, partial(_act_on_conversation, window, name))
 
     def run_on_session(act: Callable[[Session], Coroutine[Any, Any, object]]) -> None:
@@ -443,7 +424,10 @@ def _wire_view(window: MainWindow) -> None:
         on(name, partial(window.settings.change_setting, THEME, scheme))
     for name, steps in (("zoom-in", 1), ("zoom-out", -1), ("zoom-usual", 0)):
         on(name, partial(_change_text_zoom, theme, window.settings, steps))
-    on("full-screen", lambda: _toggle_full_screen(window.window()))
+    on(
+        "full-screen",
+        lambda: window.window().setWindowState(window.window().windowState() ^ Qt.WindowState.WindowFullScreen),
+    )
     window.window_actions["zoom-in"].setShortcuts([window.window_actions["zoom-in"].shortcut(), QKeySequence("Ctrl+=")])
     theme.changed.connect(window.update)
     window.window_actions.shortcuts_changed.connect(partial(_update_shown_shortcuts, window))
@@ -467,10 +451,3 @@ def _change_text_zoom(theme: Theme, settings: ProgramSettings, steps: int) -> No
     theme.zoom_by(steps)
     nearest = min(ZOOMS, key=lambda zoom: abs(zoom - theme.text_zoom))
     settings.change_setting(ZOOM, round(nearest * 100))
-
-
-def _toggle_full_screen(shell: QWidget) -> None:
-    if shell.isFullScreen():
-        shell.showNormal()
-    else:
-        shell.showFullScreen()

@@ -1,7 +1,7 @@
 """The types of what is behind the window: workspaces, one open workspace, one conversation. They serve annotations alone.
 
-When the program runs they are `object`, so that the window does not wait for the workbench's modules. No other module of
-the window names the workbench.
+When the program runs they are `object`, so that the window does not wait for the
+workbench's modules. No other module of the window names the workbench.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class WorkspaceActions:
 
         def notice_workspace_trashed(_done: None) -> None:
             window.on_workspace_trashed(row.id)
-            words = tr("“{name}” was moved to the trash. Its folder was not changed.", name=row.name)
+            words = tr("“{name}” was moved to the trash. The workspace's folder was not changed.", name=row.name)
             window.notices.show_notice(words, act=restore_from_trash)
 
         window.background_runner.run_in_background(
@@ -140,7 +140,7 @@ class WorkspaceActions:
     def _notice_workspace_imported(self, imported: ImportedWorkspace) -> None:
         """What came, what could not, and that nothing of it is in force."""
         words = [tr("“{name}” was imported with its history and cache.", name=imported.name)]
-        words.append(tr("Its permissions, MCP servers and folders are not active."))
+        words.append(tr("The workspace's permissions, MCP servers and folders are not active."))
         words += map(translate_sentences, imported.left_out[:5])
         act = partial(self.ask_workspace_folder, imported.id)
         self._window.notices.show_notice(

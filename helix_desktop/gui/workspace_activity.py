@@ -17,6 +17,7 @@ from helix_desktop.engine.session_events import (
 )
 from helix_desktop.gui.chat.attachment_chips import encode_message_parts
 from helix_desktop.gui.event_bridge import EventBridge
+from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.unfinished_output import UnfinishedOutput
 from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.gui.workbench_types import Session, Workbench
@@ -27,7 +28,7 @@ _STATES_BY_URGENCY = (
     ConversationActivity.TOOLS,
     ConversationActivity.THINKING,
 )
-# What a line of the list shows: its title, its place, its bar.
+# Facts that may change a conversation's row in the list: its title, its position or its context bar.
 _FACTS_THAT_CHANGE_ROWS = (
     facts.ConversationChanged,
     facts.ConversationStarted,
@@ -37,9 +38,8 @@ _FACTS_THAT_CHANGE_ROWS = (
     facts.TurnEnded,
     facts.Unfolded,
 )
-LIST_INTERVAL_MS = 300  # In milliseconds. The list of a busy workspace is rebuilt no more often.
+LIST_INTERVAL_MS = 300  # In milliseconds. A busy workspace's list is rebuilt at most this often.
 MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
-WORKING_STATES = frozenset({ConversationActivity.THINKING, ConversationActivity.TOOLS, ConversationActivity.ASKING})
 
 
 class WorkspaceActivity(QObject):

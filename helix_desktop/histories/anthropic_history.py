@@ -53,7 +53,11 @@ def _read_anthropic_message(value: Mapping[str, object]) -> list[RecordedMessage
         return [RecordedMessage("system", history_rows.text_of_message_content(content), time=time)]
     if role != "user":
         raise history_rows.UnreadableRow(f"there is no role {role!r}")
-    made = [_anthropic_result(block, time) for block in objects_at(content) if block.get("type") == "tool_result"]
+    made = [
+        history_rows.read_tool_result(block, time, "tool_use_id", "is_error")
+        for block in objects_at(content)
+        if block.get("type") == "tool_result"
+    ]
     words = [block for block in objects_at(content) if block.get("type") != "tool_result"]
     text, pictures = history_rows.text_and_pictures(words if isinstance(content, list) else content)
     if text.strip() or pictures:
@@ -65,11 +69,3 @@ def _anthropic_reply_parts(content: object) -> list[ReplyPart]:
     """Without what seals the reasoning: nobody says which provider it can go back to."""
     parts = claude_code_history.read_claude_reply_parts(content, "")
     return [Reasoning(part.text) if isinstance(part, Reasoning) else part for part in parts]
-
-
-def _anthropic_result(block: Mapping[str, object], time: float) -> RecordedMessage:
-    answers, content = text_at(block, "tool_use_id"), block.get("content")
-    if not answers:
-        raise history_rows.UnreadableRow("a tool result names no call")
-    text, pictures = history_rows.text_and_pictures(content)
-    return RecordedMessage("tool", text, answers=answers, ok=not block.get("is_error"), time=time, pictures=pictures)

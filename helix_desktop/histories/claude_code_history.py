@@ -18,24 +18,24 @@ from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.history_rows import (
+    HistoryMessages,
     HistoryRow,
     ReadingComplaints,
     UnreadableRow,
     arguments_json,
     parse_time,
     pictures_in_content,
-    text_and_pictures,
+    read_tool_result,
     text_of_message_content,
 )
 from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, record_branches
 from helix_desktop.histories.recorded_session import (
-    RecordedCompaction,
     RecordedMessage,
     RecordedSession,
     build_recorded_reply,
     format_opaque_json,
 )
-from helix_desktop.json_values import first_text, object_at, objects_at, text_at
+from helix_desktop.json_values import first_text, list_at, object_at, objects_at, parse_json_or_none, text_at
 from helix_desktop.protocols.anthropic import anthropic_wire
 
 KIND = "claude-code"
@@ -107,7 +107,7 @@ class _ClaudeCodeFile:
         first = next((row.value for row in rows if text_at(row.value, "cwd")), {})
 
         def read(indices: Sequence[int], told: ReadingComplaints) -> _ClaudeCodeMessages:
-            return _ClaudeCodeMessages(told, self.beside).read_claude_rows(rows[i] for i in indices)
+            return _ClaudeCodeMessages(told, beside=self.beside).read_rows(rows[i] for i in indices)
 
         whole = RecordedSession(name, (), KIND, session, title, text_at(first, "cwd"), text_at(first, "version"))
         return record_branches(tree, whole, lambda index: text_at(rows[index].value, "uuid"), read, self.told)
@@ -142,12 +142,8 @@ def _is_person_speaking(value: Mapping[str, object], message: Mapping[str, objec
 def _rows_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
     """The rows a compaction left word for word."""
     details = object_at(boundary, "compactMetadata")
-    segment, messages = (
-        object_at(details, "preservedSegment"),
-        object_at(details, "preservedMessages"),
-    )
-    listed = messages.get("uuids")
-    names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    segment = object_at(details, "preservedSegment")
+    names = [name for name in list_at(details, "preservedMessages", "uuids") if isinstance(name, str)]
     ends = [text_at(segment, "headUuid"), text_at(segment, "tailUuid")]
     return [
         *names,
@@ -159,27 +155,16 @@ def _rows_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
 
 
 @dataclass(slots=True)
-class _ClaudeCodeMessages:
-    """The messages so far. `steps`: where the reply of each message id stands, while it is still being written."""
+class _ClaudeCodeMessages(HistoryMessages):
+    """`steps`: where the reply of each message id stands, while it is still being written."""
 
-    told: ReadingComplaints
-    beside: Path
-    made: list[RecordedMessage] = field(default_factory=list)
-    compactions: list[RecordedCompaction] = field(default_factory=list)
+    beside: Path = Path()
     steps: dict[str, int] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)  # For each line, the message it became.
+    places: dict[str, int] = field(default_factory=dict)  # For each line's id, the position of its message.
     boundary: Mapping[str, object] | None = None
     of: dict[str, str] = field(default_factory=dict)  # For each line of a reply, the message id of the reply.
 
-    def read_claude_rows(self, rows: Iterator[HistoryRow]) -> "_ClaudeCodeMessages":
-        for row in rows:
-            try:
-                self._read_claude_event(row.value)
-            except UnreadableRow as error:
-                self.told.complain_about_row(row, error)
-        return self
-
-    def _read_claude_event(self, value: Mapping[str, object]) -> None:
+    def read_row(self, value: Mapping[str, object]) -> None:
         at = len(self.made)
         kind, message = value.get("type"), object_at(value, "message")
         if kind == "system":
@@ -189,11 +174,8 @@ class _ClaudeCodeMessages:
         elif value.get("isCompactSummary"):
             self._read_claude_compaction(value, text_of_message_content(message.get("content")))
         elif kind == "assistant" and value.get("isApiErrorMessage"):
-            self._add_recorded_message(
-                RecordedMessage(
-                    "failure", text_of_message_content(message.get("content")), time=parse_time(value.get("timestamp"))
-                )
-            )
+            text = text_of_message_content(message.get("content"))
+            self._add_recorded_message(RecordedMessage("failure", text, time=parse_time(value.get("timestamp"))))
         elif kind == "assistant":
             self._read_claude_reply(value, message)
         else:
@@ -218,10 +200,8 @@ class _ClaudeCodeMessages:
         self.of[text_at(value, "uuid")] = name
         if at is not None and (at == len(self.made) - 1 or self.of.get(text_at(value, "parentUuid")) == name):
             before = self.made[at]
-            joined = build_recorded_reply(
-                (*before.parts, *found.parts), model=model, time=before.time, usage=found.usage
-            )
-            self.made[at] = joined
+            parts = (*before.parts, *found.parts)
+            self.made[at] = build_recorded_reply(parts, model=model, time=before.time, usage=found.usage)
             return
         self._add_recorded_message(found)
         self.steps[name] = len(self.made) - 1
@@ -242,16 +222,10 @@ class _ClaudeCodeMessages:
     def _read_claude_result(
         self, value: Mapping[str, object], block: Mapping[str, object], time: float
     ) -> RecordedMessage:
-        answers, content = text_at(block, "tool_use_id"), block.get("content")
-        if not answers:
-            raise UnreadableRow("a tool result names no call")
-        text, pictures = text_and_pictures(content)
-        ok, child = not block.get("is_error"), text_at(value, "toolUseResult", "agentId")
-        whole = self._find_whole_result(text, value.get("toolUseResult"))
-        shown = text if whole else ""
-        return RecordedMessage(
-            "tool", whole or text, answers=answers, ok=ok, time=time, pictures=pictures, shown=shown, child=child
-        )
+        found = read_tool_result(block, time, "tool_use_id", "is_error")
+        whole = self._find_whole_result(found.text, value.get("toolUseResult"))
+        child, shown = text_at(value, "toolUseResult", "agentId"), found.text if whole else ""
+        return replace(found, text=whole or found.text, shown=shown, child=child)
 
     def _find_whole_result(self, text: str, result: object) -> str:
         """All of a result the model saw the beginning of: from its file, or as the line has it."""
@@ -292,7 +266,7 @@ class _ClaudeCodeMessages:
         keep = self.places.get(segment, len(self.made)) if segment else len(self.made)
         trigger = text_at(details, "trigger")
         why = "Claude Code compacted the conversation here" + (f" ({trigger})" if trigger else "")
-        self.compactions.append(RecordedCompaction(len(self.made), keep, text, time, why))
+        self.add_compaction(text, time, why, keep)
         self.steps.clear()
 
 
@@ -374,18 +348,11 @@ def _read_subagent(
 
 def _call_that_started(main: Sequence[RecordedSession], task: str) -> str:
     """The call that gave a sub-agent this task."""
-    for message in (message for one in main for message in one.messages):
-        for one in message.calls:
-            if task.strip() and one.name in ("Task", "Agent") and _prompt_argument(one.arguments) == task.strip():
-                return one.id
+    for call in (call for one in main for message in one.messages for call in message.calls):
+        given = text_at(parse_json_or_none(call.arguments), "prompt") if call.name in ("Task", "Agent") else ""
+        if given.strip() == task.strip() != "":
+            return call.id
     return ""
-
-
-def _prompt_argument(arguments: str) -> str:
-    try:
-        return text_at(json.loads(arguments), "prompt").strip()
-    except (ValueError, RecursionError):
-        return ""
 
 
 def _mark_as_subagent(made: list[RecordedSession], path: Path, rows: Sequence[HistoryRow]) -> list[RecordedSession]:

@@ -5,9 +5,9 @@ user's text; both are read as what they are. What Cline cut out of the middle of
 messages; it becomes a fold (untried).
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +16,7 @@ from helix_desktop.histories import anthropic_history
 from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, parse_time, text_of_message_content
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
-from helix_desktop.json_values import number_at, object_at, objects_at, text_at
+from helix_desktop.json_values import number_at, object_at, objects_at, parse_json_or_none, text_at
 
 KIND = "cline"
 NAME = "api_conversation_history.json"
@@ -34,7 +34,7 @@ _NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
 def read_cline_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
     read = [list(_read_cline_row(row, told)) for row in _tagged_calls_as_blocks(rows)]
     made = [message for each in read for message in each]
-    beside = _read_ui_messages(path)
+    beside = objects_at(_load_json_beside(path, "ui_messages.json"))
     begun = parse_time(number_at(int(path.parent.name))) if path.parent.name.isdecimal() else 0.0
     times = _spread_times(beside, begun)
     timed = [replace(message, time=message.time or times(at, len(made))) for at, message in enumerate(made)]
@@ -71,7 +71,7 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
             *blocks[place_of_call + 1 :],
         ]
         text = begins.string[begins.end() :]
-        # Older versions put the output into a block of its own.
+        # Older versions of Cline put the output into a separate block.
         end = place + 1 if text or place + 1 == len(back) else place + 2
         output = {
             "type": "tool_result",
@@ -84,10 +84,7 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
 
 def _read_cline_row(row: HistoryRow, told: ReadingComplaints) -> Iterator[RecordedMessage]:
     """What is said, and behind it what Cline adds."""
-    info, tokens = (
-        object_at(row.value, "modelInfo"),
-        object_at(row.value, "metrics", "tokens"),
-    )
+    info, tokens = object_at(row.value, "modelInfo"), object_at(row.value, "metrics", "tokens")
     value = dict(row.value)
     if info:
         read = number_at(tokens, "cached")
@@ -106,19 +103,14 @@ def _read_cline_row(row: HistoryRow, told: ReadingComplaints) -> Iterator[Record
 
 def _cline_version(path: Path) -> str:
     """Of Cline, as it was when the task was worked on last."""
-    try:
-        value = object_at(json.loads(read_beneath(path.parent, "task_metadata.json").decode("utf-8", "replace")))
-    except (OSError, ValueError, RecursionError):
-        return ""
-    versions = [text_at(one, "cline_version") for one in objects_at(value, "environment_history")]
-    return versions[-1] if versions else ""
+    environments = objects_at(_load_json_beside(path, "task_metadata.json"), "environment_history")
+    return text_at(environments[-1], "cline_version") if environments else ""
 
 
-def _read_ui_messages(path: Path) -> Sequence[Mapping[str, object]]:
-    try:
-        return objects_at(json.loads(read_beneath(path.parent, "ui_messages.json").decode("utf-8", "replace")))
-    except (OSError, ValueError, RecursionError):
-        return []
+def _load_json_beside(path: Path, name: str) -> object:
+    with suppress(OSError):
+        return parse_json_or_none(read_beneath(path.parent, name).decode("utf-8", "replace"))
+    return None
 
 
 def _spread_times(beside: Sequence[Mapping[str, object]], begun: float) -> Callable[[int, int], float]:

@@ -17,6 +17,7 @@ from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usa
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.history_rows import (
+    HistoryMessages,
     HistoryRow,
     ReadingComplaints,
     UnreadableRow,
@@ -27,14 +28,13 @@ from helix_desktop.histories.history_rows import (
     text_of_message_content,
 )
 from helix_desktop.histories.recorded_session import (
-    RecordedCompaction,
     RecordedMessage,
     RecordedSession,
     Speaker,
     build_recorded_reply,
     format_opaque_json,
 )
-from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
+from helix_desktop.json_values import first_text, number_at, object_at, objects_at, parse_json_or_none, text_at
 
 KIND = "codex"
 TAG = "openai-responses api.openai.com"
@@ -85,13 +85,7 @@ def read_codex_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, p
 
 
 def _read_rollout(rows: Iterable[HistoryRow], told: ReadingComplaints) -> "_CodexMessages":
-    writing = _CodexMessages(told)
-    for row in rows:
-        told.row = row
-        try:
-            writing.read_codex_row(row.value)
-        except UnreadableRow as error:
-            told.complain_about_row(row, error)
+    writing = _CodexMessages(told).read_rows(rows)
     writing.close()
     return writing
 
@@ -106,9 +100,8 @@ def _count_copied_messages(made: Sequence[RecordedMessage], path: Path, left: st
         lines = read_beneath(root, str(file.relative_to(root))).splitlines()
     except OSError:
         return 0
-    before = _read_rollout(
-        (HistoryRow(value, "") for line in lines if (value := _object_of_line(line))), ReadingComplaints()
-    ).made
+    values = (object_at(parse_json_or_none(line)) for line in lines)
+    before = _read_rollout((HistoryRow(value, "") for value in values if value), ReadingComplaints()).made
     same = (_comparable_message(one) == _comparable_message(other) for one, other in zip(made, before, strict=False))
     return sum(itertools.takewhile(bool, same))
 
@@ -117,29 +110,19 @@ def _comparable_message(message: RecordedMessage) -> object:
     return message.role, message.text, message.calls, message.answers
 
 
-def _object_of_line(line: bytes) -> Mapping[str, object]:
-    try:
-        return object_at(json.loads(line))
-    except (ValueError, RecursionError):
-        return {}
-
-
 @dataclass(slots=True)
-class _CodexMessages:
-    """The messages so far, and the reply that is being put together."""
+class _CodexMessages(HistoryMessages):
+    """`parts`: the reply that is being put together."""
 
-    told: ReadingComplaints
-    made: list[RecordedMessage] = field(default_factory=list)
-    compactions: list[RecordedCompaction] = field(default_factory=list)
     parts: list[ReplyPart] = field(default_factory=list)
     begun: float = 0.0
     about: Mapping[str, object] = field(default_factory=dict)
     model: str = ""
-    whole: dict[str, str] = field(default_factory=dict)  # The whole output of each command, by call
+    whole: dict[str, str] = field(default_factory=dict)  # The whole output of each command, by call.
     time: float = 0.0
     last_reply: int = -1
 
-    def read_codex_row(self, value: Mapping[str, object]) -> None:
+    def read_row(self, value: Mapping[str, object]) -> None:
         kind = value.get("type")
         self.time = parse_time(value.get("timestamp")) or self.time
         payload = object_at(value, "payload")
@@ -157,7 +140,7 @@ class _CodexMessages:
             self._read_codex_event(payload)
         elif kind == "token_usage_record":
             self._set_usage_of_reply(object_at(payload, "usage"))
-        elif "id" in value and "instructions" in value and not self.about:  # the first line of older files
+        elif "id" in value and "instructions" in value and not self.about:  # The first line of older files has no type.
             self._read_session_meta(value)
         else:
             self.told.leave_out(first_text(value, "type", "record_type") or "no type")
@@ -186,9 +169,8 @@ class _CodexMessages:
             self.close()
             who = first_text(item, "author", "sender")
             text = text_of_message_content(item.get("content", item.get("message")))
-            self.made.append(
-                RecordedMessage("user", f"[Message of the agent {who}]\n{text}", time=self.time, beside=True)
-            )
+            text = f"[Message of the agent {who}]\n{text}"
+            self.made.append(RecordedMessage("user", text, time=self.time, beside=True))
         else:
             self.told.leave_out(f"item {kind}")
 
@@ -254,16 +236,13 @@ class _CodexMessages:
         """A tool the provider ran: a call of it, and what there is of its result."""
         kind = text_at(item, "type").removesuffix("_call")
         call = first_text(item, "id", "call_id") or f"{kind}-{len(self.made)}-{len(self.parts)}"
-        action = {
-            name: value for name, value in item.items() if name not in ("type", "id", "call_id", "status", "result")
-        }
+        about = ("type", "id", "call_id", "status", "result")
+        action = {name: value for name, value in item.items() if name not in about}
         self._add_reply_part_to_draft(ToolCall(call, kind, arguments_json(action.get("action", action))))
         drawn = decode_picture("image/png", item.get("result"))
         self.close()
-        text = NOT_RECORDED if drawn is None else "(a picture)"
-        self.made.append(
-            RecordedMessage("tool", text, answers=call, time=self.time, pictures=(drawn,) if drawn else ())
-        )
+        text, pictures = (NOT_RECORDED, ()) if drawn is None else ("(a picture)", (drawn,))
+        self.made.append(RecordedMessage("tool", text, answers=call, time=self.time, pictures=pictures))
 
     def _read_codex_event(self, payload: Mapping[str, object]) -> None:
         kind = text_at(payload, "type")
@@ -275,7 +254,7 @@ class _CodexMessages:
             self.whole[call] = text_at({**payload, **item}, "aggregated_output")
         elif kind in ("error", "stream_error", "turn_aborted"):
             self.close()
-            why = text_at(payload, "message") or text_at(payload, "reason") or kind
+            why = first_text(payload, "message", "reason") or kind
             self.made.append(RecordedMessage("failure", why, time=self.time))
         else:
             self.told.leave_out(f"event {kind}")
@@ -299,19 +278,14 @@ class _CodexMessages:
         kept = objects_at(payload, "replacement_history")
         sealed_away = any(text_at(item, "encrypted_content") for item in kept if item.get("type") != "reasoning")
         if not text:
-            text = "\n\n".join(
-                text_of_message_content(item.get("content")) for item in kept if item.get("type") == "message"
-            )
+            said = [item.get("content") for item in kept if item.get("type") == "message"]
+            text = "\n\n".join(map(text_of_message_content, said))
         if sealed_away:
             text += "\n[The rest of the summary is sealed: only its provider can read it.]"
         if not any(message.role != "system" for message in self.made):
             self.made.append(RecordedMessage("user", text, time=self.time, beside=True, is_summary=True))
         elif text.strip():
-            self.compactions.append(
-                RecordedCompaction(
-                    len(self.made), len(self.made), text, self.time, "Codex compacted the conversation here"
-                )
-            )
+            self.add_compaction(text, self.time, "Codex compacted the conversation here")
 
     def close(self) -> None:
         """The reply so far is whole."""

@@ -71,7 +71,7 @@ class AgentFormat:
     resume: str
     variable: str
     usual: str
-    window: int  # tokens that its usual model takes
+    window: int  # In tokens. The context window of the agent's usual model.
     id_fields: str = ""
     compaction: tuple[str, str] = ("", "")
 
@@ -147,7 +147,7 @@ def restore_session(facts: Sequence[Recorded], content: Content, asked: RestoreR
     """The conversation for the agent under a new id."""
     compactions, before = list_compactions(facts), asked.before_compaction
     if before and not 0 < before <= len(compactions):
-        raise InvalidInput(f"Compactions in effect in this conversation: {len(compactions)}.", remedy="Choose one of them by its number, starting with 1.")  # fmt: skip
+        raise InvalidInput(f"Compactions in effect in this conversation: {len(compactions)}.", remedy="Choose a compaction by its number, starting with 1.")  # fmt: skip
     name = opencode_writer.create_opencode_id("ses") if asked.agent == "opencode" else str(uuid.uuid4())
     original = _restore_original_lines(facts, content, asked, name)
     if original is not None:
@@ -248,11 +248,11 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     form = FORMATS[restored.agent]
     yield f"Written to {path}. Messages: {restored.messages:,}; compactions: {restored.compactions}."
     if restored.is_folded:
-        yield "Older parts were folded to fit the agent's window. Their originals stay in this workspace's cache, where the agent can read them over MCP."
+        yield "Older parts were folded to fit the agent's window. The originals stay in this workspace's cache, where the agent can read them over MCP."
     if not restored.fits:
-        yield "It may still be too long for the agent: what remains can't be folded."
+        yield "The session may still be too long for the agent: the rest can't be folded."
     if restored.is_original:
-        yield "These are the agent's own lines, with a new session ID."
+        yield "The session contains the agent's own lines, with a new session ID."
     if restored.left_out_reasoning:
         yield f"Reasoning blocks left out, because this agent's provider can't read them: {restored.left_out_reasoning:,}."
     if restored.left_out_context:
@@ -291,7 +291,7 @@ def _place_below_agent_folder(restored: RestoredSession, agent_folder: Path) -> 
         return f".gemini/tmp/{project}/chats/{gemini_cli_writer.name_gemini_file(restored.session, time.time())}"
     project = claude_writer.encode_project_folder(restored.folder)
     if not project:
-        raise InvalidInput(f"The path of the folder {restored.folder} is too long. Claude Code uses it to name the folder in which it stores its sessions.", remedy="Write to a file with `--to FILE`.")  # fmt: skip
+        raise InvalidInput(f"The path of the folder {restored.folder} is too long. Claude Code names the folder for its sessions after this path.", remedy="Write to a file with `--to FILE`.")  # fmt: skip
     return f"projects/{project}/{restored.session}.jsonl"
 
 

@@ -5,7 +5,6 @@ statement that works too long is ended.
 """
 
 import itertools
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -13,9 +12,10 @@ from pathlib import Path
 from urllib.parse import quote
 
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
+from helix_desktop.json_values import parse_json_or_none
 
 HEAD = b"SQLite format 3\0"
-STEPS = 10_000  # How many steps SQLite takes between two checks of the limit.
+STEPS = 10_000  # How many steps of its virtual machine SQLite runs between two checks of the limit.
 MOST_LOOKS = 40_000  # The most checks in one statement: some seconds, enough for millions of rows.
 LONGEST_VALUE = 256 << 20
 _CATALOGUE = frozenset({"sqlite_master", "sqlite_schema"})
@@ -34,7 +34,7 @@ def is_sqlite_file(path: Path) -> bool:
 
 @contextmanager
 def open_foreign_database(path: Path) -> Iterator[sqlite3.Connection]:
-    """For reading real tables alone. sqlite3.Error where it is damaged, or asks for anything else."""
+    """For reading real tables only. sqlite3.Error where it is damaged, or needs anything else."""
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=2.0)) as connection:
         connection.row_factory = sqlite3.Row
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -59,7 +59,7 @@ def copy_foreign_database(path: Path, target: sqlite3.Connection) -> None:
     """All of it at one moment, also while its program writes."""
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=2.0)) as source:
         source.backup(target)
-    target.execute("PRAGMA journal_mode = DELETE")  # So that it is one file.
+    target.execute("PRAGMA journal_mode = DELETE")  # Makes the copy a single file.
 
 
 def _begin(connection: sqlite3.Connection) -> None:
@@ -97,10 +97,7 @@ def query_until_damage(
 
 def parse_json_column(text: object, place: str, told: ReadingComplaints) -> HistoryRow | None:
     """The JSON object in a column; None, and a sentence, where it is none."""
-    try:
-        value = json.loads(text) if isinstance(text, str | bytes) else text
-    except (ValueError, RecursionError):
-        value = None
+    value = parse_json_or_none(text) if isinstance(text, str | bytes) else text
     if isinstance(value, Mapping):
         return HistoryRow(value, place)
     told.complaints.append(f"{place}: this is not a JSON object; it was left out.")

@@ -13,6 +13,7 @@ from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usa
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.history_rows import (
+    HistoryMessages,
     HistoryRow,
     ReadingComplaints,
     UnreadableRow,
@@ -24,12 +25,11 @@ from helix_desktop.histories.history_rows import (
 )
 from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, record_branches
 from helix_desktop.histories.recorded_session import (
-    RecordedCompaction,
     RecordedMessage,
     RecordedSession,
     build_recorded_reply,
 )
-from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
+from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at, value_at
 
 KIND = "gemini-cli"
 _NOTES = ("info", "error", "warning")
@@ -65,9 +65,8 @@ def read_gemini_cli_recordings(
 
 def _project_folder_of(path: Path, about: Mapping[str, object]) -> str:
     """The project's folder: the program writes it beside the chats."""
-    listed = about.get("directories")
-    if isinstance(listed, list) and listed and isinstance(listed[0], str):
-        return listed[0]
+    if isinstance(listed := value_at(about, "directories", 0), str):
+        return listed
     for place in (path.parent.parent, path.parent.parent.parent):
         try:
             return read_beneath(place, ".project_root").decode("utf-8").strip()[:4096]
@@ -117,7 +116,7 @@ class _GeminiLog:
         self.rewound = ""
 
     def _replace_whole_history(self, rows: Iterable[HistoryRow]) -> None:
-        """A whole history: what is new of it comes behind, and stands for what is no longer in it."""
+        """A whole history: its new part is appended, and replaces what is no longer in it."""
         given = list(rows)
         fresh = [row for row in given if text_at(row.value, "id") not in self.places]
         kept = {text_at(row.value, "id") for row in given}
@@ -129,30 +128,21 @@ class _GeminiLog:
 
 
 @dataclass(slots=True)
-class _GeminiMessages:
-    told: ReadingComplaints
-    made: list[RecordedMessage] = field(default_factory=list)
-    compactions: list[RecordedCompaction] = field(default_factory=list)
+class _GeminiMessages(HistoryMessages):
     answered: set[str] = field(default_factory=set)
 
     def read_gemini_records(
         self, rows: Sequence[tuple[int, HistoryRow]], compacted: Mapping[int, list[HistoryRow]]
     ) -> "_GeminiMessages":
         for at, row in rows:
-            self.told.row = row
-            try:
-                self._read_gemini_record(row.value)
-            except UnreadableRow as error:
-                self.told.complain_about_row(row, error)
+            self.read_rows([row])
             if at in compacted and self.made:
                 text = "\n\n".join(text_of_message_content(one.value.get("content")) for one in compacted[at])
                 time = parse_time(compacted[at][0].value.get("timestamp"))
-                self.compactions.append(
-                    RecordedCompaction(len(self.made), len(self.made), text, time, "Gemini CLI compressed here")
-                )
+                self.add_compaction(text, time, "Gemini CLI compressed here")
         return self
 
-    def _read_gemini_record(self, value: Mapping[str, object]) -> None:
+    def read_row(self, value: Mapping[str, object]) -> None:
         kind, time = value.get("type"), parse_time(value.get("timestamp"))
         if kind == "gemini":
             self._read_gemini_reply(value, time)
@@ -191,18 +181,12 @@ class _GeminiMessages:
         given = objects_at(content)
         said = [part for part in given if "functionCall" not in part and not part.get("thought")] if given else content
         parts.append(Text(text_of_message_content(said)))
-        # In a session that was resumed, calls stand in the content alone.
+        # In a resumed session, calls appear only in the content.
         calls = objects_at(value, "toolCalls") or [object_at(part, "functionCall") for part in given if "functionCall" in part]  # fmt: skip
         parts += [_gemini_tool_call(call) for call in calls]
         if any(not isinstance(part, Reasoning) and (isinstance(part, ToolCall) or part.text) for part in parts):
-            self.made.append(
-                build_recorded_reply(
-                    parts,
-                    model=text_at(value, "model"),
-                    time=time,
-                    usage=_gemini_cli_usage(object_at(value, "tokens")),
-                )
-            )
+            usage = _gemini_cli_usage(object_at(value, "tokens"))
+            self.made.append(build_recorded_reply(parts, model=text_at(value, "model"), time=time, usage=usage))
         for call in calls:
             self._read_gemini_call_result(call, time)
 
@@ -214,11 +198,9 @@ class _GeminiMessages:
         found = [object_at(part["functionResponse"]) for part in objects_at(result) if "functionResponse" in part]
         pictures = pictures_in_content(result)
         text = "\n".join(map(_text_of_gemini_response, found)) if found else text_of_message_content(result)
-        ok = text_at(call, "status") not in ("error", "cancelled")
-        self.answered.add(text_at(call, "id"))
-        self.made.append(
-            RecordedMessage("tool", text, answers=text_at(call, "id"), ok=ok, time=time, pictures=pictures)
-        )
+        answers, ok = text_at(call, "id"), text_at(call, "status") not in ("error", "cancelled")
+        self.answered.add(answers)
+        self.made.append(RecordedMessage("tool", text, answers=answers, ok=ok, time=time, pictures=pictures))
 
 
 def _gemini_tool_call(call: Mapping[str, object]) -> ToolCall:

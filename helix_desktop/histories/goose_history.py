@@ -6,13 +6,13 @@ summary is a message that only the agent sees.
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import foreign_sqlite
 from helix_desktop.histories.history_rows import (
+    HistoryMessages,
     HistoryRow,
     ReadingComplaints,
     UnreadableRow,
@@ -23,7 +23,6 @@ from helix_desktop.histories.history_rows import (
     text_of_message_content,
 )
 from helix_desktop.histories.recorded_session import (
-    RecordedCompaction,
     RecordedMessage,
     RecordedSession,
     build_recorded_reply,
@@ -73,12 +72,7 @@ def read_goose_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, p
 def _build_goose_recording(
     session: Mapping[str, object], rows: Sequence[HistoryRow], name: str, told: ReadingComplaints
 ) -> RecordedSession:
-    writing = _GooseMessages()
-    for row in rows:
-        try:
-            writing.read_goose_message(row.value)
-        except UnreadableRow as error:
-            told.complain_about_row(row, error)
+    writing = _GooseMessages(told).read_rows(rows)
     return RecordedSession(
         name,
         tuple(writing.made),
@@ -91,12 +85,10 @@ def _build_goose_recording(
 
 
 @dataclass(slots=True)
-class _GooseMessages:
-    made: list[RecordedMessage] = field(default_factory=list)
-    compactions: list[RecordedCompaction] = field(default_factory=list)
-    hidden: int = 0  # messages so far that the agent no longer sees
+class _GooseMessages(HistoryMessages):
+    hidden: int = 0  # How many of the messages so far the agent no longer sees.
 
-    def read_goose_message(self, value: Mapping[str, object]) -> None:
+    def read_row(self, value: Mapping[str, object]) -> None:
         time, about = parse_time(value.get("created")), object_at(value, "metadata")
         content = value.get("content")
         if about.get("agentVisible") is False:
@@ -104,9 +96,7 @@ class _GooseMessages:
         elif about.get("userVisible") is False and self.hidden:
             text = text_of_message_content([part for part in objects_at(content) if part.get("type") == "text"])
             if text and self.hidden <= len(self.made):
-                self.compactions.append(
-                    RecordedCompaction(len(self.made), self.hidden, text, time, "goose compacted the conversation here")
-                )
+                self.add_compaction(text, time, "goose compacted the conversation here", self.hidden)
                 self.hidden = 0
             return
         if value.get("role") == "assistant":

@@ -32,10 +32,10 @@ from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSe
 
 LARGEST = 2 << 30  # The largest file that is read, in bytes.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
-# Fields that recorders add to a session.
+# How the names of files end that lie beside a session and are not sessions themselves.
 _BESIDE = ".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json"
 
-_PARTS = ("msg_", "prt_")  # Prefixes of the files that opencode stores beside a session.
+_PARTS = ("msg_", "prt_")  # How the names of files begin that hold opencode's parts of a session.
 
 Is = Callable[[Mapping[str, object]], bool]
 Read = Callable[[Sequence[HistoryRow], ReadingComplaints, Path], list[RecordedSession]]

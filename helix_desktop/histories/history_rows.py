@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import UTC, datetime
+from typing import Self
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.recorded_session import RecordedPicture
+from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedPicture
 from helix_desktop.json_values import object_at, objects_at, text_at
 
 LATEST = 253402300799.0  # The end of the year 9999, the last that Python's calendar knows.
@@ -51,7 +52,7 @@ class ReadingComplaints:
         self._keep_line(row.line)
 
     def _keep_line(self, line: bytes) -> None:
-        if line.endswith(b"\n"):  # Else the agent is still writing it.
+        if line.endswith(b"\n"):  # Otherwise, the agent is still writing the line.
             self.unread.append(line)
 
     def complaint_sentences(self, name: str) -> tuple[str, ...]:
@@ -62,6 +63,38 @@ class ReadingComplaints:
             *self.complaints,
             f"{name}: these lines are not part of the conversation, and are kept in the cache as they are: {kinds}.",
         )
+
+
+@dataclass(slots=True)
+class HistoryMessages:
+    """The messages of a session, as far as its rows have been read. A format says in `read_row` what a row of it adds."""
+
+    told: ReadingComplaints
+    made: list[RecordedMessage] = field(default_factory=list)
+    compactions: list[RecordedCompaction] = field(default_factory=list)
+
+    def read_rows(self, rows: Iterable[HistoryRow]) -> Self:
+        for row in rows:
+            self.told.row = row
+            try:
+                self.read_row(row.value)
+            except UnreadableRow as error:
+                self.told.complain_about_row(row, error)
+        return self
+
+    def read_row(self, value: Mapping[str, object]) -> None:
+        raise NotImplementedError
+
+    def add_user_words(self, content: object, time: float, *, beside: bool = False) -> None:
+        """What a user says, where it has a text or a picture. `beside`: described in `RecordedMessage`."""
+        text, pictures = text_and_pictures(content)
+        if text.strip() or pictures:
+            self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
+
+    def add_compaction(self, text: str, time: float, why: str, keep: int | None = None) -> None:
+        """A summary here, in the place of what came before, or before the message `keep`."""
+        at = len(self.made)
+        self.compactions.append(RecordedCompaction(at, at if keep is None else keep, text, time, why))
 
 
 def text_of_message_content(content: object) -> str:
@@ -134,6 +167,14 @@ def text_and_pictures(content: object) -> tuple[str, tuple[RecordedPicture, ...]
     pictures = tuple(picture for _, picture in found if picture is not None)
     words = [part for part, picture in found if picture is None] if pictures else content
     return text_of_message_content(words), pictures
+
+
+def read_tool_result(block: Mapping[str, object], time: float, call: str, failed: str) -> RecordedMessage:
+    """A result as its block says it. `call` and `failed`: the fields for the call it answers, and for whether that failed."""
+    if not (answers := text_at(block, call)):
+        raise UnreadableRow("a tool result names no call")
+    text, pictures = text_and_pictures(block.get("content"))
+    return RecordedMessage("tool", text, answers=answers, ok=not block.get(failed), time=time, pictures=pictures)
 
 
 def _content_parts(content: object) -> Iterable[Mapping[str, object]]:

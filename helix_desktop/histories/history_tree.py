@@ -6,14 +6,13 @@ parent another row has followed already begins a line of its own, where it is a 
 
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from typing import Protocol
 
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories.history_rows import ReadingComplaints
-from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
+from helix_desktop.histories.history_rows import HistoryMessages, ReadingComplaints
+from helix_desktop.histories.recorded_session import RecordedSession
 
-MOST_BRANCHES = 500  # Each holds the rows it shares, so further ones would take work and memory without end.
-ROOT = "\0root"  # the parent of a row that says it has none
+MOST_BRANCHES = 500  # Each branch is recorded with the rows it shares with others, so there must be a limit.
+ROOT = "\0root"  # Stands for the parent of a row that says it has no parent.
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class HistoryTree:
 
     branches: list[HistoryBranch] = field(default_factory=lambda: [HistoryBranch()])
     nodes: dict[int, HistoryNode] = field(default_factory=dict)
-    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # For each row, its branch and its place in it.
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # For each row, its branch and its place there.
     current: int = 0
 
     def add_node(self, index: int, node: HistoryNode) -> int:
@@ -86,16 +85,11 @@ class HistoryTree:
         return [*self.shared_rows(found.of), *self.branches[found.of].rows[: found.at + 1]]
 
 
-class BranchMessages(Protocol):
-    made: list[RecordedMessage]
-    compactions: list[RecordedCompaction]
-
-
 def record_branches(
     tree: HistoryTree,
     first: RecordedSession,
     name_of_row: Callable[[int], str],
-    read: Callable[[Sequence[int], ReadingComplaints], BranchMessages],
+    read: Callable[[Sequence[int], ReadingComplaints], HistoryMessages],
     told: ReadingComplaints,
 ) -> list[RecordedSession]:
     """A session for each line of the tree, named by its first own row; `first` says what they have in common. What is wrong with a

@@ -5,26 +5,24 @@ parts; a tool's part has the call and the result. A result that opencode cleared
 a message, and the reply to it, marked `summary`, is the summary.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
-from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import foreign_sqlite, history_rows
 from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.recorded_session import (
-    RecordedCompaction,
     RecordedMessage,
     RecordedPicture,
     RecordedSession,
     build_recorded_reply,
 )
-from helix_desktop.json_values import first_text, number_at, object_at, objects_at, text_at
+from helix_desktop.json_values import first_text, number_at, object_at, objects_at, parse_json_or_none, text_at
 
 KIND = "opencode"
 TABLES = frozenset({"session", "message", "part"})
@@ -84,13 +82,10 @@ def read_opencode_file(path: Path, told: history_rows.ReadingComplaints) -> Iter
 
 
 def _load_opencode_json(storage: Path, path: Path, told: history_rows.ReadingComplaints) -> Mapping[str, object] | None:
-    try:
-        content = read_beneath(storage, str(path.relative_to(storage)))
-        value = json.loads(content.decode("utf-8", "replace"))
-    except (OSError, ValueError, RecursionError):
-        value = None
-    if isinstance(value, Mapping):
-        return value
+    with suppress(OSError):
+        value = parse_json_or_none(read_beneath(storage, str(path.relative_to(storage))).decode("utf-8", "replace"))
+        if isinstance(value, Mapping):
+            return value
     told.complaints.append(f"{path}: this is not a JSON object; it was left out.")
     return None
 
@@ -121,10 +116,7 @@ def _opencode_recordings(
 def _first_reverted_message(session: Mapping[str, object]) -> str:
     """The message from which on opencode shows nothing any more: it is removed with the next prompt."""
     value = session.get("revert")
-    try:
-        return text_at(json.loads(value) if isinstance(value, str) else value, "messageID")
-    except (ValueError, RecursionError):
-        return ""
+    return text_at(parse_json_or_none(value) if isinstance(value, str) else value, "messageID")
 
 
 def _build_opencode_recording(
@@ -143,12 +135,7 @@ def _build_opencode_recording(
     )
 
 
-@dataclass(slots=True)
-class _OpencodeMessages:
-    told: history_rows.ReadingComplaints
-    made: list[RecordedMessage] = field(default_factory=list)
-    compactions: list[RecordedCompaction] = field(default_factory=list)
-
+class _OpencodeMessages(history_rows.HistoryMessages):
     def read_opencode_message(self, message: Mapping[str, object], parts: Parts) -> None:
         time = history_rows.parse_time(object_at(message, "time").get("created"))
         if message.get("role") == "user":
@@ -177,11 +164,7 @@ class _OpencodeMessages:
     def _read_opencode_compaction(self, parts: Parts, time: float) -> None:
         text = "\n".join(text_at(part, "text") for part in parts if part.get("type") == "text")
         if self.made and text.strip():
-            self.compactions.append(
-                RecordedCompaction(
-                    len(self.made), len(self.made), text, time, "opencode compacted the conversation here"
-                )
-            )
+            self.add_compaction(text, time, "opencode compacted the conversation here")
 
     def _read_opencode_reply(self, message: Mapping[str, object], parts: Parts, time: float) -> None:
         """A reply whose calls stand with their results; a step that went on after results is one of its own."""
@@ -254,10 +237,6 @@ def _opencode_picture(part: Mapping[str, object]) -> RecordedPicture | None:
 def _opencode_usage(message: Mapping[str, object]) -> Usage:
     tokens = object_at(message, "tokens")
     cache = object_at(tokens, "cache")
-    read, write, thoughts = (
-        number_at(cache, "read"),
-        number_at(cache, "write"),
-        number_at(tokens, "reasoning"),
-    )
+    read, write, thoughts = number_at(cache, "read"), number_at(cache, "write"), number_at(tokens, "reasoning")
     whole, written = number_at(tokens, "input") + read + write, number_at(tokens, "output") + thoughts
     return Usage(whole, read, write, written, thoughts, history_rows.cost_or_zero(message.get("cost")))

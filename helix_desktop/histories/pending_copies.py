@@ -17,8 +17,8 @@ from pathlib import Path
 from helix_desktop.histories import foreign_sqlite
 
 LARGEST_DATABASE = 32 << 20  # In bytes. A larger one is not copied, so what is deleted in it before an import is lost.
-DATABASE_SHARE = 10.0  # After a copy, a database is left alone for this many times the time the copy took.
-COMPARED = 4096  # How many of the last copied bytes must still be in the file.
+DATABASE_SHARE = 10.0  # After a copy, the next one waits this many times as long as the copy took.
+COMPARED = 4096  # How many of the last copied bytes are compared, in case the file was rewritten.
 
 
 def path_of_copy(folder: Path, file: Path) -> Path:
@@ -40,7 +40,7 @@ class PendingCopies:
         self._folder = folder
         self._open = folder / "open"
         self._copied: dict[Path, tuple[int, int]] = {}  # For each file, its inode and the number of copied bytes.
-        self._rows: dict[Path, Mapping[str, int]] = {}  # For each copied database, a number for each table.
+        self._rows: dict[Path, Mapping[str, int]] = {}  # For each copied database, the number of rows in each table.
         self._database_due = 0.0
         self._lock = threading.Lock()
         self._seal_open_folder()  # Files that were copied before this start may have been rewritten since.
@@ -52,7 +52,7 @@ class PendingCopies:
             inode, copied = self._copied.get(file, (about.st_ino, 0))
             copy = path_of_copy(self._open, file)
             if copied and not (inode == about.st_ino and _goes_on(source.fileno(), copy, copied, about.st_size)):
-                if file.suffix != ".json" or about.st_size < copied:  # a JSON document is always written anew
+                if file.suffix != ".json" or about.st_size < copied:  # A JSON file is rewritten at every change.
                     self._seal_open_folder()
                 copied = 0
             copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

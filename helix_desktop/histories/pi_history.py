@@ -12,7 +12,6 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import history_rows
 from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, record_branches
 from helix_desktop.histories.recorded_session import (
-    RecordedCompaction,
     RecordedMessage,
     RecordedSession,
     build_recorded_reply,
@@ -49,7 +48,7 @@ def read_pi_recordings(
             tree.add_node(index, _node_of_pi_entry(row.value))
 
     def read(indices: Sequence[int], told: history_rows.ReadingComplaints) -> _PiMessages:
-        return _PiMessages(told).read_pi_rows([rows[i] for i in indices])
+        return _PiMessages(told).read_rows(rows[i] for i in indices)
 
     first = RecordedSession(
         str(path),
@@ -72,36 +71,24 @@ def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
 
 
 @dataclass(slots=True)
-class _PiMessages:
-    told: history_rows.ReadingComplaints
-    made: list[RecordedMessage] = field(default_factory=list)
-    compactions: list[RecordedCompaction] = field(default_factory=list)
-    places: dict[str, int] = field(default_factory=dict)  # For each entry, the message it became, or the next one.
+class _PiMessages(history_rows.HistoryMessages):
+    places: dict[str, int] = field(default_factory=dict)  # By entry id, the position of its message, or of the next.
 
-    def read_pi_rows(self, rows: Sequence[history_rows.HistoryRow]) -> "_PiMessages":
-        for row in rows:
-            self.told.row, self.places[text_at(row.value, "id")] = row, len(self.made)
-            try:
-                self._read_pi_entry(row.value)
-            except history_rows.UnreadableRow as error:
-                self.told.complain_about_row(row, error)
-        return self
-
-    def _read_pi_entry(self, value: Mapping[str, object]) -> None:
+    def read_row(self, value: Mapping[str, object]) -> None:
+        self.places[text_at(value, "id")] = len(self.made)
         time, kind = history_rows.parse_time(value.get("timestamp")), value.get("type")
         if kind == "message":
             self._read_pi_message(object_at(value, "message"), time)
         elif kind == "custom_message":
-            self._read_pi_user(value.get("content"), time)
+            self.add_user_words(value.get("content"), time, beside=True)
         elif kind == "branch_summary":
-            self._read_pi_user(f"[Summary of the branch that was left]\n{text_at(value, 'summary')}", time)
+            text = f"[Summary of the branch that was left]\n{text_at(value, 'summary')}"
+            self.add_user_words(text, time, beside=True)
         elif kind == "compaction":
             keep = min(self.places.get(text_at(value, "firstKeptEntryId"), len(self.made)), len(self.made))
             text = text_at(value, "summary")
             if self.made and text:
-                self.compactions.append(
-                    RecordedCompaction(len(self.made), keep, text, time, "pi compacted the conversation here")
-                )
+                self.add_compaction(text, time, "pi compacted the conversation here", keep)
 
     def _read_pi_message(self, message: Mapping[str, object], time: float) -> None:
         time = history_rows.parse_time(message.get("timestamp")) or time
@@ -109,24 +96,20 @@ class _PiMessages:
         if role == "assistant":
             self._read_pi_reply(message, time)
         elif role == "toolResult":
-            self.made.append(_pi_result(message, time))
+            self.made.append(history_rows.read_tool_result(message, time, "toolCallId", "isError"))
         elif role == "user":
-            self._read_pi_user(content, time, beside=False)
+            self.add_user_words(content, time)
         elif role == "bashExecution" and not message.get("excludeFromContext"):
-            self._read_pi_user(f"Ran `{text_at(message, 'command')}`\n```\n{text_at(message, 'output')}\n```", time)
+            text = f"Ran `{text_at(message, 'command')}`\n```\n{text_at(message, 'output')}\n```"
+            self.add_user_words(text, time, beside=True)
         elif role in ("custom", "hookMessage"):
-            self._read_pi_user(content, time)
+            self.add_user_words(content, time, beside=True)
         elif role in ("branchSummary", "compactionSummary"):
-            self._read_pi_user(text_at(message, "summary"), time)
+            self.add_user_words(text_at(message, "summary"), time, beside=True)
         elif role == "bashExecution":
             self.told.leave_out("bash command outside the context")
         else:
             raise history_rows.UnreadableRow(f"there is no role {role!r}")
-
-    def _read_pi_user(self, content: object, time: float, *, beside: bool = True) -> None:
-        text, pictures = history_rows.text_and_pictures(content)
-        if text.strip() or pictures:
-            self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
 
     def _read_pi_reply(self, message: Mapping[str, object], time: float) -> None:
         content, model = message.get("content"), text_at(message, "model")
@@ -163,14 +146,6 @@ def _pi_reasoning(block: Mapping[str, object], message: Mapping[str, object]) ->
     if signature.startswith("{") and api == "openai-responses" and message.get("provider") == "openai":
         return Reasoning(text, opaque=signature, provider="openai-responses api.openai.com", model=model)
     return Reasoning(text)
-
-
-def _pi_result(message: Mapping[str, object], time: float) -> RecordedMessage:
-    answers, content = text_at(message, "toolCallId"), message.get("content")
-    if not answers:
-        raise history_rows.UnreadableRow("a tool result names no call")
-    text, pictures = history_rows.text_and_pictures(content)
-    return RecordedMessage("tool", text, answers=answers, ok=not message.get("isError"), time=time, pictures=pictures)
 
 
 def _pi_usage(found: Mapping[str, object]) -> Usage:

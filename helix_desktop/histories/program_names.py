@@ -13,7 +13,7 @@ NAMES = {
     "cline": "Cline",
     "goose": "goose",
 }
-# Those that a conversation can be written for, by what `conversation restore --to` calls them.
+# Agents for which a conversation can be written, by their names in `conversation restore --to`.
 AGENTS_TO_CONTINUE_IN = {
     "claude": "Claude Code",
     "codex": "Codex",

@@ -24,8 +24,8 @@ from helix_desktop.histories.recorded_session import (
 from helix_desktop.store.incoming_content import count_text_lines
 
 TITLE = 80
-LONG = 200  # A longer text that nobody typed becomes an attachment.
-HEAD = 2_000  # How many characters of an output its fact keeps.
+LONG = 200  # In characters. A longer text that nobody typed becomes an attachment.
+HEAD = 2_000  # How many characters from the beginning of an output are kept in its fact.
 SUMMARY = "[Conversation History Summary]"
 PICTURE_TOKENS = 1_000
 SYSTEM_MESSAGE = "[System message]\n"
@@ -43,7 +43,7 @@ class FactDraft:
     fact: facts.Fact
     contents: tuple[Content, ...] = ()
     message: int = 0  # The number of the recorded message it comes from.
-    is_summary: bool = False  # A compaction's text whose originals are not in the file.
+    is_summary: bool = False  # True for a compaction's text if its originals are not in the file.
 
     @property
     def was_said_or_done(self) -> bool:
@@ -119,9 +119,9 @@ class _FactDrafting:
     folds: bool = False
     made: list[FactDraft] = field(default_factory=list)
     state: ConversationState = field(default_factory=ConversationState)
-    places: dict[int, int] = field(default_factory=dict)  # For each message, the number of its first fact.
-    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # calls without a result
-    calls: bool = False  # Whether the last reply made a call.
+    places: dict[int, int] = field(default_factory=dict)  # By a message's position, the number of its first fact.
+    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # The calls that have no result yet, by id.
+    calls: bool = False  # True if the last reply made a call.
     talking: bool = False
     fold_number: int = 0
     time: float = 0.0

@@ -5,7 +5,6 @@ result that says so, so that what reads it may go on.
 """
 
 import base64
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from helix_desktop.engine import facts
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.legal_messages import INTERRUPTED, with_plain_name
 from helix_desktop.engine.view import build_state
+from helix_desktop.json_values import parse_json_or_none
 
 Content = Callable[[Digest], bytes | None]
 Line = Mapping[str, Any]
@@ -31,7 +31,7 @@ def entries_needed_for_export(recorded_facts: Sequence[facts.Recorded]) -> list[
 
 
 def list_said_and_done(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
-    """What was said and done on the line, every batch of calls whole before anything else is said."""
+    """What was said and done on the line, every batch of calls whole before anything else."""
     waiting: dict[str, facts.Recorded] = {}
     held: list[facts.Recorded] = []
     for recorded in build_state(recorded_facts).facts_on_path():
@@ -76,10 +76,7 @@ def text_of_exported_attachment(part: facts.Attachment, content: Content) -> str
 
 
 def arguments_object(arguments: str) -> Line:
-    try:
-        value = json.loads(arguments or "{}")
-    except (ValueError, RecursionError):
-        value = None
+    value = parse_json_or_none(arguments or "{}")
     return value if isinstance(value, dict) else {"malformed_arguments": arguments}
 
 

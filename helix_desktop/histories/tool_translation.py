@@ -56,7 +56,7 @@ _TARGETS: Mapping[str, Mapping[str, tuple[str, Mapping[str, str]]]] = {
         "write": ("write", {"path": "path", "content": "content"}),
     },
 }
-# These store their context as messages, which must be written back. The others build it again.
+# These agents store added context as messages, which must be written back. Others add it anew.
 _KEEPS_OWN_CONTEXT = (CODEX, OPENCODE, PI)
 
 

@@ -63,7 +63,7 @@ def read_trajectory_recordings(
         made.append(RecordedSession(name, messages, KIND, text_at(row.value, "session_id") or path.stem))
     events = [row for row in rows if not (is_swe_agent_trajectory(row.value) or is_atif_trajectory(row.value))]
     if events and not made:
-        made.append(RecordedSession(str(path), tuple(_read_managed_log(events, told)), KIND, path.stem))
+        made.append(RecordedSession(str(path), tuple(_read_managed_agent_events(events, told)), KIND, path.stem))
     return made
 
 
@@ -161,7 +161,7 @@ def _usage_of_metrics(found: Mapping[str, object]) -> Usage:
 # --- managed agents ---------------------------------------------------------------------------------------------------
 
 
-def _read_managed_log(rows: Sequence[HistoryRow], told: ReadingComplaints) -> Iterator[RecordedMessage]:
+def _read_managed_agent_events(rows: Sequence[HistoryRow], told: ReadingComplaints) -> Iterator[RecordedMessage]:
     parts: list[ReplyPart] = []
     begun = 0.0
     for row in rows:

@@ -36,7 +36,6 @@ from helix_desktop.secrets import McpServerSecret, McpSignIn
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp.client.session import ClientRequestContext
-    from mcp.shared.dispatcher import ProgressFnT
 
 PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
 SIGN_IN_SECONDS = 330.0  # Long, because a person has to fill in a page.
@@ -84,11 +83,7 @@ class McpServerTool:
     own_name: str
     spec: ToolSpec
     fingerprint: str
-    runs_alone: (
-        # the server does not declare the tool read-only; a false declaration only affects the order
-        # of its own calls
-        bool
-    )
+    runs_alone: bool  # True if the server doesn't declare it read-only. Affects only the order of its own calls.
 
     @property
     def title_for_question(self) -> str:
@@ -194,7 +189,7 @@ class HostedServer:
             self._set_status(McpConnectionStatus(McpConnectionState.STARTING))
             try:
                 why = await self._run_server_connection()
-            except Exception as error:  # the top of a task: any error means it has failed
+            except Exception as error:  # Any error ends up here, at the top of the task.
                 why = self._explain_connection_error(error)
                 if not failures:  # Logged once, in case it is a bug of this program.
                     log.info("MCP server %s", self.config.name, exc_info=_error_without_words(error))
@@ -267,13 +262,13 @@ class HostedServer:
         self._lost = True
         self._news.set()
         for limit in self._limits:
-            if not limit.expired():  # The connection has failed, but its task has not run yet.
+            if not limit.expired():  # An expired limit can't be moved; its task will soon notice.
                 limit.reschedule(0)
 
     @asynccontextmanager
     async def _open_client(self, page: Callable[[str], Awaitable[object]] | None) -> AsyncIterator[Any]:
         """The SDK's client on this server, closed in the task that opened it."""
-        # Importing these takes half a second the first time.
+        # Importing these modules takes half a second, so a thread does it.
         for name in ("mcp", "helix_desktop.mcp_host.process_transport"):
             await asyncio.to_thread(importlib.import_module, name)
         import mcp
@@ -317,7 +312,8 @@ class HostedServer:
             program = shutil.which(config.command, path=environment.get("PATH"))
             if program is None:
                 raise NotFound(
-                    f"The program {config.command} was not found.", remedy="Install it, or specify its full path."
+                    f"The program {config.command} was not found.",
+                    remedy="Install it, or specify its full path.",
                 )
             yield start_server_process(
                 [program, *config.args], environment, config.folder, self.log, self._fail_waiting_calls
@@ -379,7 +375,7 @@ class HostedServer:
         self._set_status(McpConnectionStatus(McpConnectionState.READY, " ".join(notes), tools=len(usable)))
 
     async def _list_prompts_and_resources(self) -> None:
-        """Its prompts and resources, where it has any; one that fails at them still has its tools."""
+        """Its prompts and resources, if it has any. If these fail, it still has its tools."""
         able, own = self._client.server_capabilities, self.config.name
         try:
             if able and able.prompts:
@@ -412,17 +408,26 @@ class HostedServer:
         return McpServerResult("\n".join(texts), images=tuple(images))
 
     async def _ask_server(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer to a question that is no call; every failure is a sentence that names the server."""
+        """The answer; waiting ends at once when the connection is lost. Every failure is a sentence that names the server."""
         if self._client is None or self._lost:
             raise ProviderUnreachable(f"The server {self.config.name} is not ready. {self.status.why}".strip())
         try:
-            return await asyncio.wait_for(ask(), self.config.call_seconds)
+            async with asyncio.timeout(self.config.call_seconds) as limit:
+                self._limits.add(limit)
+                try:
+                    return await ask()
+                finally:
+                    self._limits.discard(limit)
         except TimeoutError:
             raise ProviderUnreachable(self._describe_timeout(name)) from None
         except HelixError:
             raise
-        except Exception as error:
-            raise ProviderUnreachable(self._describe_failure(name, error)) from error
+        except Exception as error:  # The SDK, the transport or the server failed: the model is told.
+            log.info("a call of MCP server %s failed", self.config.name, exc_info=_error_without_words(error))
+            await self._check_http_session()
+            gone = self._lost or (self.log and self.log.why)
+            words = self._describe_timeout(name) if gone else self._describe_failure(name, error)
+            raise ProviderUnreachable(words) from error
 
     def _build_server_tool(self, tool: Any) -> McpServerTool:
         spec = build_tool_spec(self.config.name, tool)
@@ -432,46 +437,20 @@ class HostedServer:
         return McpServerTool(self, tool.name, spec, fingerprint, runs_alone=not (hints and hints.read_only_hint))
 
     async def call_server_tool(self, name: str, values: Mapping[str, Any], context: CallContext) -> McpServerResult:
-        """One call; cancelling it is passed on. A failure is a sentence naming the server."""
-        if self._client is None or self._lost:
-            raise ProviderUnreachable(f"The server {self.config.name} is not ready. {self.status.why}".strip())
-        self._calls.append(context)
-        try:
-            return await self._call_and_convert(name, values, context)
-        finally:
-            self._calls.remove(context)
+        """One call; cancelling it is passed on."""
 
-    async def _call_and_convert(self, name: str, values: Mapping[str, Any], context: CallContext) -> McpServerResult:
         async def show_call_progress(progress: float, total: float | None, message: str | None) -> None:
             share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
             context.show(f"{share} {message or ''}".strip() + "\n")
 
-        limit = asyncio.timeout(self.config.call_seconds)
-        try:
-            async with limit:
-                result = await self._wait_for_answer(limit, name, values, show_call_progress)
-        except TimeoutError:
-            raise ProviderUnreachable(self._describe_timeout(name)) from None
-        except HelixError:
-            raise
-        except Exception as error:  # the SDK, the transport or the server: the model gets any error as a sentence
-            log.info("a call of MCP server %s failed", self.config.name, exc_info=_error_without_words(error))
-            await self._check_http_session()
-            gone = self._lost or (self.log and self.log.why)
-            raise ProviderUnreachable(
-                self._describe_timeout(name) if gone else self._describe_failure(name, error)
-            ) from error
-        return convert_tool_result(result)
+        def ask() -> Awaitable[Any]:
+            return self._client.call_tool(name, dict(values), progress_callback=show_call_progress)  # type: ignore[no-any-return]
 
-    async def _wait_for_answer(
-        self, limit: asyncio.Timeout, name: str, values: Mapping[str, Any], progress: ProgressFnT
-    ) -> Any:
-        """Waits for the answer; ends at once when the connection is lost."""
-        self._limits.add(limit)
+        self._calls.append(context)
         try:
-            return await self._client.call_tool(name, dict(values), progress_callback=progress)
+            return convert_tool_result(await self._ask_server(name, ask))
         finally:
-            self._limits.discard(limit)
+            self._calls.remove(context)
 
     async def _check_http_session(self) -> None:
         """Pings a server over HTTP: after a restart it has lost our session, and nothing reports that."""

@@ -21,8 +21,8 @@ from mcp.shared.message import SessionMessage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import PIPE, CommandAuthor, Process, ProcessLaunch, start_process
 
-LONGEST = 24 << 20  # bytes of one message
-IN_THREAD = 1 << 20  # Longer messages are parsed in a thread.
+LONGEST = 24 << 20  # In bytes. The longest message that is read.
+IN_THREAD = 1 << 20  # In bytes. Longer messages are parsed in a thread.
 MOST_LOG_LINES = 500
 _PIECE = 1 << 16
 _ASK, _FORCE = 0.4, 0.4
@@ -35,7 +35,7 @@ class ServerLog:
     """The last lines a server wrote to its standard error, and what is wrong with what it wrote to its standard output."""
 
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_LOG_LINES))
-    why: str = ""  # Why the connection ended, if that is known better here than in the SDK.
+    why: str = ""  # Why the connection ended, if more is known here than the SDK reports.
 
     def append_log_text(self, text: str) -> None:
         self.lines.append(text[:2_000])
@@ -154,7 +154,7 @@ async def _end_server_process(process: Process) -> None:
         except TimeoutError:
             continue
     if sys.platform != "win32":
-        _signal_process_group(process, signal.SIGKILL)  # Ends children that still run.
+        _signal_process_group(process, signal.SIGKILL)  # Ends children that are still running.
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             with suppress(TimeoutError):  # Read to the end, because a pipe that nobody reads is never closed.

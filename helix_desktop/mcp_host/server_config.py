@@ -30,6 +30,7 @@ _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAMED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)(=|: *)(.+)", re.DOTALL)
 _PARAMETER = re.compile(r"([?&])([^=&#]+)=([^&#]+)")
 _PASSWORD = re.compile(r"^(\w+://[^/@:\s]+:)([^/@\s$]+)@")
+_LISTS = ("args", "off", "reading", "approvals")
 _SHORTEST = 8
 _LONGEST = 1 << 20
 
@@ -63,7 +64,7 @@ class ServerConfig:
     def as_settings_table(self) -> dict[str, Any]:
         """As a table of the workspace's settings; `parse_server_table` reads it."""
         values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "name"}
-        values |= {name: list(values[name]) for name in ("args", "off", "reading", "approvals")}
+        values |= {name: list(values[name]) for name in _LISTS}
         values |= {name: dict(values[name]) for name in ("env", "headers")}
         values["other"] = json.dumps(dict(self.other), ensure_ascii=False) if self.other else ""
         return {key: value for key, value in values.items() if value not in ("", [], {}) or key == "enabled"}
@@ -132,7 +133,7 @@ class ServerConfig:
                 "configuration",
             )
             raise ActionRefused(
-                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, which belongs to something else. It was not sent.",
+                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, but this secret was stored for something else. The secret was not sent.",
                 remedy="Enter the value itself instead of the reference.",
             )
         return McpServerSecret(self.name, reference.removeprefix(own), self._secret_binding)
@@ -150,31 +151,20 @@ def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
     """From a workspace's settings, under its name there; a hand-written table may be any of the pasted forms."""
     if "kind" not in table:
         return replace(_build_server_config(name, table), name=name)
-    other = table.get("other", "")
-    return ServerConfig(
-        name,
-        kind=_get_text_value(table, "kind"),
-        command=_get_text_value(table, "command"),
-        args=_get_text_list(table, "args"),
-        env=_get_text_table(table, "env"),
-        folder=_get_text_value(table, "folder"),
-        url=_get_text_value(table, "url"),
-        headers=_get_text_table(table, "headers"),
-        enabled=table.get("enabled", True) is True,
-        start_seconds=float(table.get("start_seconds", START_SECONDS)),
-        call_seconds=float(table.get("call_seconds", CALL_SECONDS)),
-        off=_get_text_list(table, "off"),
-        reading=_get_text_list(table, "reading"),
-        approvals=_get_text_list(table, "approvals"),
-        other=json.loads(other) if isinstance(other, str) and other else {},
-        bound=_get_text_value(table, "bound"),
-    )
+    values: dict[str, Any] = {key: _get_text_value(table, key) for key in ("kind", "command", "folder", "url", "bound")}
+    values |= {key: _get_text_list(table, key) for key in _LISTS}
+    values |= {key: _get_text_table(table, key) for key in ("env", "headers")}
+    values["other"] = json.loads(other) if (other := _get_text_value(table, "other")) else {}
+    values["enabled"] = table.get("enabled", True) is True
+    values["start_seconds"] = float(table.get("start_seconds", START_SECONDS))
+    values["call_seconds"] = float(table.get("call_seconds", CALL_SECONDS))
+    return ServerConfig(name, **values)
 
 
 def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
     """The servers of a pasted text; InvalidInput says what is the matter with it. `name`: for a form that carries none."""
     if len(text) > _LONGEST:
-        raise InvalidInput("This is too long for an MCP server configuration.")
+        raise InvalidInput("This text is too long for an MCP server configuration.")
     text = text.strip()
     if not text.startswith(("{", '"', "[")):
         return _separate_secrets([_parse_bare_server(text, name)])
@@ -209,17 +199,17 @@ def _host_of_url(url: str) -> str:
     try:
         return urlsplit(url).hostname or "server"
     except ValueError as error:
-        raise InvalidInput(f"This address couldn't be read: {error}.", remedy="Check its brackets.") from None
+        raise InvalidInput(f"This address couldn't be read: {error}.", remedy="Check the brackets.") from None
 
 
 def _parse_lenient_json(text: str) -> dict[str, Any]:
-    if text.startswith('"'):  # a piece cut out of a larger file: "github": {…}
+    if text.startswith('"'):  # Cut out of a larger file, without braces: "github": {…}
         text = "{" + text.rstrip().rstrip(",") + "}"
     try:
         found = json.loads(_TOKENS.sub(lambda match: match.group() if match.group().startswith('"') else " ", text))
     except (ValueError, RecursionError) as error:
         raise InvalidInput(
-            f"This is not valid JSON: {error}.",
+            f"This text is not valid JSON: {error}.",
             remedy="Paste the whole configuration, from the first brace to the last.",
         ) from None
     if not isinstance(found, dict):
@@ -231,7 +221,7 @@ _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=\s*(?://[^\n]*\n
 
 
 def _find_server_tables(found: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
-    if isinstance(found.get("mcp"), dict):  # VS Code's settings.json
+    if isinstance(found.get("mcp"), dict):  # VS Code's settings.json has the servers under "mcp".
         found = found["mcp"]
     for wrapper in _WRAPPERS:
         if isinstance(found.get(wrapper), dict):
@@ -305,7 +295,7 @@ def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
     out = []
     for server in servers:
         name = server.name
-        for reference in secret_references(server):  # as it was pasted: nothing of it is ours yet
+        for reference in secret_references(server):  # These references were pasted; ours are added below.
             server.referenced_secret(reference)
         env = {key: _hide_secret_value(name, key, value, secrets) for key, value in server.env.items()}
         headers = {key: _hide_secret_value(name, key, value, secrets) for key, value in server.headers.items()}
@@ -377,13 +367,8 @@ def _hide_secret_value(server: str, key: str, value: str, secrets: dict[str, str
 
 def _replace_inputs(server: str, value: str) -> str:
     """VS Code's `${input:token}` becomes a secret that is asked for."""
-
-    def replace_input(match: re.Match[str]) -> str:
-        if match[1] != "input":
-            return match.group()
-        return f"${{secret:mcp/{server}/{match[2]}}}"
-
-    return _REFERENCE.sub(replace_input, value)
+    named = f"${{secret:mcp/{server}/"
+    return _REFERENCE.sub(lambda found: f"{named}{found[2]}}}" if found[1] == "input" else found.group(), value)
 
 
 def _mask_secrets(text: str) -> str:

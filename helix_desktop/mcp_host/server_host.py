@@ -18,7 +18,7 @@ from helix_desktop.mcp_host.hosted_server import (
 from helix_desktop.mcp_host.login_path import read_login_path
 from helix_desktop.mcp_host.server_config import ServerConfig
 
-# What a server gets of our environment, besides its own settings: enough to find its programs, and no key of ours.
+# The variables of our environment that servers get: enough to find programs, but none of our keys.
 PASSED_ON = (
     "HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TEMP TMP SYSTEMROOT COMSPEC PATHEXT APPDATA LOCALAPPDATA "
     "USERPROFILE PROGRAMFILES http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE NODE_EXTRA_CA_CERTS"
@@ -110,7 +110,7 @@ class McpServerHost:
         needs = replace(self._needs, changed=ready.set)
         server = HostedServer(replace(config, enabled=True), needs)
         task = self._spawn(server.stay_connected(), name=f"test of MCP server {config.name}")
-        task.add_done_callback(lambda _: ready.set())  # the workspace is closed meanwhile
+        task.add_done_callback(lambda _: ready.set())  # Wakes the loop if the task ends, as when the workspace closes.
         try:
             while server.status.state in (McpConnectionState.OFF, McpConnectionState.STARTING) and not task.done():
                 ready.clear()

@@ -7,6 +7,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import ToolSpec
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import parse_json_or_none
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 LARGEST_IMAGE = 10 << 20
@@ -74,12 +75,8 @@ def _append_binary_part(data: str, kind: str, what: str, texts: list[str], image
 
 def _says_the_same(text: str, structured: Any) -> bool:
     """Servers say their structured result as text as well, whole or as its only value."""
-    if isinstance(structured, dict) and list(structured.values()) == [text]:
-        return True
-    try:
-        return bool(json.loads(text) == structured)
-    except (ValueError, RecursionError):
-        return False
+    is_only_value = isinstance(structured, dict) and list(structured.values()) == [text]
+    return is_only_value or bool(structured is not None and parse_json_or_none(text) == structured)
 
 
 def build_tool_spec(server: str, tool: Any) -> ToolSpec:

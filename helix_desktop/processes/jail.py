@@ -24,7 +24,7 @@ import struct
 import sys
 import time
 
-TYPE_CHECKING = False  # Every import here delays the start of a command.
+TYPE_CHECKING = False  # Set here because importing `typing` would delay the start of every command.
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
@@ -36,9 +36,9 @@ _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
 _LOOK = 0.25  # In seconds. How often a command's memory and processes are measured.
-_ASKED_SECONDS = 3.0  # An attended command that was asked to end has this long to leave the terminal in order.
+_ASKED_SECONDS = 3.0  # How long an attended command may take to restore the terminal at its end.
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-# Calls that are refused: x86_64 and aarch64. Mounts and namespaces, modules, keys, clocks, and what sees past the rest.
+# Refused system calls (x86_64, aarch64): mounts, namespaces, modules, keys, clocks, and ways around the sandbox.
 _REFUSED = {
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "swapon": (167, 224), "swapoff": (168, 225),
     "reboot": (169, 142), "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
@@ -73,11 +73,11 @@ def main() -> int:
     child = os.fork()
     if not child:
         signal.set_wakeup_fd(-1)
-        for number, handler in inherited.items():  # What was ignored, as under nohup, still is.
+        for number, handler in inherited.items():  # Signals ignored before, as under nohup, still are.
             signal.signal(number, handler)
         _become_command(options, group, sys.argv[2:])
     if options.get("attended"):
-        return _attend_until_end(child, lifeline, wake)
+        return _wait_and_pass_signals_on(child, lifeline, wake)
     code = _watch_until_end(child, lifeline, wake, _ResourceUse(group, options.get("limits") or {}))
     _kill_all_remaining(group)
     return code
@@ -117,7 +117,7 @@ def _watch_until_end(child: int, lifeline: int, wake: int, use: _ResourceUse) ->
             return 128 + signal.SIGKILL
 
 
-def _attend_until_end(child: int, lifeline: int, wake: int) -> int:
+def _wait_and_pass_signals_on(child: int, lifeline: int, wake: int) -> int:
     """Until a command has ended that has the terminal. Once it was told to end, nothing of it is left."""
     watched, seconds, told = [lifeline, wake], None, False
     while ready := select.select(watched, [], [], seconds)[0]:
@@ -368,10 +368,10 @@ def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
     no, absent, kill, accept = 0x00050000 | 1, 0x00050000 | 38, 0x80000000, 0x7FFF0000
     code = [(0x20, 0, 0, 4), (0x15, 1, 0, arch), (0x06, 0, 0, kill), (0x20, 0, 0, 0)]
     if not which:
-        code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]  # the x32 variant of every call
+        code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]  # Refuses calls by their x32 numbers.
     for numbers in _REFUSED.values():
         code += [(0x15, 0, 1, numbers[which]), (0x06, 0, 0, no)]
-    # The filter cannot see its flags, so it is reported as missing and callers use clone instead.
+    # A filter can't see the flags of clone3, which is reported as missing so that clone is used.
     code += [(0x15, 0, 1, _CLONE3[which]), (0x06, 0, 0, absent)]
     for numbers in (_UNSHARE, _CLONE):
         code += [

@@ -27,7 +27,7 @@ from helix_desktop.processes.starter import (
 
 _PIECE = 1 << 16
 _GRACE = 1.0
-CommandLine = Callable[[int], list[str]]  # Makes the command line, given the file number of the lifeline.
+CommandLine = Callable[[int], list[str]]  # Given the lifeline's file number, returns the words.
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class RunningCommand:
 
     process: Process
     lifeline: int
-    is_reading: bool = False  # True while something reads its output.
+    is_reading: bool = False  # True while something reads the command's output.
 
     @classmethod
     async def start_locked_in(
@@ -111,7 +111,7 @@ class RunningCommand:
                 return await asyncio.wait_for(self.process.wait(), _GRACE)
             except (
                 TimeoutError
-            ):  # The watching process is delayed, or was stopped by the command, so its work is done here.
+            ):  # The watching process is delayed, or the command stopped it, so its work is done here.
                 _kill_below_keeper(self.process.pid)
 
 
@@ -119,9 +119,9 @@ def open_attended_process(launch: ProcessLaunch) -> ChildProcess:
     """Start a program that has the terminal. It ends with this process, however that ends, and all that it started with it."""
     if sys.platform == "win32":
         process = open_process(launch)
-        jobs_windows.create_job_for_process(process.pid)  # The system closes it when this process ends.
+        jobs_windows.create_job_for_process(process.pid)  # Windows closes the job with this process.
         return process
-    reading, _held = os.pipe()  # The other end stays open for as long as this process lives.
+    reading, _held = os.pipe()  # `_held` stays open for as long as this process lives.
     argv = jail_command_line({"lifeline": reading, "attended": True}, resolve_program(launch))
     try:
         return open_process(replace(launch, argv=argv, inherited=(reading,), place=ProcessPlace.WATCHED))

@@ -81,9 +81,9 @@ class ProcessLaunch:
     checks: ChecksAfterwards | None = None
     reason_unchecked: str = ""
     is_allowed_outside: bool = False
-    inherited: Sequence[int] = ()  # Further open files that it inherits.
+    inherited: Sequence[int] = ()  # The numbers of further open files that the process inherits.
     has_own_session: bool = False  # True to start it in a process group of its own, which can be ended as a whole.
-    memory_bytes: int = 0  # The most address space it may use, if the system can limit it.
+    memory_bytes: int = 0  # The most address space the process may use, if the system can limit it.
 
     def __post_init__(self) -> None:
         if wrong := _find_broken_rule(self):
@@ -184,8 +184,6 @@ async def start_unguarded(
     """The same for whoever sees to its end themselves when they are cancelled."""
     process = await asyncio.create_subprocess_exec(
         *resolve_program(launch),
-        cwd=launch.folder or None,
-        env=dict(launch.environment),
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
@@ -240,8 +238,6 @@ def open_process(
     """Start it, for whoever has no event loop. Its output is text; what is not given it shares with this process."""
     started = subprocess.Popen(
         resolve_program(launch),
-        cwd=launch.folder or None,
-        env=dict(launch.environment),
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
@@ -249,6 +245,17 @@ def open_process(
         **_system_options(launch),
     )
     return cast(ChildProcess, started)
+
+
+def end_open_process(process: ChildProcess, seconds: float) -> None:
+    """Close its input, by which it knows that it is to end, and kill it if it has not ended in time."""
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    with suppress(ProcessTimeout):
+        process.wait(seconds)
+    process.kill()
+    process.wait()
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,12 +271,11 @@ def run_process(launch: ProcessLaunch, *, given: bytes = b"", seconds: float | N
     """Start it and wait until it has ended, in a thread of one's own. ProcessTimeout when it takes longer."""
     done = subprocess.run(
         resolve_program(launch),
-        cwd=launch.folder or None,
-        env=dict(launch.environment),
         input=given,
         capture_output=True,
         check=False,
         timeout=seconds,
+        **_system_options(launch),
     )
     return FinishedProcess(done.returncode, done.stdout, done.stderr)
 
@@ -293,10 +299,11 @@ def resolve_program(launch: ProcessLaunch) -> list[str]:
 
 
 def _system_options(launch: ProcessLaunch) -> dict[str, Any]:
+    place = {"cwd": launch.folder or None, "env": dict(launch.environment)}
     if sys.platform == "win32":
         flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP
-        return {"creationflags": flags} if launch.has_own_session else {}
-    return {"pass_fds": tuple(launch.inherited), "start_new_session": launch.has_own_session}
+        return {**place, "creationflags": flags} if launch.has_own_session else place
+    return {**place, "pass_fds": tuple(launch.inherited), "start_new_session": launch.has_own_session}
 
 
 def _limit_memory(pid: int, memory_bytes: int) -> None:

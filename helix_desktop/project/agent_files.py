@@ -6,21 +6,21 @@ from pathlib import Path
 
 from helix_desktop.engine import context_policy
 from helix_desktop.errors import InvalidInput
-from helix_desktop.project.project_item import ProjectItem, list_value, read_plain_file, split_front_matter, text_value
+from helix_desktop.project.project_item import (
+    ProjectItem,
+    list_value,
+    read_markdown_files,
+    split_front_matter,
+    text_value,
+)
 
 PLACES = (".agents/agents", ".claude/agents", ".opencode/agent", ".opencode/agents")
 _KNOWN = frozenset({"name", "description", "tools", "model", "policy", "agents", "color", "mode", "disallowedTools"})
 
 
 def find_agent_files(place: Path, within: Path, *, own: bool = False) -> Iterator[ProjectItem]:
-    try:
-        files = sorted(place.rglob("*.md"))[:500]
-    except OSError:
-        return
-    for path in files:
-        text = read_plain_file(path, within)
-        if text is not None:
-            yield _read_agent_file(path, text, own=own)
+    for path, text in read_markdown_files(place, within):
+        yield _read_agent_file(path, text, own=own)
 
 
 def _read_agent_file(path: Path, text: str, *, own: bool) -> ProjectItem:

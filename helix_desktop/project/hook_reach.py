@@ -13,13 +13,13 @@ from pathlib import Path
 
 from helix_desktop.processes.starter import find_program
 
-SETTINGS_FOLDERS = (".claude", ".agents")  # In the user's home folder, these hold what the user put there for agents.
+SETTINGS_FOLDERS = (".claude", ".agents")  # Folders in the user's home that hold what the user set up for agents.
 _SHOWN_BYTES, _MOST_BYTES, _MOST_FILES = 256 * 1024, 64 << 20, 50
 _INTERPRETERS = frozenset({"sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"})
 _PROJECT_DIR = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})|%CLAUDE_PROJECT_DIR%")
 _HOME_DIR = re.compile(r"\$(?:HOME\b|\{HOME\})")
 _CERTAIN = re.compile(r"[\w@%+=:,./~ '\"-]*")
-_RECIPES = {  # The files of its folder that a program runs.
+_RECIPES = {  # By program, the files that it runs from the folder it is started in.
     "make": ("Makefile", "makefile", "GNUmakefile"),
     "npm": ("package.json",), "npx": ("package.json",), "pnpm": ("package.json",), "yarn": ("package.json",), "bun": ("package.json",),
     "just": ("justfile", "Justfile"), "task": ("Taskfile.yml",), "tox": ("tox.ini",), "pre-commit": (".pre-commit-config.yaml",),

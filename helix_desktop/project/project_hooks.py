@@ -13,10 +13,12 @@ from typing import Any
 
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import parse_json_or_none
 from helix_desktop.project.hook_reach import covered_text
 from helix_desktop.project.project_item import ProjectItem, read_plain_file
 
 PLACES = (".claude/settings.json", ".claude/settings.local.json", ".agents/hooks.json")
+NO_REASON = "The hook refused and gave no reason."
 EVENTS = (
     "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionStart", "PreCompact", "Notification",
 )  # fmt: skip
@@ -105,7 +107,7 @@ def _item_of_hook(
     command = hook.get("command") if isinstance(hook, dict) else None
     kind = hook.get("type", "command") if isinstance(hook, dict) else ""
     if kind != "command" or not isinstance(command, str) or not command.strip():
-        why = f"Hooks of type {str(kind)[:40]!r} are not supported, so this one doesn't run."
+        why = f"Hooks of type {str(kind)[:40]!r} are not supported, so this hook doesn't run."
         return ProjectItem("hook", name, path, json.dumps(hook, indent=1), "", own=own, notes=(why,), broken=True)
     seconds = hook.get("timeout", USUAL_SECONDS)
     seconds = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else USUAL_SECONDS
@@ -191,7 +193,7 @@ class HookAnswer:
 def parse_hook_answer(event: str, code: int | None, printed: str, complained: str) -> HookAnswer:
     """Of an exit code and what was printed. 2 blocks with what stands on standard error; other failures do nothing."""
     if code == 2:
-        return HookAnswer(blocks=complained.strip() or "A hook denied it.")
+        return HookAnswer(blocks=complained.strip() or NO_REASON)
     if code != 0:
         return HookAnswer(note=f"it ended with exit code {code}. {complained.strip()[:300]}".strip())
     found = _printed_object(printed)
@@ -205,7 +207,7 @@ def _answer_from_decision(event: str, found: Mapping[str, Any]) -> HookAnswer:
     inner = found.get("hookSpecificOutput")
     inner = inner if isinstance(inner, dict) else {}
     decision = inner.get("permissionDecision") or found.get("decision") or ""
-    why = inner.get("permissionDecisionReason") or found.get("reason") or found.get("stopReason") or "A hook denied it."
+    why = inner.get("permissionDecisionReason") or found.get("reason") or found.get("stopReason") or NO_REASON
     says = str(inner.get("additionalContext") or "")
     if found.get("continue") is False or decision in ("block", "deny"):
         return HookAnswer(blocks=str(why), says=says)
@@ -213,17 +215,12 @@ def _answer_from_decision(event: str, found: Mapping[str, Any]) -> HookAnswer:
         return HookAnswer(asks=str(why), says=says)
     notes = []
     if decision in ("allow", "approve") and event == "PreToolUse":
-        notes.append("it tried to allow a call. Hooks can't do that in Helix Desktop, so the usual rules apply.")
+        notes.append("it tried to allow a call. In Helix Desktop, hooks cannot allow calls, so the usual rules apply.")
     if "updatedInput" in inner:
         notes.append("it tried to change a call's arguments, which is not supported.")
     return HookAnswer(says=says, note=" ".join(notes))
 
 
 def _printed_object(printed: str) -> dict[str, Any] | None:
-    if not printed.lstrip().startswith("{"):
-        return None
-    try:
-        found = json.loads(printed)
-    except (ValueError, RecursionError):
-        return None
+    found = parse_json_or_none(printed) if printed.lstrip().startswith("{") else None
     return found if isinstance(found, dict) else None

@@ -7,7 +7,7 @@ import fnmatch
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path, PurePath
 from typing import Any
@@ -37,11 +37,11 @@ class ProjectItem:
     notes: tuple[str, ...] = ()
     broken: bool = False
     trusted: bool = False
-    known: bool = False  # True if an earlier version of it was trusted.
+    known: bool = False  # True if the user has ever trusted a version of this item.
     off: bool = False
-    reaches_folder: bool = False  # True for a hook of the user that runs, or may run, a file of the folder.
+    reaches_folder: bool = False  # True for the user's hooks that run, or may run, a file of the folder.
     why: str = ""  # Why the rules apply.
-    below: Path | None = None  # The folder whose files the rules apply to, once one of them is used
+    below: Path | None = None  # The rules apply once a file below this folder is used.
     globs: tuple[str, ...] = ()  # The files below it that the rules apply to; empty for all.
 
     @property
@@ -104,6 +104,17 @@ def read_plain_file(path: Path, within: Path) -> str | None:
         return None
 
 
+def read_markdown_files(place: Path, within: Path) -> Iterator[tuple[Path, str]]:
+    """The Markdown files below a folder that can be read, by their paths; the first 500."""
+    try:
+        files = sorted(place.rglob("*.md"))[:500]
+    except OSError:
+        return
+    for path in files:
+        if (text := read_plain_file(path, within)) is not None:
+            yield path, text
+
+
 def hash_of_file(path: Path) -> str:
     """The SHA-256 of a file's content, read again only when the file is another."""
     return _computed_once(path, path.stat(), _hashed, lambda content: hashlib.sha256(content).hexdigest())
@@ -126,7 +137,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
         return {}, text
     found = _FRONT.match(text)
     if found is None:
-        raise InvalidInput("The block between --- and --- at the beginning of the file is not closed properly.")
+        raise InvalidInput("The block that begins with --- at the start of the file is not closed properly.")
     try:
         values = yaml.load(found[1], Loader=yaml.BaseLoader)  # noqa: S506 -- makes texts, lists and tables, nothing else
     except (yaml.YAMLError, RecursionError, ValueError):

@@ -56,7 +56,7 @@ def _read_rules_file(
     path: Path, root: Path, why: str, is_hidden: Callable[[Path], bool], below: Path | None = None
 ) -> Iterator[ProjectItem]:
     if path.is_symlink() and path.name in NAMES:
-        return  # Often CLAUDE.md refers to AGENTS.md. The same text is not sent twice.
+        return  # CLAUDE.md is often a link to AGENTS.md, whose text is sent anyway.
     text = read_plain_file(path, root)
     if text is not None and text.strip():
         whole, notes = with_imports(text, path, root, is_hidden)

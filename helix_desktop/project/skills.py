@@ -102,7 +102,7 @@ def find_skills(place: Path, within: Path, *, own: bool = False) -> Iterator[Pro
         notes = tuple(find_skill_mistakes(values, folder.name))
         if left:
             notes += (
-                f"Your trust does not cover all files of this skill ({left} left out), because it has more than 500 files or more than 20 MB.",
+                f"Your trust does not cover all files of this skill ({left} left out), because the skill has more than 500 files or more than 20 MB.",
             )
         shown = text + others
         yield ProjectItem("skill", name, path, shown, body, about, own, values, notes, broken=not about)

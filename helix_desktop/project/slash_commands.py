@@ -7,7 +7,7 @@ from pathlib import Path
 
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.project.project_item import ProjectItem, read_plain_file, split_front_matter, text_value
+from helix_desktop.project.project_item import ProjectItem, read_markdown_files, split_front_matter, text_value
 
 PLACES = (".agents/commands", ".claude/commands", ".opencode/command", ".opencode/commands")
 _SHELL = re.compile(r"!`([^`\n]+)`")
@@ -18,7 +18,7 @@ _UNSUPPORTED = ("hooks", "context", "agent", "subtask")
 
 @dataclass(frozen=True, slots=True)
 class CommandPrompt:
-    """What a command comes to: its words, the shell lines to run first, the files to show with it."""
+    """What a command comes to: its words, the shell lines to run first, and files to show."""
 
     text: str
     shell: tuple[str, ...]
@@ -31,14 +31,7 @@ class CommandPrompt:
 
 def find_command_files(place: Path, within: Path, *, own: bool = False) -> Iterator[ProjectItem]:
     """The commands in a folder; those in folders below it carry its name: `frontend:test`."""
-    try:
-        files = sorted(place.rglob("*.md"))[:500]
-    except OSError:
-        return
-    for path in files:
-        text = read_plain_file(path, within)
-        if text is None:
-            continue
+    for path, text in read_markdown_files(place, within):
         name = ":".join(path.relative_to(place).with_suffix("").parts)
         if not re.fullmatch(r"[\w:.-]{1,80}", name):
             continue
@@ -72,7 +65,7 @@ def build_command_prompt(item: ProjectItem, arguments: str) -> CommandPrompt:
         number = int(found[1])
         return words[number - 1] if 0 < number <= len(words) else ""
 
-    pieces = _SHELL.split(item.body)  # text, shell line, text, …
+    pieces = _SHELL.split(item.body)  # Texts and shell lines alternate, beginning with a text.
     text = "".join(_ARGUMENT.sub(fill, piece) if at % 2 == 0 else f"!`{piece}`" for at, piece in enumerate(pieces))
     if arguments.strip() and not taken:
         text = f"{text}\n\n{arguments.strip()}"

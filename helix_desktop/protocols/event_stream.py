@@ -14,9 +14,9 @@ from helix_desktop.protocols.wire_message import Json
 
 LONGEST_EVENT = 64 << 20
 LONGEST_PARSED_EVENT = 16 << 20
-MOST_EVENT_SIGNS = 200_000  # An event with more values is not read: the parser holds up all other threads.
+MOST_EVENT_SIGNS = 200_000  # Events with more values are not parsed, as that would block all other threads.
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which may precede the first event.
-_END = re.compile(rb"(?>\r\n|[\r\n])(?:\r\n|[\r\n])")  # An end of line is taken whole: CR LF alone ends no event.
+_END = re.compile(rb"(?>\r\n|[\r\n])(?:\r\n|[\r\n])")  # CR LF is one line end, so it alone ends no event.
 
 
 class EventTooLong(ValueError):

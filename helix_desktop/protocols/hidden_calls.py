@@ -21,11 +21,11 @@ class HiddenCallFilter(ABC):
         self.holds_reasoning = hold
         self.is_last_reply = False  # True if no further request is made, whatever the model calls.
         self.replies_before = 0
-        self.hidden_count = 0  # calls of this reply the client does not see
-        self.visible_count = 0  # calls of this reply the client answers
+        self.hidden_count = 0  # How many calls of this reply are hidden from the client.
+        self.visible_count = 0  # How many calls of this reply the client has to answer.
         self.any_hidden = False
-        self.shown_count = 0  # blocks or items the client has seen so far
-        self.output_tokens_before = 0  # tokens of the replies before this one
+        self.shown_count = 0  # How many blocks or items the client has seen so far.
+        self.output_tokens_before = 0  # Output tokens of the replies before this one.
         self._held_events: list[tuple[bytes, Json]] = []
 
     def begin_next_reply(self, output: int) -> None:

@@ -1,4 +1,4 @@
-"""What one provider's protocol is to the client: how a request is written, and how its stream is read.
+"""What one provider's protocol is to the client: how to write a request, and how to read its stream.
 
 A dialect only translates. Connections, timeouts, retries and prices are the client's.
 """
@@ -22,7 +22,7 @@ class ModelAbilities:
     max_output: int = 0
     images: bool = True
     tools: bool = True
-    reasoning: str = ""  # how effort is asked for: "", "effort", "budget", "adaptive", "level"
+    reasoning: str = ""  # How effort is requested: "", "effort", "budget", "adaptive" or "level".
     temperature: bool = True  # Whether the model accepts temperature and top_p.
 
 

@@ -31,7 +31,7 @@ _CONTEXT = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-# Where a refusal names the window itself, and not the size of what was sent or the share that is left for a reply.
+# Matches refusals that state the window itself, not the request's size or the share for a reply.
 _WINDOW = re.compile(
     r"""(?:maximum\ (?:context|prompt|model)|model's\ context)\ length\ (?:is\ (?:only\ )?|of\ |\()(\d[\d,]*)
     | >\ (\d[\d,]*)(?:\ maximum|$)
@@ -104,11 +104,7 @@ def failure_of_refusal(refusal: ProviderRefusal) -> ModelFailed:
 
 
 def _request_failure(refusal: ProviderRefusal, evidence: str, told: str) -> ModelFailed | None:
-    if (
-        refusal.status == 413
-        or (refusal.status < 500 and _CONTEXT.search(evidence))
-        or (refusal.status == 500 and bool(_CONTEXT.search(evidence)))
-    ):
+    if refusal.status == 413 or (refusal.status <= 500 and _CONTEXT.search(evidence)):
         remedy = "Fold more of the conversation, or choose a model with a larger window."
         return ContextTooLong(told, remedy=remedy, window=_window_in_refusal(refusal.body, said=evidence))
     if _NO_TOOLS.search(evidence):
@@ -125,7 +121,7 @@ def _request_failure(refusal: ProviderRefusal, evidence: str, told: str) -> Mode
 
 def _window_in_refusal(body: Json, said: str) -> int:
     """The model's window as the refusal names it, in tokens; 0 where it names none."""
-    exact = value_at(body, "error", "n_ctx")  # llama.cpp
+    exact = value_at(body, "error", "n_ctx")  # llama.cpp states the window here.
     if isinstance(exact, int) and not isinstance(exact, bool):
         return max(0, exact)
     found = _WINDOW.search(said)
@@ -201,7 +197,13 @@ def retry_after_seconds(headers: Mapping[str, str], body: Json = None, now: date
             return seconds / scale
     date = headers.get("retry-after", "")
     if date:
-        return _seconds_until(date, now or datetime.now(UTC))
+        try:
+            when = parsedate_to_datetime(date)
+        except (ValueError, TypeError):
+            return None
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC)
+        return max(0.0, (when - (now or datetime.now(UTC))).total_seconds())
     delays = [text_at(detail, "retryDelay") for detail in list_at(body, "error", "details")]
     delays += [match[1] for match in _TRY_AGAIN.finditer(provider_sentence(body))]
     return next((_seconds_of_duration(delay) for delay in delays if delay), None)
@@ -213,16 +215,6 @@ def _non_negative_number(text: str) -> float | None:
     except ValueError:
         return None
     return value if 0 <= value < float("inf") else None
-
-
-def _seconds_until(date: str, now: datetime) -> float | None:
-    try:
-        when = parsedate_to_datetime(date)
-    except (ValueError, TypeError):
-        return None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC)
-    return max(0.0, (when - now).total_seconds())
 
 
 def _seconds_of_duration(duration: str) -> float | None:

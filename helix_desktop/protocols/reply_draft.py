@@ -16,10 +16,10 @@ from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json
 
-UNNAMED = "unnamed"  # a call without a name gets this one, so that the model is told that there is no such tool
+UNNAMED = "unnamed"  # The name given to a nameless call: the model is told that no such tool exists.
 LOST = "\N{REPLACEMENT CHARACTER}"
 _HALVES = re.compile("[\ud800-\udfff]")
-SHORTEST_UNIQUE = 9  # shorter ids ("0", "call_0") are counters of local servers and come again in the next reply
+SHORTEST_UNIQUE = 9  # Local servers count shorter ids ("0", "call_0") anew in each reply.
 
 
 @dataclass(slots=True)

@@ -120,7 +120,7 @@ class CallNumbering:
     """Numbers the calls of a protocol that gives them no ids."""
 
     given: int = 0
-    waiting: list[tuple[str, str]] = field(default_factory=list)  # name and id; calls without result
+    waiting: list[tuple[str, str]] = field(default_factory=list)  # Names and ids of calls without results
 
     def number_call(self, name: str) -> str:
         self.given += 1
@@ -193,7 +193,7 @@ def text_like_before(before: Json, text: str, kind: str) -> Json:
     return [{"type": kind, "text": text}, *(part for part in before if "text" not in object_at(part))]
 
 
-def join_added(
+def join_added_messages(
     units: Sequence[tuple[Json, bool]],
     field_name: str,
     parts_of: Callable[[Json], list[Json]],

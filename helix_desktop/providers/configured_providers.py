@@ -84,7 +84,7 @@ class ConfiguredProviders:
         )
 
     def save_provider(self, config: ProviderConfig) -> ProviderConfig:
-        """Add it, or replace the settings of the one of this name; corrections of its models stay."""
+        """Adds it, or replaces the settings of the one with this name; model corrections stay."""
         if not NAME.fullmatch(config.name):
             raise InvalidInput(
                 f"{config.name!r} is not a valid provider name.", remedy="Use lowercase letters, digits and - _ ."
@@ -114,13 +114,10 @@ class ConfiguredProviders:
             raise InvalidInput(
                 f"{unknown} can't be overridden.", remedy=f"These values can be overridden: {', '.join(CORRECTABLE)}."
             )
-        document = self._read_document()
-        tables = self._provider_tables(document, make=True)
-        if provider not in tables:
+        if provider not in self._provider_tables(self._read_document()):
             self.save_provider(self.find_provider(provider))
-            document = self._read_document()
-            tables = self._provider_tables(document, make=True)
-        models = tables[provider].setdefault("models", tomlkit.table(is_super_table=True))
+        document = self._read_document()
+        models = self._provider_tables(document)[provider].setdefault("models", tomlkit.table(is_super_table=True))
         models.setdefault(model, tomlkit.table()).update(values)
         atomic_files.write_file_atomically(self._file, tomlkit.dumps(document), private=True)
 
@@ -147,17 +144,11 @@ class ConfiguredProviders:
 
     def _read_document(self) -> tomlkit.TOMLDocument:
         try:
-            return tomlkit.parse(atomic_files.read_small_file(self._file).decode("utf-8"))
+            return tomlkit.parse(atomic_files.read_settings_text(self._file))
         except FileNotFoundError:
             return tomlkit.document()
-        except InvalidInput as error:
-            raise ConfigFileMistake(error.what, remedy=error.remedy) from error
-        except UnicodeDecodeError as error:
-            raise ConfigFileMistake(f"{self._file} is not UTF-8 text.", remedy="Save it as UTF-8.") from error
         except TOMLKitError as error:
             raise ConfigFileMistake(f"{self._file} is not valid TOML: {error}.", remedy="Fix that line.") from error
-        except OSError as error:
-            raise StoreFailed(f"{self._file} cannot be read: {error.strerror}.") from error
 
     def _provider_tables(self, document: tomlkit.TOMLDocument, *, make: bool = False) -> Any:
         tables = document.get("provider", {})
@@ -221,7 +212,7 @@ def _read_model_notes(file: Path) -> Object:
     try:
         return parse_object(file.read_bytes()) or {}
     except OSError:
-        return {}  # It can be fetched or learned again.
+        return {}  # Everything in the file can be fetched or learned again.
 
 
 def _model_notes_of(file: Path, provider: str) -> Mapping[str, Object]:

@@ -11,7 +11,7 @@ Say = Callable[..., str]  # Translates a sentence of the script and fills in its
 MARKS: Mapping[str, re.Pattern[str]] = {
     "zh_CN": re.compile("[\u4e00-\u9fff]"),
     "de": re.compile(r"\b(ich|mir|und|nicht|bitte|eine?|das|wie|zeige?|kannst)\b", re.IGNORECASE),
-}  # Words that distinguish a language from English.
+}  # Each pattern matches what distinguishes a text in this language from an English one.
 
 
 def translator_for(texts: Iterable[str]) -> Say:

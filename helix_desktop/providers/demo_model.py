@@ -28,7 +28,7 @@ WORDS = (
 _COMMAND = re.compile(
     r"\s*(list|read|search|run|large|recall|find|todo|write|delegate|tour)\b:?\s*(.*)", re.IGNORECASE | re.DOTALL
 )
-# Matches words, and single signs of scripts without spaces.
+# Matches words, and single characters of scripts that put no spaces between words.
 _PIECES = re.compile(r"\s*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)\s*")
 _TOUR = re.compile(r"\b(tour|demo|demonstration|show me)\b", re.IGNORECASE)
 

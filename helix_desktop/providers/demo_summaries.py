@@ -27,7 +27,7 @@ _WORD = re.compile(r"\w{3,}")
 _WISH = re.compile(r"needed from it: (.*)")
 _PASSAGE = re.compile(r"^\[[\d–]+\] (?:(user|assistant): |call of (\w+): |output(?: of \w+)?:$)", re.MULTILINE)
 _TELLING = ("path", "command", "pattern", "query", "sha256", "task")
-_DONE: Mapping[str, str] = {  # what a call did, in words
+_DONE: Mapping[str, str] = {  # By tool, a sentence that says what a call did.
     ToolName.READ_FILE: "Read {}",
     ToolName.WRITE_FILE: "Wrote {}",
     ToolName.EDIT_FILE: "Edited {}",

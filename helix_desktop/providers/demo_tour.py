@@ -18,7 +18,7 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _TEXT_FILE = re.compile(
     r"^(\S.*\.(?:md|txt|rst|csv|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))  ([\d,]+)$"
 )
-LARGEST_READ = 20_000  # bytes of a file the tour reads on its own
+LARGEST_READ = 20_000  # In bytes. The tour reads no larger file unless asked to.
 _WORD = re.compile(r"[A-Za-z]{5,20}")
 
 
@@ -104,26 +104,23 @@ def next_tour_step(scene: DemoScene) -> ScriptedReply:
     for station in TourStation:
         if reached is not None and station <= reached:
             continue
-        said = STATIONS[station](scene)
+        tool, build_reply = STATIONS[station]
+        said = build_reply(scene) if not tool or scene.offers_tool(tool) else None
         if said is not None:
             return ScriptedReply(heard + said.text, said.calls)
     return ScriptedReply(heard + _closing_words(scene))
 
 
-# --- stations: what is said and called, or None where the tool is not offered ----------------------------------------
+# --- stations of the tour: what each one says and calls, or None if it has nothing to show ---------------------------
 
 
-def _plan_step(scene: DemoScene) -> ScriptedReply | None:
+def _plan_step(scene: DemoScene) -> ScriptedReply:
     greeting = scene.say(
         "I am the built-in demonstration: a script, not a language model. Everything else you see is real. The tools run in "
         "your folder, their outputs go into the cache, and what I am sent is the view the program made."
     )
     words = f"{greeting}\n\n{scene.say('First, a plan.')}"
-    return (
-        ScriptedReply(words, ((ToolName.SET_TODO, _todo_arguments(scene, "doing", 0)),))
-        if scene.offers_tool(ToolName.SET_TODO)
-        else None
-    )
+    return ScriptedReply(words, ((ToolName.SET_TODO, _todo_arguments(scene, "doing", 0)),))
 
 
 def _todo_arguments(scene: DemoScene, first: str, done: int) -> Arguments:
@@ -132,14 +129,13 @@ def _todo_arguments(scene: DemoScene, first: str, done: int) -> Arguments:
     return {"items": [{"text": scene.say(text), "state": states[at]} for at, (text, _) in enumerate(PLAN)]}
 
 
-def _list_step(scene: DemoScene) -> ScriptedReply | None:
-    words = scene.say("What is in this folder?")
-    return ScriptedReply(words, ((ToolName.LIST_FILES, {}),)) if scene.offers_tool(ToolName.LIST_FILES) else None
+def _list_step(scene: DemoScene) -> ScriptedReply:
+    return ScriptedReply(scene.say("What is in this folder?"), ((ToolName.LIST_FILES, {}),))
 
 
 def _read_step(scene: DemoScene) -> ScriptedReply | None:
     names = _readable_listed_files(scene)[:3]
-    if not names or not scene.offers_tool(ToolName.READ_FILE):
+    if not names:
         return None
     files = ", ".join(f"`{name}`" for name in names)
     several = "I read these files in parallel: {files}. The calls run at the same time."
@@ -155,35 +151,28 @@ def _readable_listed_files(scene: DemoScene) -> list[str]:
     return [match[1] for match in matches if int(match[2].replace(",", "")) <= LARGEST_READ]
 
 
-def _search_step(scene: DemoScene) -> ScriptedReply | None:
-    if not scene.offers_tool(ToolName.SEARCH_FILES):
-        return None
+def _search_step(scene: DemoScene) -> ScriptedReply:
     found = (word for text in scene.results_of_station(TourStation.READ) for word in _WORD.findall(text[:4000]))
     word = max(found, key=lambda one: (len(one), one), default="the")
     words = scene.say("I search the folder for “{word}”, a word I have just read.", word=word)
     return ScriptedReply(words, ((ToolName.SEARCH_FILES, {"pattern": word}),))
 
 
-def _run_step(scene: DemoScene) -> ScriptedReply | None:
-    if not scene.offers_tool(ToolName.RUN_COMMAND):
-        return None
+def _run_step(scene: DemoScene) -> ScriptedReply:
     words = scene.say(
         "Now a command. It runs in a sandbox if this system has one. Depending on the permission mode, you are asked first."
     )
     return ScriptedReply(words, ((ToolName.RUN_COMMAND, {"command": command_with_small_output()}),))
 
 
-def _large_output_step(scene: DemoScene) -> ScriptedReply | None:
-    if not scene.offers_tool(ToolName.RUN_COMMAND):
-        return None
+def _large_output_step(scene: DemoScene) -> ScriptedReply:
     words = scene.say(
         "Now one that prints {n} lines. With the call, I say what I need from the output, so that the program can store all of "
         "it in the cache and show me a short excerpt.",
         n=RECORDS,
     )
-    return ScriptedReply(
-        words, ((ToolName.RUN_COMMAND, with_keep_argument({"command": command_with_large_output()}, "large", scene)),)
-    )
+    arguments = with_keep_argument({"command": command_with_large_output()}, "large", scene)
+    return ScriptedReply(words, ((ToolName.RUN_COMMAND, arguments),))
 
 
 def _recall_step(scene: DemoScene) -> ScriptedReply | None:
@@ -196,29 +185,25 @@ def _recall_step(scene: DemoScene) -> ScriptedReply | None:
         words = scene.say("An earlier output is only a marker with a hash now. I recall the beginning of the original.")
         return ScriptedReply(words, ((ToolName.RECALL, {"sha256": anywhere[0], "lines": "1-20"}),))
     if scene.offers_tool(ToolName.SEARCH_CACHE):
-        return ScriptedReply(
-            scene.say("I search the cache for it."), ((ToolName.SEARCH_CACHE, {"query": f"record {WANTED}"}),)
-        )
+        words = scene.say("I search the cache for it.")
+        return ScriptedReply(words, ((ToolName.SEARCH_CACHE, {"query": f"record {WANTED}"}),))
     return None
 
 
-def _close_step(scene: DemoScene) -> ScriptedReply | None:
-    return (
-        ScriptedReply("", ((ToolName.SET_TODO, _todo_arguments(scene, "done", len(PLAN))),))
-        if scene.offers_tool(ToolName.SET_TODO)
-        else None
-    )
+def _close_step(scene: DemoScene) -> ScriptedReply:
+    return ScriptedReply("", ((ToolName.SET_TODO, _todo_arguments(scene, "done", len(PLAN))),))
 
 
-STATIONS: Mapping[TourStation, Callable[[DemoScene], ScriptedReply | None]] = {
-    TourStation.PLAN: _plan_step,
-    TourStation.LIST: _list_step,
-    TourStation.READ: _read_step,
-    TourStation.SEARCH: _search_step,
-    TourStation.RUN: _run_step,
-    TourStation.LARGE: _large_output_step,
-    TourStation.RECALL: _recall_step,
-    TourStation.CLOSE: _close_step,
+# By station, the tool it needs (a recall has a choice of two) and what builds its reply.
+STATIONS: Mapping[TourStation, tuple[str, Callable[[DemoScene], ScriptedReply | None]]] = {
+    TourStation.PLAN: (ToolName.SET_TODO, _plan_step),
+    TourStation.LIST: (ToolName.LIST_FILES, _list_step),
+    TourStation.READ: (ToolName.READ_FILE, _read_step),
+    TourStation.SEARCH: (ToolName.SEARCH_FILES, _search_step),
+    TourStation.RUN: (ToolName.RUN_COMMAND, _run_step),
+    TourStation.LARGE: (ToolName.RUN_COMMAND, _large_output_step),
+    TourStation.RECALL: ("", _recall_step),
+    TourStation.CLOSE: (ToolName.SET_TODO, _close_step),
 }
 
 

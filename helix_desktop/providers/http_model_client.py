@@ -24,8 +24,8 @@ from helix_desktop.providers import http_transport
 from helix_desktop.providers.known_models import ModelInfo, usage_cost
 from helix_desktop.tasks import OwnedTasks
 
-SHORTEST_KEY = 8  # Shorter ones are placeholder words for servers that accept any key.
-MOST_RELAXED = 4  # The most optional parameters that are removed, one after another.
+SHORTEST_KEY = 8  # Shorter keys are mere placeholders for servers that accept any key.
+MOST_RELAXED = 4  # How many optional parameters a refused request may lose, one after another.
 
 
 @dataclass(frozen=True, slots=True)

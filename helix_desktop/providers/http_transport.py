@@ -45,12 +45,12 @@ class ProviderPatience:
 
     connect: float = 15.0
     first_byte: float = 600.0
-    silence: float = 300.0  # some models think for minutes without a word
+    silence: float = 300.0  # Some models think for minutes without sending a word.
     after_end: float = 5.0  # How long to wait for the usage figures after the stop reason.
     longest_wait: float = 600.0  # A longer Retry-After becomes an error that names it.
     attempts: int = 8
     attempts_unreachable: int = 6
-    attempts_local: int = 3  # for a server on this machine that is not running
+    attempts_local: int = 3  # Attempts at a server on this machine that is not running.
     first_pause: float = 1.0
     longest_pause: float = 60.0
 
@@ -275,7 +275,7 @@ class HttpAnswer:
                 if decoded := body.decode_piece(piece):
                     yield decoded
         except (DecodedTooLarge, UnreadableCoding) as error:
-            raise ProviderUnreachable(f"The reply of {self._where} cannot be read: {error}.") from error
+            raise ProviderUnreachable(f"The reply from {self._where} cannot be read: {error}.") from error
 
     async def read_whole_body(self, longest: int = LONGEST_BODY) -> bytes:
         """The body, or its first `longest` bytes."""

@@ -16,9 +16,9 @@ from helix_desktop.protocols.protocol_dialect import ModelAbilities
 
 DEFAULT_WINDOW = 128_000
 
-# "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest": the same model for our purpose.
+# Endings to ignore: "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest".
 _DATE = re.compile(r"([-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview(-\d\d-\d{2,4})?)|:[a-z0-9-]+)+$")
-_CODEX = re.compile(r"-codex(-max)?$")  # OpenAI sells these at their base model's price
+_CODEX = re.compile(r"-codex(-max)?$")  # OpenAI sells Codex models at their base models' prices.
 
 
 def without_edition_date(model: str) -> str:
@@ -57,7 +57,7 @@ class ModelInfo:
     prices: TokenPrices = TokenPrices()
     note: str = ""  # A note for the user, for example that a figure is a guess.
     window_from: WindowFrom = WindowFrom.ASSUMED
-    cache_seconds: int = 0  # how long the provider's cache lives after a request; 0: not known
+    cache_seconds: int = 0  # How long the provider keeps its cache after a request; 0 if unknown.
 
     @property
     def name(self) -> str:

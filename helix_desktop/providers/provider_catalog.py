@@ -1,4 +1,4 @@
-"""Which providers there are, how each is spoken to, and how a configured one becomes a ModelClient."""
+"""Which providers there are, how each is addressed, and how a configured one becomes a ModelClient."""
 
 import asyncio
 import time
@@ -50,7 +50,7 @@ class ProviderConfig:
     kind: str = chat_completions.KIND
     base_url: str = ""
     variable: str = ""
-    key_host: str = ""  # the host the key was entered for
+    key_host: str = ""  # The host for which the key was entered.
     key_header: str = ""  # The header for the key, if it is not the usual one, for example Azure's "api-key".
     headers: tuple[tuple[str, str], ...] = ()
     query: tuple[tuple[str, str], ...] = ()  # Parameters of the address, for example Azure's api-version.

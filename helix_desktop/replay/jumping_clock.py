@@ -11,8 +11,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-RESOLUTION = 1e-3  # seconds
-START = 1_750_000_000.0  # seconds since 1970 at which a replay begins
+RESOLUTION = 1e-3  # Seconds. Timers that are due within this time of each other run together.
+START = 1_750_000_000.0  # The time at which a replay begins, in seconds since 1970.
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -39,7 +39,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         self._threads = 0
         selector = _JumpingSelector()
         super().__init__(selector)
-        self._clock_resolution = RESOLUTION  # asyncio's own field. Nanoseconds would be lost in large times.
+        self._clock_resolution = RESOLUTION  # asyncio's own field. Its nanoseconds would be lost in large times.
         selector.jump = self._jump_ahead
 
     def time(self) -> float:

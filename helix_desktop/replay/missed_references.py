@@ -29,10 +29,10 @@ from helix_desktop.replay.retention import IDENTIFIER
 
 LINE = (24, 300)  # The least and most characters of a line that is recognised by its words.
 MOST_WORDS = 12  # The most words in an agent's search.
-MANY = 12  # An agent that uses more than this of an entry reads all of it.
-SHORT = 1_500  # In characters. Shorter entries are read whole.
-PAGES_IN_ORDER = 3  # After this many pages, an agent asks for lines.
-MOST_WRONG = 3  # entries an agent opens in vain for one reply before it searches all of them
+MANY = 12  # An agent that needs more references than this from an entry reads it in one go.
+SHORT = 1_500  # Characters. An entry up to this length is read whole.
+PAGES_IN_ORDER = 3  # An agent reads at most this many pages in order, else it asks for lines.
+MOST_WRONG = 3  # After opening so many wrong entries for one reply, the agent searches all entries.
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # Line numbers that tools add.
@@ -44,15 +44,15 @@ Uses = frozenset[str]
 class RecallMode(StrEnum):
     """How an agent gets back what it misses."""
 
-    NONE = "none"  # not at all
-    NAMED = "named"  # where the view names the entry by its hash: the pages that hold it
-    # It does not know where it is. It opens the entries in the order in which what the view says of them fits its reply, each by
-    # the words beside it as far as the view still shows them, and reads on where that does not bring it. Where only a summary
-    # stands for it, it searches first.
+    NONE = "none"  # It gets back nothing.
+    NAMED = "named"  # It reads the pages that hold what it misses, if the view names their entry by hash.
+    # The agent does not know where to find what it misses. It opens the entries whose description in
+    # the view fits its reply best, first with `find` by words still in view, then page by page. If only
+    # a summary stands for what it misses, it searches first.
     SEARCHED = "searched"
 
 
-Asked = tuple[tuple[str, str], ...]  # the arguments of a recall besides the hash
+Asked = tuple[tuple[str, str], ...]  # The arguments of a recall besides the hash, as names and values.
 
 
 class ShownEntry(NamedTuple):
@@ -108,7 +108,7 @@ class MissedReferences:
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._earlier: set[str] = set()
-        self._said: dict[str, str] = {}  # every text of the session, by a name of its own
+        self._said: dict[str, str] = {}  # Every text of the session so far, by a made-up name.
         self._shown: dict[int, tuple[Block, Uses]] = {}
         self._counts: Counter[str] = Counter()
         self._found: dict[str, Uses] = {}

@@ -9,7 +9,7 @@ from typing import Any
 from helix_desktop.fast_dataclass import dataclass
 
 COUNTED = ("found", "kept", "added", "entry", "lost")
-_LARGEST = ("peak", "plain_peak", "waited", "longest_admission")  # of several sessions; other figures are added up
+_LARGEST = ("peak", "plain_peak", "waited", "longest_admission")  # Of several sessions, the largest. Others are summed.
 # What `--json` shows in another form, or not at all.
 _SHOWN_OTHERWISE = {"window", "peak", "plain_peak", "plain_sent", "plain_billed", "used", "standing", "standing_plain", "sessions"}  # fmt: skip
 
@@ -63,7 +63,7 @@ class ReplayFigures:
     undo_identical: bool = True
     repeats_served: int = 0
     output_tokens: int = 0  # The tokens of all tool outputs as they came.
-    output_shown: int = 0  # How many of these are in the last view.
+    output_shown: int = 0  # How many of `output_tokens` are in the last view.
     waited: float = 0.0
     longest_admission: float = 0.0
     marks: Sequence[FoldMark] = ()

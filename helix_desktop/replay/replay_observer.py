@@ -1,7 +1,8 @@
 """Watches a conversation while it is replayed: what stood in the views, what was folded, what came back, what was lost."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from helix_desktop.engine import facts, legal_messages
 from helix_desktop.engine.blocks import Block, ContextKind, Image, Request, View
@@ -11,7 +12,6 @@ from helix_desktop.engine.ports import ContentCache, TokenCounter
 from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.engine.view_contents import ViewContents
-from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedMessage
 from helix_desktop.replay import lost_details, request_legality
 from helix_desktop.replay.missed_references import (
@@ -22,30 +22,10 @@ from helix_desktop.replay.missed_references import (
     missing_from_view,
     shown_entry,
 )
-from helix_desktop.replay.replay_figures import FoldMark
+from helix_desktop.replay.replay_figures import FoldMark, ReplayFigures
 from helix_desktop.replay.retention import SUMMARIES, ReferenceRetention
 
 DOCUMENTS = (facts.FoldKind.HANDOVER, facts.FoldKind.TRUNCATION)
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayObservations:
-    """What was seen; `figures.Figures` has what the names mean."""
-
-    folds: Sequence[facts.Folded]
-    marks: Sequence[FoldMark]
-    illegal: int
-    recalls: int
-    recalls_failed: int
-    details: Mapping[str, int]
-    fallbacks: int
-    failed: int
-    used: int
-    standing: int
-    standing_plain: int
-    undo_identical: bool
-    output_tokens: int
-    output_shown: int
 
 
 class ReplayObserver:
@@ -79,7 +59,7 @@ class ReplayObserver:
 
     def note_message(self, message: RecordedMessage, tokens: int) -> None:
         """A message of the recording has become facts; `tokens` is what it counts."""
-        self._retention.note_earlier_identifiers(message)
+        self._retention.remember_identifiers_of(message)
         self._misses.note_earlier_message(message)
         self._details.update(dict.fromkeys(lost_details.details_of_recorded(message)))
         self._foreign.update(lost_details.digests_in_message(message))
@@ -119,14 +99,14 @@ class ReplayObserver:
         entries: list[ShownEntry] = []
         indexes = {stored.digest for block in view.blocks if block.kind in SUMMARIES for stored in block.cached}
         for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
-            if digest not in indexes:  # Indexes name what was there without repeating it.
+            if digest not in indexes:  # An index only names what there was, so it answers no recall.
                 content = await lost_details.recall_and_verify(digest, self._cache.read_content)
                 text = content.decode("utf-8", "replace") if content is not None else ""
                 entries += [shown_entry(digest.hex, text, said)] if content is not None else []
         return self._misses.pages_to_recall(missed, reply, entries, said, summarised=summarised, recalls=recalls)
 
-    async def finish_observing(self) -> ReplayObservations:
-        """The last looks, and all that was seen."""
+    async def finish_observing(self, billed: ReplayFigures) -> ReplayFigures:
+        """The last looks, and the figures with all that was seen."""
         blocks = self._conversation.current_view().blocks
         await self._read_block_contents(blocks)
         await self._verify_recalls(blocks)
@@ -136,15 +116,16 @@ class ReplayObserver:
             if fold.kind in DOCUMENTS:
                 kept = fold.details
                 details.update(found=kept.found, kept=kept.kept, added=kept.added, entry=kept.entry)
-        return ReplayObservations(
-            folds=self._folds,
+        return replace(
+            billed,
+            folds=Counter(str(fold.kind) for fold in self._folds),
             marks=self._marks,
-            illegal=self._illegal,
+            illegal_requests=self._illegal,
             recalls=len(self._proved),
             recalls_failed=sum(not back for back in self._proved.values()),
             details=details,
             fallbacks=sum(self._is_fallback(fold) for fold in self._folds),
-            failed=self._failed,
+            failed_folds=self._failed,
             used=self._retention.used,
             standing=self._retention.standing,
             standing_plain=self._retention.standing_plain,

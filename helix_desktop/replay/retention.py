@@ -34,7 +34,7 @@ class ReferenceRetention:
         self._plain: Counter[str] = Counter()
         self._found: dict[str, frozenset[str]] = {}
 
-    def note_earlier_identifiers(self, message: RecordedMessage) -> None:
+    def remember_identifiers_of(self, message: RecordedMessage) -> None:
         """A message of the session: what it names has occurred from now on."""
         for text in message_texts(message):
             self._earlier |= self._identifiers_in(text)

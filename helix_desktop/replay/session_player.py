@@ -8,9 +8,8 @@ the reply uses what the view no longer shows, the pages that hold it are recalle
 import asyncio
 import functools
 import json
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from helix_desktop.engine import content_recall, facts, legal_messages
@@ -47,6 +46,7 @@ Answered = tuple[str, dict[str, str], str]  # A recall as a call: tool, argument
 RECALLED = "recalled-"  # The prefix of ids for recalls that the recorded agent would have made.
 SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
+MODELS = {facts.ModelRole.MAIN: MAIN, facts.ModelRole.FAST: FAST}
 SYSTEM = "You are the agent of a recorded session."
 WORD_WITH_CALL = "again "  # One token. The text with a recall repeats this word.
 
@@ -94,7 +94,7 @@ class SessionPlayer:
         self._ledger = BillingLedger(terms.prices, terms.window, terms.caching)
         self._times = request_times(recording.messages)
         self._recalled = 0
-        self._words_with_recall = _words_with_calls(recording.messages, self._tokens)
+        self._words_with_recall = _format_words_with_calls(recording.messages, self._tokens)
         self._plain_tokens = self._system_tokens  # The tokens of a request that sends everything.
         self._contents = ViewContents(stores.cache)
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -127,12 +127,8 @@ class SessionPlayer:
 
     def _new_steward(self) -> FoldSteward:
         clients: dict[facts.ModelRole, ModelClient] = {
-            facts.ModelRole.MAIN: StandInModel(
-                MAIN, self._terms.stand_in, self._tokens, self._bill_aside, self._fits_in_window
-            ),
-            facts.ModelRole.FAST: StandInModel(
-                FAST, self._terms.stand_in, self._tokens, self._bill_aside, self._fits_in_window
-            ),
+            role: StandInModel(name, self._terms.stand_in, self._tokens, self._bill_aside, self._fits_in_window)
+            for role, name in MODELS.items()
         }
         return FoldSteward(
             self._conversation,
@@ -151,17 +147,16 @@ class SessionPlayer:
         return task
 
     def _setup_facts(self) -> list[facts.Fact]:
+        price = self._terms.prices
         return [
             facts.SystemSet(self._system_text, self._system_tokens),
             facts.ToolsOffered((), 0),
             self._terms.policy.to_policy_fact(),
-            self._model_set_of(facts.ModelRole.MAIN, MAIN),
-            self._model_set_of(facts.ModelRole.FAST, FAST),
+            *(
+                facts.ModelSet(role, name, self._terms.window, 0, 1.0, price.output, price.read, price.write)
+                for role, name in MODELS.items()
+            ),
         ]
-
-    def _model_set_of(self, role: facts.ModelRole, name: str) -> facts.ModelSet:
-        price = self._terms.prices
-        return facts.ModelSet(role, name, self._terms.window, 0, 1.0, price.output, price.read, price.write)
 
     async def _play_messages(self, moved: Callable[[int], None]) -> None:
         batch: list[RecordedMessage] = []
@@ -170,7 +165,8 @@ class SessionPlayer:
                 await self._play_outputs(batch)
                 batch = []
             if message.role == "user":
-                await self._play_user_message(message)
+                await self._end_played_turn()
+                await self._following.record_user_message((facts.Text(message.text or "(nothing)"),))
             elif message.role == "assistant":
                 await self._play_reply(message)
             elif message.role == "tool":
@@ -182,10 +178,6 @@ class SessionPlayer:
         if batch:
             await self._play_outputs(batch)
         await self._end_played_turn()
-
-    async def _play_user_message(self, message: RecordedMessage) -> None:
-        await self._end_played_turn()
-        await self._following.record_user_message((facts.Text(message.text or "(nothing)"),))
 
     async def _end_played_turn(self) -> None:
         if await self._following.end_agent_turn():
@@ -200,15 +192,12 @@ class SessionPlayer:
         if pages := await self._watching.pages_missed_by(view, message, self._terms.recalls):
             request = await self._play_recalls(request, pages)
         saw, pieces = self._conversation.state.last_seq, self._billing_pieces_of(request)
-        output = self._grown_output(message, sum(tokens for _, tokens in pieces))
+        # What the reply is billed as output.
+        output = count_output_tokens(message, self._tokens.count_tokens)
+        left_out = max(0.0, 1 - sum(tokens for _, tokens in pieces) / self._plain_tokens) if self._plain_tokens else 0.0
+        output = round(output * (1 + self._terms.output_growth * left_out))
         usage = self._ledger.bill_step(pieces, output, loop.time(), self._recall_reason_of)
         await self._following.record_reply(self._build_agent_reply(message, usage), saw)
-
-    def _grown_output(self, message: RecordedMessage, sent: int) -> int:
-        """What the reply is billed as output."""
-        output = count_output_tokens(message, self._tokens.count_tokens)
-        left_out = max(0.0, 1 - sent / self._plain_tokens) if self._plain_tokens else 0.0
-        return round(output * (1 + self._terms.output_growth * left_out))
 
     async def _next_request(self) -> tuple[View, Request]:
         """What the next request shows, after what the steward does before it."""
@@ -316,12 +305,7 @@ class SessionPlayer:
             messages, BillingLedger(terms.prices, terms.window, terms.caching), self._tokens.count_tokens, terms.head
         )
         self._waited = max(self._waited, self._waited_now)
-        watched = await self._watching.finish_observing()
-        folds = Counter(str(fold.kind) for fold in watched.folds)
-        seen_as_shown = {item.name for item in fields(watched)} & {item.name for item in fields(ReplayFigures)} - {
-            "folds"
-        }
-        return ReplayFigures(
+        billed = ReplayFigures(
             name=self._recording.name,
             window=self._terms.window,
             steps=tuple(self._ledger.steps),
@@ -336,15 +320,12 @@ class SessionPlayer:
             overflowed=int(self._ledger.overflowed > 0),
             plain_sent=plain.sent,
             plain_billed=round(plain.billed),
-            illegal_requests=watched.illegal,
-            folds=folds,
-            failed_folds=watched.failed,
             plain_peak=plain.peak,
             repeats_served=self._following.repeats,
             waited=self._waited,
             longest_admission=self._longest_admission,
-            **{name: getattr(watched, name) for name in seen_as_shown},
         )
+        return await self._watching.finish_observing(billed)
 
     def _recall_reason_of(self, part: object) -> RecallReason:
         """Why a part of a request is there."""
@@ -356,7 +337,7 @@ class SessionPlayer:
         return RecallReason.RECALLED if name.startswith(RECALLED) else RecallReason.NO
 
 
-def _words_with_calls(messages: Sequence[RecordedMessage], tokens: TokenCounter) -> str:
+def _format_words_with_calls(messages: Sequence[RecordedMessage], tokens: TokenCounter) -> str:
     """As many words as the recorded agent says and thinks with its calls, in the mean."""
     said = [tokens.count_tokens(one.text) + tokens.count_tokens(one.reasoning) for one in messages if one.calls]
     return (WORD_WITH_CALL * round(sum(said) / len(said))).strip() if said else ""

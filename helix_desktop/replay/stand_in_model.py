@@ -98,26 +98,20 @@ class StandInModel:
     def _write_stand_in_answer(self, request: Request) -> str:
         size = SIZES.get(request.purpose, OTHER_SIZE)
         if self._kind in ("empty", "wrong-form", "other-language"):
-            return self._useless_answer(size)
+            if self._kind == "wrong-form":
+                return '{"answer": [1, 2, ' + self._fill_to_size(size, _FILL)
+            return "" if self._kind == "empty" else self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
         size *= 20 if self._kind == "too-long" else 1
         if request.purpose is Purpose.ADMISSION:
-            return self._compact_everything(request)
+            # Every large output compacted, as the agent would ask for it.
+            numbers = [number for text in _texts_in_request(request)[-1:] for number in _OUTPUT.findall(text)]
+            return "\n".join(f"{number}: compact: what it says about the task at hand" for number in numbers)
         if request.purpose not in (Purpose.HANDOVER, Purpose.OBSERVATIONS, Purpose.REFLECTION):
             return self._fill_to_size(size, _FILL)
         found = "" if self._kind == "forgetful" else self._copy_lines_worth_keeping(request, size // 3)
         if request.purpose is Purpose.HANDOVER:
             return self._write_sections(size, SECTIONS, _FILL, found)
         return self._write_observation_lines(size, found)
-
-    def _useless_answer(self, size: int) -> str:
-        if self._kind == "wrong-form":
-            return '{"answer": [1, 2, ' + self._fill_to_size(size, _FILL)
-        return "" if self._kind == "empty" else self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
-
-    def _compact_everything(self, request: Request) -> str:
-        """Every large output compacted, as the agent would ask for it."""
-        numbers = [number for text in _texts_in_request(request)[-1:] for number in _OUTPUT.findall(text)]
-        return "\n".join(f"{number}: compact: what it says about the task at hand" for number in numbers)
 
     def _write_sections(self, size: int, headings: tuple[str, ...], fill: str, found: str) -> str:
         room = max(20, (size - self._tokens.count_tokens(found) - 40) // len(headings))

@@ -17,7 +17,7 @@ from helix_desktop.processes.starter import (
     ChildProcess,
     CommandAuthor,
     ProcessLaunch,
-    ProcessTimeout,
+    end_open_process,
     open_process,
 )
 
@@ -62,7 +62,7 @@ class GatewayKeeper:
         """From now on the gateway answers these alone, also after it was started again."""
         with self._lock:
             self._registrations_line = json.dumps([one.as_json_without_key() for one in registrations]) + "\n"
-            self._send_registrations()
+            self._send_registrations_to_gateway()
 
     def stop_gateway_process(self) -> None:
         """End the gateway in order, and let go of the socket."""
@@ -71,16 +71,9 @@ class GatewayKeeper:
             if self._socket is not None:
                 self._socket.close()
             process = self._process
-        if process is None:
-            return
-        process.terminate()
-        if process.stdin is not None:
-            with contextlib.suppress(OSError):
-                process.stdin.close()
-        with contextlib.suppress(ProcessTimeout):
-            process.wait(10)
-        process.kill()
-        process.wait()
+        if process is not None:
+            process.terminate()
+            end_open_process(process, 10)
 
     def _start_gateway_process(self) -> None:
         with self._lock:
@@ -94,9 +87,9 @@ class GatewayKeeper:
                 self._process = open_process(launch, stdin=PIPE, stdout=DEVNULL)
             except OSError as error:
                 raise HelixError(f"The gateway could not be started: {error.strerror}.") from error
-            self._send_registrations()
+            self._send_registrations_to_gateway()
 
-    def _send_registrations(self) -> None:
+    def _send_registrations_to_gateway(self) -> None:
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):  # The gateway has just ended; the next one gets the message.
                 self._process.stdin.write(self._registrations_line)

@@ -26,7 +26,7 @@ from helix_desktop.processes.starter import (
     ChildProcess,
     CommandAuthor,
     ProcessLaunch,
-    ProcessTimeout,
+    end_open_process,
     open_process,
 )
 from helix_desktop.program_folders import ProgramFolders
@@ -34,11 +34,11 @@ from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSetti
 
 log = logging.getLogger(__name__)
 REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # How often the system is asked for changes.
-ACTIVE_SECONDS = 30.0  # For so long after a change, more changes are likely.
+ACTIVE_SECONDS = 30.0  # How long after a change the system is asked for changes more often.
 FOLDERS_MILLISECONDS = 1000  # How often a missing folder of an agent is searched for.
 SETTINGS_SECONDS = 60.0  # How often the excluded agents are read again.
 IDLE_SECONDS = 60.0  # After this time without work, the importing process is ended.
-# The least pause after an import, and the pause as a multiple of the import's time.
+# The shortest pause after an import, and the pause as a multiple of the time that the import took.
 SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 200
@@ -114,7 +114,7 @@ class HistoryRecorder:
                 self._note_what_is_there(folders)
                 self._note_changes_until_folders_change(watcher.watch, folders)
                 watcher.close()
-            except (OSError, RuntimeError) as error:  # A folder has just gone, or the system watches no more of them.
+            except (OSError, RuntimeError) as error:  # A folder is gone, or cannot be watched.
                 self.trouble = f"The history folders cannot be watched: {error}."
                 log.warning("recording: %s", self.trouble)
                 self._is_ending.wait(SETTINGS_SECONDS)
@@ -172,7 +172,7 @@ class HistoryRecorder:
                 self._has_work.set()
             pause = max(SHORTEST_PAUSE_SECONDS, PAUSE_SHARE * (time.monotonic() - begun))
             self._is_ending.wait(min(pause, LONGEST_PAUSE_SECONDS) * 2 ** min(self._failures, 6))
-        self._importing.end_importing()  # It may have been started while this was ending.
+        self._importing.end_importing()  # The last round may have started the process again.
 
     def _import_copies(self) -> bool:
         """False: not all of them could be imported. Copies that end the process again and again are set aside."""
@@ -246,13 +246,7 @@ class ImportingProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        if process.stdin is not None:
-            with suppress(OSError):
-                process.stdin.close()
-        with suppress(ProcessTimeout):
-            process.wait(3)
-        process.kill()
-        process.wait()
+        end_open_process(process, 3)
         if process.stdout is not None:
             process.stdout.close()
 

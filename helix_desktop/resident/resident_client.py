@@ -81,7 +81,7 @@ class HeldRegistration(CollectingConsole):
             if self._holding is not None:
                 self._holding.cancel()
 
-        with contextlib.suppress(RuntimeError):  # It may have ended by itself.
+        with contextlib.suppress(RuntimeError):  # The event loop may be closed already.
             self._loop.call_soon_threadsafe(cancel_holding)
         self._ended.wait(5)
         for held in self._reserved_ports.values():
@@ -109,7 +109,7 @@ class HeldRegistration(CollectingConsole):
             told = [json.dumps(one.as_json_without_key()) for one in self._registrations]
             try:
                 await running_instance.run_at_owner(wire, ["register", *told], self)
-            except HelixError:  # it was killed
+            except HelixError:  # The resident was killed, so a new one is asked.
                 continue
             return
 

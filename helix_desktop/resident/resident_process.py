@@ -30,9 +30,9 @@ from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
-FIRST_SECONDS = 20.0  # A resident that was started for somebody ends if nobody registers in this time.
+FIRST_SECONDS = 20.0  # A resident started for a caller ends if no agent registers in this time.
 ANSWER_PAUSE_SECONDS = 0.01
-MOST_ANSWER_TRIES = 1_000  # After this many tries the address is given out anyway, because the gateway is only busy.
+MOST_ANSWER_TRIES = 1_000  # After this many tries the gateway is just busy, and its address is given out.
 
 
 class Resident:
@@ -100,7 +100,7 @@ class Resident:
         """
         found = await asyncio.to_thread(agent_settings.installed_registrations, self._where.config)
         self._installed = {one.token: one for one in found}
-        self._update_gateway()  # Before it listens: agents that have the address may ask at once.
+        self._update_gateway()  # Before the gateway listens: agents may ask at once.
         try:
             for port in set(found.values()):
                 await self._ensure_listening(port)
@@ -135,7 +135,7 @@ class Resident:
             await self.ended.wait()
         finally:
             for one in registrations:
-                if self._registered.get(one.token) is one:  # A caller whose connection broke may have come back.
+                if self._registered.get(one.token) is one:  # The caller may have registered again.
                     del self._registered[one.token]
             self._update_after_change()
         return 0
@@ -145,7 +145,7 @@ class Resident:
             if not self._keeper.port:
                 await asyncio.to_thread(self._keeper.start_first_gateway, port)
             elif port not in (0, self._keeper.port):
-                raise InvalidInput(f"The gateway listens on port {self._keeper.port}, and not on {port}.")
+                raise InvalidInput(f"The gateway is listening on port {self._keeper.port} instead of {port}.")
 
     def _update_after_change(self) -> None:
         self._update_gateway()
@@ -182,7 +182,7 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
     keeping = OwnedTasks("resident")
     for number in _ending_signals():
         asyncio.get_running_loop().add_signal_handler(number, resident.ended.set)
-    await resident.read_installed_registrations()  # before anybody asks
+    await resident.read_installed_registrations()  # Before the resident answers requests.
     owner = await running_instance.listen_for_requests(where.run, RESIDENT_NAME, resident.answer_caller)
     keeping.spawn_task(schedules.keep_until_cancelled(), name="keep schedules")
     try:

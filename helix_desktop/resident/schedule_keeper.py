@@ -14,7 +14,7 @@ from helix_desktop.processes.starter import DEVNULL, CommandAuthor, ProcessLaunc
 from helix_desktop.resident.schedules import WorkSchedule, read_schedules, write_schedules
 
 log = logging.getLogger(__name__)
-LOOK_SECONDS = 20.0  # How often schedules are checked, because the clock may be changed and the computer may sleep.
+LOOK_SECONDS = 20.0  # The longest wait between checks: the clock may be changed meanwhile.
 
 
 class ScheduleKeeper:
@@ -44,7 +44,7 @@ class ScheduleKeeper:
             soonest = min((one.next_due(time.time()) for one in self.schedules), default=float("inf")) - time.time()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(max(soonest, 0.1), LOOK_SECONDS)):
-                    await self._changed.wait()  # `wait_for` of Python 3.11 swallows a cancellation that comes with it
+                    await self._changed.wait()  # `wait_for` of Python 3.11 may swallow cancellations.
 
     async def _run_if_due(self, schedule: WorkSchedule) -> None:
         """A task is added first and its due time noted then: a crash between the two adds nothing twice, by its key."""
@@ -54,7 +54,7 @@ class ScheduleKeeper:
         if due and await self._run_command(schedule.task_command(due)):
             log.warning("the task of the schedule %s could not be added", schedule.id)
             return  # The next check tries again.
-        now = await asyncio.to_thread(read_schedules, self._folder)  # a command may have removed it meanwhile
+        now = await asyncio.to_thread(read_schedules, self._folder)  # A command may have removed schedules.
         self.schedules = [handled if one.id == schedule.id else one for one in now]
         await asyncio.to_thread(write_schedules, self._folder, self.schedules)
         if due:

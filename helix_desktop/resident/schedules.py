@@ -15,7 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 NAME = "schedules.json"
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_LATE_SECONDS = 300.0  # A due time counts as missed after this many seconds.
+_LATE_SECONDS = 300.0  # A task that is this much later than its due time counts as missed.
 _LONGEST_WAIT_DAYS = 8
 
 
@@ -93,7 +93,7 @@ def name_of_local_zone() -> str:
         return ZoneInfo(found).key
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidInput(
-            "This computer's time zone is not known.", remedy="Add --zone, such as Europe/Berlin."
+            "This computer's time zone is not known.", remedy="Add --zone with a time zone, such as Europe/Berlin."
         ) from error
 
 
@@ -111,6 +111,7 @@ def parse_days(text: str) -> tuple[str, ...]:
     days = named or tuple(part.strip().lower()[:3] for part in text.split(","))
     if unknown := [day for day in days if day not in WEEKDAYS]:
         raise InvalidInput(
-            f"{unknown[0]!r} is not a day of the week.", remedy=f"Use {', '.join(WEEKDAYS)}, weekdays or every."
+            f"{unknown[0]!r} is not a day of the week.",
+            remedy=f"Use {', '.join(WEEKDAYS)}, `weekdays`, `weekends` or `every`.",
         )
     return days

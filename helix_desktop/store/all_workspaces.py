@@ -67,7 +67,7 @@ class AllWorkspaces:
             return named[0]
         if named:
             ids = ", ".join(each.id for each in named)
-            raise errors.AmbiguousName(f"{len(named)} workspaces are called {name_or_id}: {ids}.", remedy="Use the id.")
+            raise errors.AmbiguousName(f"{len(named)} workspaces are called {name_or_id}: {ids}.", remedy="Use an ID.")
         there = ", ".join(each.name for each in known) or "none"
         raise errors.NotFound(
             f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.", remedy=f"Available: {there}."
@@ -196,7 +196,7 @@ class AllWorkspaces:
         """Open it as its owner; StoreBusy where it is open already, here or elsewhere."""
         known = self.find_known_workspace(name_or_id)
         if known.id in self._open:
-            raise errors.StoreBusy(f"{known.name} is already open in this program.", remedy="Use it there.")
+            raise errors.StoreBusy(f"{known.name} is already open in this program.", remedy="Use the open workspace.")
         workspace = await StoredWorkspace.open(known.folder, count=self._count)
         self._open[known.id] = workspace
         workspace.closed = lambda: self._open.pop(known.id, None)
@@ -206,7 +206,7 @@ class AllWorkspaces:
         """Remove what killed imports and writes left, but not what is still in use. Says in sentences what was removed."""
         told = []
         for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():
-            with suppress(errors.HelixError):  # It may be in use, here or elsewhere (StoreBusy).
+            with suppress(errors.HelixError):  # StoreBusy: an import may still be using the folder.
                 WorkspaceLock(folder / "lock").release_lock()
                 shutil.rmtree(folder, ignore_errors=True)
                 left = "could not be removed completely" if folder.exists() else "was removed"

@@ -27,7 +27,7 @@ _FIRST_CHUNK = bytes(4)
 _RAW, _ZSTD = bytes((cache_records.RAW,)), bytes((cache_records.ZSTD,))
 _PINNED, _QUARANTINED, _FORGOTTEN, _HIGHEST = b"p", b"q", b"t", b"n"
 BY_HAND = EntryOrigin()
-THOROUGH = 15  # The zstd level for small amounts: a tenth smaller, but twenty times slower.
+THOROUGH = 15  # The zstd level for small amounts: a tenth smaller, but twenty times as slow.
 CHECKPOINT = "checkpoint"  # `EntryOrigin.tool` of content that checkpoints store. The index does not list it.
 
 
@@ -41,8 +41,8 @@ class CacheFolder:
         self._thorough = zstandard.ZstdCompressor(level=THOROUGH)
         self._decompressor = zstandard.ZstdDecompressor()
         self._staged: dict[bytes, StagedEntry] = {}  # Entries not yet written, by SHA-256.
-        # While content is being removed: existing content that was put again meanwhile.
-        self.put_again: set[Digest] | None = None  # While content is being removed: what was put again meanwhile.
+        # Existing content that is stored again while the trash is emptied, and so must stay.
+        self.put_again: set[Digest] | None = None  # None while no trash is being emptied.
         try:
             self._check_version()
             self._next = self._delete_unfinished_chunks()
@@ -305,7 +305,7 @@ class CacheFolder:
 
     def quarantine_entry(self, digest: Digest, why: str) -> CacheCorrupt:
         """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
-        with contextlib.suppress(StoreFailed):  # On a full disk this is not saved, and will be found out again.
+        with contextlib.suppress(StoreFailed):  # On a full disk, the mark is not saved.
             self.level.write_batch([(_QUARANTINED + digest.raw, why.encode())])
         self._marked[_QUARANTINED].add(digest.raw)
         return _damaged_entry_error(digest, why)
@@ -360,7 +360,7 @@ class CacheFolder:
     def records_after(self, after: int = 0, limit: int = 1000) -> list[CacheRecord]:
         """Known entries by number; unreadable ones are left out (a check names them)."""
         found: list[CacheRecord] = []
-        # The damage is reported at the end, after everything readable has been read.
+        # `scan_range` raises CacheCorrupt only at its end, after it has yielded everything readable.
         with contextlib.suppress(CacheCorrupt):
             for key, value in self.level.scan_range(
                 cache_records.key_of_number(b"m", after + 1), b"m" + _LAST + b"\xff"
@@ -416,7 +416,7 @@ class CacheFolder:
         """Remove the content to make room; what it was stays known. Returns the bytes freed."""
         record = self.record_of_content(digest)
         if self.level.get_value(_PINNED + digest.raw) is not None:
-            raise InvalidInput(f"The entry {digest.short_hex} is pinned.", remedy="Unpin it first.")
+            raise InvalidInput(f"The entry {digest.short_hex} is pinned.", remedy="Unpin the entry first.")
         gone = replace(record, state=EntryState.COLLECTED, kept=0)
         described = (cache_records.key_of_number(b"m", record.number), cache_records.pack_record(gone))
         self.delete_chunks(record.blob, extra=[(b"h" + digest.raw, cache_records.pack_place(gone)), described])
@@ -438,7 +438,7 @@ class CacheFolder:
             self.level.write_batch(marks)
         else:
             number, blob = cache_records.unpack_place(held)
-            # The description of the entry may be damaged.
+            # If the entry's description is damaged, the place stored under its hash is used.
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
                 blob = self.record_numbered(number).blob
             self.delete_chunks(number if blob is None else blob, extra=[*self._removal_of_record(number), *marks])
@@ -453,7 +453,7 @@ def _key_range_end(kind: bytes) -> bytes:
 def _damaged_entry_error(digest: Digest, why: str) -> CacheCorrupt:
     return CacheCorrupt(
         f"The entry {digest} is damaged on disk ({why}) and has been quarantined.",
-        remedy="To repair it, store the same content again. A backup of the folder may also contain it.",
+        remedy="To repair it, store the same content again. A backup of the folder may also contain an intact copy.",
     )
 
 

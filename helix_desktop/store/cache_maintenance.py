@@ -8,7 +8,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_records import EntryState
 
-SLICE = 4 << 20  # bytes read before others get their turn
+SLICE = 4 << 20  # Bytes read before other work gets its turn.
 _PAGE = 500
 
 
@@ -77,7 +77,7 @@ class CacheCheck:
             self._seen.add(digest.raw)
             self._damaged[digest] = error.what
             return 0
-        # Only entries that people can see are counted, as everywhere else.
+        # Contents of checkpoints are not counted, because no list shows them to people as entries.
         self._checked += record.about.tool != CHECKPOINT
         self._bytes += size
         return size
@@ -128,6 +128,6 @@ def collect_entries(cache: CacheFolder, digests: Sequence[Digest], enough: int) 
         try:
             freed += cache.collect_entry(digest)
         except HelixError:
-            continue  # damaged or gone already: nothing to free here
+            continue  # A damaged or deleted entry frees nothing.
         gone.append(digest)
     return gone, freed

@@ -16,7 +16,7 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_records import EntryState
 
-# From one name to the next by the index: a walk over all rows would cost a tenth of a second for a million.
+# Jumps from name to name by the index: scanning a million rows would take 0.1 seconds.
 _TOOLS = """
 WITH RECURSIVE names(name) AS (
   SELECT min(tool) FROM entries UNION ALL SELECT (SELECT min(tool) FROM entries WHERE tool > name) FROM names WHERE name IS NOT NULL
@@ -35,13 +35,13 @@ class _PageAnchors:
     """Every `STRIDE`-th row of one order, so that a page far down is found without walking there."""
 
     version: int
-    rows: tuple[tuple[str | int | float | bytes, int], ...]  # The value sorted by, and the number of the entry.
+    rows: tuple[tuple[str | int | float | bytes, int], ...]  # The value to sort by, and the entry's number.
 
 
 Order = tuple[EntryFilter, EntrySort, bool]
 STRIDE = 500
 NEAR = 5_000  # Rows up to this offset are reached by stepping through them.
-FEW = 20_000  # Up to this many rows are sorted after the search. More are read in the order of the column's index.
+FEW = 20_000  # Up to this many matches are sorted. More are read in the order of the column's index.
 
 
 class CatalogueQueries:

@@ -83,7 +83,7 @@ def _entry_holds_text(cache: CacheFolder, record: CacheRecord, traces: TextForms
     try:
         return _text_in_pieces(cache.iterate_chunks(record), traces)
     except HelixError:
-        return True  # Nobody can say that a damaged entry does not contain it.
+        return True  # A damaged entry may contain the text, so it is forgotten too.
 
 
 def _text_in_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool:

@@ -21,7 +21,7 @@ from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
-DELETED = "deleted-conversations.txt"  # Their ids, one a line: the recorder does not bring them back.
+DELETED = "deleted-conversations.txt"  # Ids that the recorder must not import again.
 _PAGE = 200  # How many facts or entries are worked on before other work gets its turn.
 _SHORTEST = 8  # In digits. A shorter beginning of a hash may be an ordinary word.
 _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
@@ -37,7 +37,7 @@ class TrashEmptying:
         self._only = frozenset(only)
         self._cache = cache
         self.gone: set[str] = set()
-        # The entries that only these conversations use, by the first digits of their hashes.
+        # The hashes of entries that only the conversations to delete use, by their first digits.
         self._own: dict[str, list[str]] = {}
         self._seen = 0  # The id of the last fact that was checked.
         self._entries = self._bytes = 0

@@ -11,6 +11,8 @@ from typing import Any
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
 
+# For this long after a standby takes over, no task is given out: it may lack the last claims, and workers renew theirs.
+FAILOVER_SECONDS = 30.0
 ALL_WORKSPACES = b""  # The key of notes that count for every workspace of a store.
 _SET = (
     "INSERT INTO {t}notes(space, name, until, amount) VALUES (%s, %s, CASE WHEN %s <> 0 THEN {now} + %s ELSE 0 END, %s)"
@@ -27,6 +29,13 @@ _DRAIN = (
     "UPDATE {t}notes SET amount = 1 WHERE space = %s AND name LIKE 'worker %%' AND (%s = '' OR name = %s) AND until > {now}"
     " RETURNING name"
 )
+_TIMELINE = (
+    "INSERT INTO {t}notes AS n (space, name, until, amount) SELECT %s, 'timeline', 0, {timeline} WHERE NOT EXISTS"
+    " (SELECT 1 FROM {t}notes WHERE space = %s AND name = 'timeline' AND amount = {timeline})"
+    " ON CONFLICT (space, name) DO UPDATE SET until = {now} + %s, amount = excluded.amount WHERE n.amount <> excluded.amount"
+    " RETURNING name"  # Many workers may note the first timeline at once.
+)
+_FAILOVER = "SELECT 1 FROM {t}notes WHERE space = %s AND name = 'timeline' AND until > {now}"
 _READ = "SELECT name, amount FROM {t}notes WHERE space IN (%s, %s) AND (until = 0 OR until > {now}) ORDER BY name"
 _CHARGE = (
     "INSERT INTO {t}notes AS n (space, name, until, amount) SELECT %s, %s, CASE WHEN %s = 1 THEN {midnight} ELSE 0 END,"
@@ -134,6 +143,11 @@ class FleetNotes:
         if is_stopped:
             return self._dialect.build_statement(_SET, self._space, "stop", 0.0, 0.0, 1.0)
         return self._dialect.build_statement(_REMOVE, self._space, "stop")
+
+    def build_failover_wait(self) -> list[Statement]:
+        """Where a standby took over, nothing is claimed for a while. The last one gives a row as long as that lasts."""
+        noting = self._dialect.build_statement(_TIMELINE, self._space, self._space, FAILOVER_SECONDS)
+        return [noting, self._dialect.build_statement(_FAILOVER, self._space)]
 
     async def add_cost(self, task: str, claims: int, agent: str, cost: float) -> None:
         """Before a task's next step, where a limit is set."""

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.shared.postgres_pool import TIMELINE
 
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
@@ -12,18 +13,19 @@ RunStatements = Callable[[Sequence[Statement]], Awaitable[list[Rows]]]
 
 @dataclass(frozen=True, slots=True)
 class SqlDialect:
-    """Where the two databases differ. `prefix` of the tables, the clock in seconds since 1970 and its next midnight (UTC), and how a claim
-    skips what others claim.
+    """Where the two databases differ. `prefix` of the tables, the clock in seconds since 1970 and its next midnight (UTC), how a claim
+    skips what others claim, and a number that grows when a standby takes over.
     """
 
     prefix: str
     now: str
     midnight: str
     lock: str
+    timeline: str
     mark: str
 
     def build_statement(self, text: str, *values: Any) -> Statement:
-        for name in ("midnight", "now", "lock"):
+        for name in ("midnight", "now", "lock", "timeline"):
             text = text.replace(f"{{{name}}}", getattr(self, name))
         text = text.replace("{t}", self.prefix)
         return (text if self.mark == "%s" else text.replace("%s", self.mark).replace("%%", "%")), values
@@ -34,8 +36,9 @@ POSTGRES = SqlDialect(
     "extract(epoch FROM clock_timestamp())::float8",
     "(floor({now} / 86400) * 86400 + 86400)",
     "FOR UPDATE SKIP LOCKED",
+    TIMELINE,
     "%s",
 )
 SQLITE = SqlDialect(
-    "", "((julianday('now') - 2440587.5) * 86400.0)", "(CAST({now} / 86400 AS INTEGER) * 86400.0 + 86400)", "", "?"
+    "", "((julianday('now') - 2440587.5) * 86400.0)", "(CAST({now} / 86400 AS INTEGER) * 86400.0 + 86400)", "", "0", "?"
 )

@@ -1,7 +1,8 @@
 """The list of a workspace's tasks: which worker has which, for how long, and what came of each.
 
 The list says only whose a task is. What was done for it stands in the journal, in the conversation with the task's id. A claim is
-a lease on the clock of the database, with a number that grows: a worker whose number is no longer the task's changes nothing.
+a lease on the clock of the database, with a number that grows: a worker whose number is no longer the task's changes nothing. A
+standby that took over may lack the last claims: for a while it gives none, and those who live renew theirs.
 The same statements run in SQLite, for one computer, and in PostgreSQL, where what a task says is encrypted as all rows are.
 """
 
@@ -20,13 +21,14 @@ from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
+from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound, SharedStoreUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_notes import FleetNotes
 from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
 from helix_desktop.store.shared.row_encryption import RowCipher
 
-TASKS_IN_CALL = 250  # tasks added in one transaction
+HOPELESS_SECONDS = 5.0
+TASKS_IN_CALL = 250  # The most tasks added in one transaction.
 
 
 class FleetTaskState(StrEnum):
@@ -101,30 +103,32 @@ _ADD_NEED = (  # An existing task gets no new dependencies.
 )
 _COLUMNS = "id, state, priority, added, worker, claims, CASE WHEN deadline > 0 THEN deadline - {now} ELSE 0 END, sealed, result"
 _OVERDUE = "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND until < {now} RETURNING id"
-_NEED_IN = (
-    "EXISTS (SELECT 1 FROM {t}task_needs AS n JOIN {t}tasks AS d ON d.space = n.space AND d.id = n.needs"
-    " WHERE n.space = w.space AND n.task = w.id AND d.state "
-)
 _CLAIM = (
     "UPDATE {t}tasks SET state = 'running', worker = %s, until = {now} + %s, claims = claims + 1 WHERE space = %s AND id IN"
     " (SELECT w.id FROM {t}tasks AS w WHERE w.space = %s AND w.state = 'waiting' AND (w.deadline = 0 OR w.deadline > {now})"
-    " AND NOT EXISTS (SELECT 1 FROM {t}notes AS s WHERE s.space = w.space AND s.name = 'stop')"
-    f" AND NOT {_NEED_IN} <> 'done') ORDER BY w.priority DESC, w.position LIMIT %s {{lock}}) RETURNING {_COLUMNS}"
+    " AND NOT EXISTS (SELECT 1 FROM {t}notes AS s WHERE s.space = w.space AND"
+    " (s.name = 'stop' OR (s.name = 'timeline' AND s.until > {now})))"
+    " AND NOT EXISTS (SELECT 1 FROM {t}task_needs AS n JOIN {t}tasks AS d ON d.space = n.space AND d.id = n.needs"
+    " WHERE n.space = w.space AND n.task = w.id AND d.state <> 'done')"
+    f" ORDER BY w.priority DESC, w.position LIMIT %s {{lock}}) RETURNING {_COLUMNS}"
 )
-_HOPELESS = (  # tasks that will never be done by themselves
+_HOPELESS = (  # Waiting tasks that can never run: the deadline passed, or a needed task failed.
     "SELECT w.id, w.deadline > 0 AND w.deadline < {now} FROM {t}tasks AS w WHERE w.space = %s AND w.state = 'waiting'"
-    f" AND ((w.deadline > 0 AND w.deadline < {{now}}) OR {_NEED_IN} IN ('failed', 'cancelled'))) LIMIT 500"
+    " AND ((w.deadline > 0 AND w.deadline < {now}) OR w.id IN (SELECT n.task FROM {t}task_needs AS n"
+    " JOIN {t}tasks AS d ON d.space = n.space AND d.id = n.needs"
+    " WHERE n.space = %s AND d.state IN ('failed', 'cancelled'))) LIMIT 500"
 )
 _RELEASE = (
     "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND worker NOT LIKE %s RETURNING id"
 )
-_RENEW = (
-    "UPDATE {t}tasks SET until = {now} + %s WHERE space = %s AND id = %s AND claims = %s AND worker = %s AND state = 'running'"
+_RENEW = (  # Fewer `claims` than known here: a standby took over without the last claim.
+    "UPDATE {t}tasks SET state = 'running', worker = %s, claims = %s, until = {now} + %s WHERE space = %s AND id = %s"
+    " AND ((claims = %s AND worker = %s AND state = 'running') OR (claims < %s AND state IN ('waiting', 'running')))"
     " RETURNING id"
 )
 _END = (
     "UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0 WHERE space = %s AND id = %s AND claims = %s"
-    " AND state = 'running' RETURNING id"
+    " AND worker = %s AND state = 'running' RETURNING id"
 )
 _CANCEL = (
     "UPDATE {t}tasks SET state = %s, result = %s, worker = '', until = 0 WHERE space = %s AND id = %s"
@@ -143,7 +147,7 @@ _COUNT = (
     "SELECT state, worker, count(*), sum(charged), sum(claims) FROM {t}tasks WHERE space = %s GROUP BY state, worker"
 )
 _STOP = "UPDATE {t}tasks SET state = 'waiting', worker = '' WHERE space = %s AND state = 'running' RETURNING id"
-FAILED_BEFORE = FleetTaskResult("A task that this one waits for failed or was cancelled.")
+FAILED_BEFORE = FleetTaskResult("This task was waiting for a task that failed or was cancelled.")
 TOO_LATE = FleetTaskResult("The task did not start before its deadline.")
 
 
@@ -158,6 +162,7 @@ class FleetTaskList:
         self._space = space
         self._seal = seal
         self.is_shared = seal is not None
+        self._looked = 0.0  # When hopeless tasks were last looked for.
         self.notes = FleetNotes(run_statements, dialect, space)
 
     async def add_fleet_tasks(self, wanted: Sequence[NewFleetTask]) -> list[str]:
@@ -195,18 +200,29 @@ class FleetTaskList:
         return hashlib.sha256(b"task key\0" + named).hexdigest()[:20]
 
     async def claim_fleet_tasks(self, worker: str, most: int, seconds: float) -> list[FleetTask]:
-        """Up to `most` tasks that nobody has, or whose worker has not renewed its lease: this worker's from now on, for so long."""
-        _, hopeless, rows = await self._run_statements(
+        """Up to `most` tasks that nobody has, or whose lease ended, for so long. Away for a while after a standby took over."""
+        _, failover, _, rows = await self._run_statements(
             [
+                *self.notes.build_failover_wait(),
                 self._statement(_OVERDUE, self._space),
-                self._statement(_HOPELESS, self._space),
                 self._statement(_CLAIM, worker, float(seconds), self._space, self._space, most),
             ]
         )
+        if failover:
+            raise SharedStoreUnreachable(
+                "A standby server of the shared store has just taken over.", remedy="Tasks start again in a moment."
+            )
+        if not rows or time.monotonic() > self._looked + HOPELESS_SECONDS:
+            await self._end_hopeless_tasks()
+        return sorted(map(self._decode_row, rows), key=lambda task: (-task.priority, task.added))
+
+    async def _end_hopeless_tasks(self) -> None:
+        """It looks at all that wait, so where there is work it is done now and then."""
+        self._looked = time.monotonic()
+        (hopeless,) = await self._run_statements([self._statement(_HOPELESS, self._space, self._space)])
         for task, is_late in hopeless:
             end = (FleetTaskState.FAILED, TOO_LATE) if is_late else (FleetTaskState.CANCELLED, FAILED_BEFORE)
             await self._end_unless_ended(task, *end)
-        return sorted(map(self._decode_row, rows), key=lambda task: (-task.priority, task.added))
 
     async def release_tasks_of_others(self, process: str) -> None:
         """Let tasks be claimed again that no worker of this process has. Only where no other process can have them."""
@@ -214,15 +230,17 @@ class FleetTaskList:
 
     async def renew_leases_of_tasks(self, tasks: Sequence[FleetTask], seconds: float) -> frozenset[str]:
         """Those of these that are still this worker's, and stay so for so long."""
+        seconds, space = float(seconds), self._space
         statements = [
-            self._statement(_RENEW, float(seconds), self._space, one.id, one.claims, one.worker) for one in tasks
+            self._statement(_RENEW, t.worker, t.claims, seconds, space, t.id, t.claims, t.worker, t.claims)
+            for t in tasks
         ]
         return frozenset(row[0] for rows in await self._run_statements(statements) for row in rows)
 
     async def end_fleet_task(self, task: FleetTask, state: FleetTaskState, result: FleetTaskResult) -> bool:
         """Note what came of a claimed task, or give it back as waiting. False where it was somebody else's by then."""
         sealed = self._encode("task result", task.id, result)
-        end = self._statement(_END, state.value, sealed, self._space, task.id, task.claims)
+        end = self._statement(_END, state.value, sealed, self._space, task.id, task.claims, task.worker)
         *_, rows = await self._run_statements(
             [*self.notes.build_charge(task.id, task.claims, task.order.agent, result.cost), end]
         )
@@ -272,7 +290,7 @@ class FleetTaskList:
         if not rows:
             raise NotFound(f"There is no task {beginning} in this workspace.", remedy="`task list` shows the tasks.")
         if len(rows) > 1:
-            raise AmbiguousName(f"Several tasks begin with {beginning}.", remedy="Specify more of the ID.")
+            raise AmbiguousName(f"The IDs of several tasks begin with {beginning}.", remedy="Specify more of the ID.")
         return self._decode_row(rows[0])
 
     async def count_fleet_tasks(self) -> tuple[dict[str, int], dict[str, int], float]:

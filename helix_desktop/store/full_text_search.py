@@ -21,14 +21,14 @@ from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import SEARCHED, IndexDamaged, searchable_texts
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
-WEIGHED = 120  # How many places are ranked if none contains every word.
-FILTERED = 10  # With a filter, this many times as many places are read.
+WEIGHED = 120  # At least this many matching facts and pieces of entries are read to be ranked.
+FILTERED = 10  # A filter discards results, so this many times the limit is read.
 NEAR = {-2: 0.1, -1: 0.3, 1: 0.3, 2: 0.1}  # The weight of a neighbouring fact that also matches, by its distance.
 T = TypeVar("T")
-RANKED = 5_000  # In so many places at most the words stand that rows are ranked by: more takes longer than people wait.
-LINE, LINES = 500, 30  # Characters of a line on both sides of a word, and how many such lines of a place are read.
-SLICE = 1 << 20  # About so many bytes are read at once.
-TOGETHER, MOST_TOGETHER = 0.1, 8  # The weight of what else of its conversation matches, and how many facts of it count.
+RANKED = 5_000  # Rows are ranked by words that occur in fewer rows than this in all, to be fast.
+LINE, LINES = 500, 30  # Characters on each side of a word in a line, and lines of a text, that are read.
+SLICE = 1 << 20  # About how many bytes are read at once.
+TOGETHER, MOST_TOGETHER = 0.1, 8  # The weight of other matches in the conversation, and how many of its matches count.
 FoundRow = tuple[int, int, int, str, int, bytes | None, float]
 OpenCache = Callable[[], CacheFolder]
 ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry with its beginning, or a fact.
@@ -211,7 +211,7 @@ def _read_places(rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFil
         try:
             found.append(_read_place(cache, journal, row))
         except HelixError:
-            found.append(None)  # What is gone or damaged is no place to send anybody.
+            found.append(None)  # Deleted or damaged content is no use as a search result.
         room -= len(found[-1][1]) if isinstance(found[-1], tuple) else 0
         if room <= 0:
             break

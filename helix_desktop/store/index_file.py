@@ -28,9 +28,10 @@ from helix_desktop.store.store_thread import StoreThread
 T = TypeVar("T")
 VERSION = 2  # An index of an older version is built again.
 APPLICATION = 0x48454C49  # "HELI"
-SEARCHED = 8 << 20  # bytes of an entry whose words are indexed; a pattern search inside an entry goes over all of it
-_MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite counts this in KiB, as a negative number.
+SEARCHED = 8 << 20  # Bytes of an entry whose words are indexed. A pattern search reads all bytes.
+_MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size, in KiB if it is negative.
 _SLICE = 1 << 20  # How many bytes are read at once on the thread that also writes.
+_TOGETHER = 4 << 20  # Characters indexed in one transaction: FTS5 sorts and merges at each commit.
 ROWS, FACTS, WORDS = 5000, 1000, 200  # How many rows, facts and texts are indexed before other work gets its turn.
 
 _SCHEMA = """
@@ -51,9 +52,10 @@ CREATE TABLE pieces(
 CREATE INDEX pieces_of ON pieces(number) WHERE number;
 CREATE INDEX pieces_in ON pieces(conversation, seq) WHERE seq;
 CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode61 remove_diacritics 2');
+INSERT INTO words(words, rank) VALUES('hashsize', 8388608);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
-# The text, the number of its entry and where it begins in it, or its conversation and fact.
+# A text, and either its entry's number and its offset there or its conversation and seq. The others are 0 or empty.
 Piece = tuple[str, int, int, str, int]
 _USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
 _OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
@@ -63,18 +65,18 @@ class IndexDamaged(StoreFailed):
     """The index makes no sense any more; whoever has it open makes it anew."""
 
 
-# Orders of the catalogue. For many entries at once they are made afterwards: that takes a tenth of the time.
+# The catalogue's sort indexes. Building them after many rows takes a tenth of the time.
 _ORDERS = {
     "by_tool": "tool, number",
     "by_tool_time": "tool, time, number",
     "by_source": "source, number",
-    "by_size": "size, number, kept",  # With the stored size, so that a sum needs no rows.
+    "by_size": "size, number, kept",  # With the stored size, so that the index alone gives sums.
     "by_tokens": "tokens, number",
     "by_time": "time, number",
     "by_uses": "uses, number",
     "by_recalled": "recalled, number",
 }
-MANY = 50_000  # For this many entries, the indexes for sorting are built after all rows are in.
+MANY = 50_000  # If at least this many entries are missing, sort indexes are built after all rows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class StoreFeed:
         try:
             return self._cache.read_part(record.digest, 0, limit)
         except HelixError:
-            return None  # It is damaged or gone. Reading it reports that.
+            return None  # The entry is damaged or deleted. Whoever opens it sees the error.
 
     def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
         return self._thread.call_and_wait(self._journal.stored_facts_since, after, limit)
@@ -167,7 +169,7 @@ class IndexFile:
         self._count = count
         self._memory = 0
         self.connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
-        # Not needed: to forget something, the whole file is deleted.
+        # Overwriting deleted rows is not needed: to forget something, the whole file is deleted.
         self.connection.execute("PRAGMA secure_delete=OFF")
         sqlite_database.prepare_schema(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
         if self.connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
@@ -203,7 +205,7 @@ class IndexFile:
             progress = self.current_progress()
             if progress.orders or progress.count_missing > WORDS:
                 return self._index_slice()
-            with self._index_transaction():  # what little is new is written at once: rows, facts and words
+            with self._index_transaction():  # Few new items are indexed completely in one commit.
                 return [self._index_slice() for _ in range(3)][-1]
 
     def _index_slice(self) -> IndexProgress:
@@ -243,12 +245,12 @@ class IndexFile:
         with self._index_transaction():
             listed = [record for record in found if record.about.tool != CHECKPOINT]
             if len(listed) < len(found):
-                self._count_checkpoints(found)
+                self._add_to_checkpoint_totals(found)
             self._insert_cache_records(listed, pinned)
             last = found[-1].number if found else 0  # Entries may have been added since they were counted.
             self._set_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
 
-    def _count_checkpoints(self, found: Sequence[CacheRecord]) -> None:
+    def _add_to_checkpoint_totals(self, found: Sequence[CacheRecord]) -> None:
         """Contents of checkpoints are nothing to look through or to list; what they take is counted."""
         entries, room = _sum_checkpoint_contents(found)
         self._set_mark("checkpoints", self.get_mark("checkpoints") + entries)
@@ -327,28 +329,35 @@ class IndexFile:
                 )
 
     def _index_words(self, progress: IndexProgress) -> None:
-        found = self._feed.entry_records(progress.words, WORDS)
-        contents = self._feed.content_beginnings(found, SEARCHED)
         with self._index_transaction():
-            texts = [
-                (record, content, text)
-                for record, content in contents
-                if content is not None
-                and record.about.tool != CHECKPOINT
-                and (text := search_words.text_or_none(content)) is not None
-            ]
-            self._index_pieces(
-                (piece, record.number, start, "", 0)
-                for record, _, text in texts
-                for start, piece in search_words.split_for_index(text)
-            )
-            tokens = [
-                (record.number, estimate_entry_tokens(record.size, content, self._count))
-                for record, content, _ in texts
-            ]
-            self._execute_rows("UPDATE entries SET tokens = column2 FROM (", tokens, ") WHERE number = column1")
-            complete = len(contents) == len(found) < WORDS
-            self._set_mark("words", progress.entries if complete else contents[-1][0].number)
+            after, size = progress.words, 0
+            while after < progress.entries and size < _TOGETHER:
+                found = self._feed.entry_records(after, WORDS)
+                contents = self._feed.content_beginnings(found, SEARCHED)
+                size += self._index_contents(contents)
+                complete = len(contents) == len(found) < WORDS
+                after = progress.entries if complete else contents[-1][0].number
+            self._set_mark("words", after)
+
+    def _index_contents(self, contents: Sequence[tuple[CacheRecord, bytes | None]]) -> int:
+        """How many characters of text they have."""
+        texts = [
+            (record, content, text)
+            for record, content in contents
+            if content is not None
+            and record.about.tool != CHECKPOINT
+            and (text := search_words.text_or_none(content)) is not None
+        ]
+        self._index_pieces(
+            (piece, record.number, start, "", 0)
+            for record, _, text in texts
+            for start, piece in search_words.split_for_index(text)
+        )
+        tokens = [
+            (record.number, estimate_entry_tokens(record.size, content, self._count)) for record, content, _ in texts
+        ]
+        self._execute_rows("UPDATE entries SET tokens = column2 FROM (", tokens, ") WHERE number = column1")
+        return sum(len(text) for *_, text in texts)
 
     def _index_pieces(self, pieces: Iterable[Piece]) -> None:
         found = list(pieces)

@@ -40,7 +40,7 @@ _BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
 _BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
 _BROUGHT_FACTS = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE {_BROUGHT} ORDER BY id"  # noqa: S608
 _BROUGHT_BEHIND = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE conversation = ? AND seq > ? AND {_BROUGHT} ORDER BY seq"  # noqa: S608
-# The last fact that begins, goes on with or ends a turn ends none. A day: what runs has written something since.
+# Conversations whose last turn has no end. Only the last day counts: a turn that runs has written something since.
 _OPEN_TURNS = """
 SELECT id FROM conversations WHERE updated > (SELECT max(updated) - 86400 FROM conversations) AND coalesce(
   (SELECT substr(fact, 10, 10) FROM facts WHERE conversation = conversations.id
@@ -68,7 +68,7 @@ class StoredFact:
 
     def decode_recorded(self) -> Recorded:
         if not self.is_intact:
-            raise _damaged_fact_error(self.conversation, self.seq, "does not match its digest")
+            raise _damaged_fact_error(self.conversation, self.seq, "does not match its hash")
         return Recorded(self.conversation, self.seq, self.time, fact_encoding.decode_fact(self.fact))
 
 
@@ -86,11 +86,11 @@ class JournalFile:
     ) -> None:
         self.path = path
         self._now = now
-        self.replacing: Callable[[StoredFact], object] = lambda _line: None  # Called within the transaction.
+        self.replacing: Callable[[StoredFact], object] = lambda _line: None  # Called as a fact is replaced.
         self.connection = (sqlite_database.connect_read_only if unseen else sqlite_database.connect_database)(
             path, JournalCorrupt, "journal"
         )
-        # Damaged text is read as far as it goes: the digest then names the fact it stands in.
+        # Damaged text is decoded as far as possible. The digest then shows the damaged fact.
         self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         sqlite_database.prepare_schema(
             self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="journal"

@@ -51,7 +51,7 @@ def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
         return None
     header = _HEADER.unpack_from(content)
     salts = (header[4], header[5])
-    if salts not in frames[0][1:]:  # The header is damaged, so the frames decide.
+    if salts not in frames[0][1:]:  # The header is damaged: the frames' most common salts count.
         salts = Counter(salts for _, salts in frames).most_common(1)[0][0]
     committed = 0
     for number, (size, found) in enumerate(frames, 1):

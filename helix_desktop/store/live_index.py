@@ -20,8 +20,8 @@ from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GATHER_SECONDS = 2.0  # New content is collected for so long and written together. A search does not wait for it.
-GATHERED_WAIT_SECONDS = 2.0  # at most, before a search
+GATHER_SECONDS = 2.0  # New content is gathered for this long before indexing. A search ends the wait.
+GATHERED_WAIT_SECONDS = 2.0  # The longest that a search waits until gathered content is indexed.
 
 
 class WorkspaceIndex:
@@ -75,20 +75,17 @@ class WorkspaceIndex:
 
     async def _rebuild_around(self, between: Callable[[], Awaitable[None]]) -> None:
         async with self._one_rebuild:
-            await self._rebuild_index(between)
-
-    async def _rebuild_index(self, between: Callable[[], Awaitable[None]]) -> None:
-        self._closing = True
-        self._is_awaited.set()
-        for thread in (self._writer, self._reader, self._ahead):
-            await thread.close()
-        await self._writer.run_there(store_opening.delete_index, self._folder)
-        try:
-            await between()
-        finally:
-            await self._open_index_file()
-            self._closing = False
-            self.follow_stores()
+            self._closing = True
+            self._is_awaited.set()
+            for thread in (self._writer, self._reader, self._ahead):
+                await thread.close()
+            await self._writer.run_there(store_opening.delete_index, self._folder)
+            try:
+                await between()
+            finally:
+                await self._open_index_file()
+                self._closing = False
+                self.follow_stores()
 
     def follow_stores(self) -> None:
         """Catch up in the background; harmless while it does so already."""
@@ -100,16 +97,14 @@ class WorkspaceIndex:
         if self.progress.is_complete:
             self._is_awaited.wait(GATHER_SECONDS)
         self._is_awaited.clear()
-        self._is_followed = (
-            False  # The slice below may not include content that is stored from now on, so another run follows.
-        )
+        self._is_followed = False  # Content stored from now on may miss the slice below, and starts another run.
         try:
             self.progress = self._file.index_next_slice()
         except IndexDamaged:
             self._damaged = True
             return
         except HelixError:
-            return  # the stores are closing or in trouble; the next change tries again
+            return  # The stores are closing or report an error. The next change tries again.
         if not self.progress.is_complete:
             self.follow_stores()
 
@@ -171,11 +166,11 @@ class WorkspaceIndex:
     def _refuse_while_rebuilding(self) -> None:
         if self._removing:
             raise StoreBusy(
-                "Content is being permanently removed from this workspace.", remedy="Try again when that is done."
+                "Content is being permanently removed from this workspace.", remedy="Try again when this has finished."
             )
         if self._rebuilding:
             raise StoreBusy(
-                "The search index of this workspace is being rebuilt.", remedy="Try again when that is done."
+                "The search index of this workspace is being rebuilt.", remedy="Try again when this has finished."
             )
 
     def _run_query_now(self, question: Callable[[CatalogueQueries], T], *, slow: bool = False) -> T:
@@ -243,7 +238,7 @@ class WorkspaceIndex:
 
     async def checkpoints(self) -> tuple[int, int]:
         """How many contents checkpoints hold, and the bytes they take on the disk."""
-        await self.kept()  # This also includes the entries that were just put.
+        await self.kept()  # Lists entries that were just stored, so that they are counted.
         return await self._run_query(CatalogueQueries.checkpoint_figures)
 
     async def recount_checkpoints(self) -> None:

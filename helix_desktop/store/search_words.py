@@ -12,14 +12,13 @@ from collections.abc import Iterator
 
 from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
 
-SLICE = 1 << 16  # How many bytes are read before other work gets its turn.
-PIECE = 64 * 1024  # Characters in a row of the index: few, so that a hit is quickly found in it.
+SLICE = 1 << 16  # Bytes decoded, or characters indexed, before other threads get their turn.
+PIECE = 64 * 1024  # The most characters in a row of the index. In short rows, matches are found fast.
 
-# A capital inside a word: behind a small letter, or before one and behind two capitals. Capitals are rare, so this is quick; the
-# possessive quantifier makes a megabyte of one letter cost no more than any other.
-_CAPITAL = re.compile(r"[A-Z](?:(?=[a-z0-9])(?<=[A-Z][A-Z])|(?<=[a-z0-9][A-Z]))")
-_REST = re.compile(r"[A-Za-z0-9]*+")
-_LETTERS = frozenset(string.ascii_letters + string.digits)
+# Finds a capital inside a word, and the rest of the word: after a small letter or digit, or between a capital and one
+# of those. Capitals are rare, so this is fast. The possessive quantifier keeps it fast for a megabyte of one letter.
+_CAPITAL = re.compile(r"([A-Z](?:(?=[a-z0-9])(?<=[A-Z][A-Z])|(?<=[a-z0-9][A-Z]))[A-Za-z0-9]*+)")
+_LETTERS = string.ascii_letters + string.digits
 _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|\n")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')
@@ -28,24 +27,13 @@ _WORDS = re.compile(r"\w+")
 
 
 def hidden_words(text: str) -> str:
-    hidden = " ".join(_HUMPS.findall("\n".join(_camel_case_words(text)))).replace("\n", ".")
+    before = _CAPITAL.split(text)  # By turns, the text before a capital and the rest of the word.
+    words = [head[len(head.rstrip(_LETTERS)) :] + rest for head, rest in zip(before[::2], before[1::2], strict=False)]
+    hidden = " ".join(_HUMPS.findall("\n".join(words))).replace("\n", ".")
     if text.isascii():
         return hidden
     single = [" ".join(run) for run in _UNSPACED.findall(text)]
     return " . ".join([hidden, *single] if hidden else single)
-
-
-def _camel_case_words(text: str) -> Iterator[str]:
-    """The words with a capital inside."""
-    end = 0
-    for capital in _CAPITAL.finditer(text):
-        begin = capital.start()
-        if begin < end:
-            continue
-        while begin > end and text[begin - 1] in _LETTERS:
-            begin -= 1
-        end = _REST.match(text, capital.start()).end()  # type: ignore[union-attr]  # it matches anywhere
-        yield text[begin:end]
 
 
 def plain_words(text: str) -> list[str]:

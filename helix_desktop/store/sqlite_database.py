@@ -28,11 +28,11 @@ def connect_database(
 ) -> sqlite3.Connection:
     """An open connection in WAL mode; used from the thread that made it, or one after another."""
     with SqliteErrors(corrupt, what):
-        with suppress(OSError):  # SQLite reports an error better. Its log gets the permissions of the file.
+        with suppress(OSError):  # SQLite reports errors better. Its log gets the same permissions.
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
         try:
-            # Small pages: a fact that is written alone takes four or more, and a few new entries change dozens. Only a new file heeds it.
+            # Small pages, because one new fact changes at least four. Only a new file takes this size.
             connection.execute(f"PRAGMA page_size={512 if synchronous == 'FULL' else 1024}")
             connection.execute("PRAGMA wal_autocheckpoint=4000")
             connection.execute("PRAGMA journal_mode=WAL")
@@ -58,7 +58,7 @@ def connect_read_only(path: Path, corrupt: type[StoreFailed], what: str) -> sqli
 
 
 def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: int, version: int, what: str) -> None:
-    """Make the tables of a new database; refuse a newer one. Closes the connection when it raises."""
+    """Makes the tables of a new database; refuses a newer one. Closes the connection on errors."""
     try:
         with SqliteErrors(StoreFailed, what):
             known = schema_version(connection)
@@ -183,20 +183,20 @@ class SqliteTransaction(SqliteErrors):
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
-            self._connection.close()  # SQLite rolls back by itself when the file is opened next
+            self._connection.close()  # SQLite rolls back on its own when the file is next opened.
 
 
 def store_error_of(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFailed:
     """The error of ours that says what SQLite's means."""
     exactly = getattr(error, "sqlite_errorcode", 0)
     code = exactly & 0xFF
-    # The second code means that there is not even room to open it.
+    # The second code means that the disk is too full even to open the database.
     if code == sqlite3.SQLITE_FULL or exactly == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(
             f"The {what} could not be written: the disk is full.", remedy="Free up disk space and try again."
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy(f"The {what} is in use by another process.", remedy="Close the other program, or wait.")
+        return StoreBusy(f"The {what} is in use by another process.", remedy="Close the other program first.")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_schema_damaged(error):
         return corrupt(f"The {what}'s file is damaged ({error}).", remedy="Open the workspace again to repair it.")
     return StoreFailed(f"The {what} could not be read or written: {error}.", remedy="Check the disk, then try again.")

@@ -78,7 +78,7 @@ def _take_rest_of_log(journal: JournalFile, log: journal_repair.WriteAheadLog | 
     except sqlite3.Error as error:
         journal.close()
         failed = sqlite_database.store_error_of(error, JournalCorrupt, "journal")
-        if isinstance(failed, StoreFull):  # A full disk damages nothing.
+        if isinstance(failed, StoreFull):  # A full disk does not mean damage.
             raise failed from error
         raise JournalCorrupt(f"The journal's log cannot be merged: {error}.") from error
     if read >= log.committed:
@@ -141,7 +141,7 @@ def _copy_aside(workspace: Path, paths: Iterable[Path]) -> Path:
     except OSError as error:
         # An incomplete copy is useless, and every further attempt would take more room.
         shutil.rmtree(aside, ignore_errors=True)
-        # Copying a folder raises one error for all its files.
+        # `copytree` raises one error for all files of a folder, with the reasons in its text.
         full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
         why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
         raise (StoreFull if full else StoreFailed)(

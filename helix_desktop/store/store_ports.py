@@ -25,7 +25,7 @@ __all__ = ["StoreCache", "StoreJournal", "WorkspaceIndex"]  # the three ports of
 
 LITTLE = 128 << 10  # Up to this many bytes of checkpoints are compressed thoroughly.
 _PAGE = 500  # How many facts are read before other work gets its turn.
-_SLICE = 1 << 20  # The most bytes of puts in one commit.
+_SLICE = 1 << 20  # Once waiting puts have more bytes than this, they are committed.
 Batch = tuple[str, Sequence[Fact]]  # A conversation, and facts to append to it.
 
 
@@ -254,7 +254,7 @@ class StoreCache:
             self._thread.submit_work(self._finish_stream, incoming, outcome)
             return await asyncio.wrap_future(outcome)
         except BaseException:
-            # The store has been closed. The rest is removed when the workspace opens next.
+            # If the store is closed, the next opening removes the unfinished entry.
             with contextlib.suppress(StoreFailed):
                 self._thread.submit_work(incoming.abandon_entry)
             raise

@@ -61,11 +61,11 @@ class StoredWorkspace:
             stores.journal, stores.thread, self.index.follow_stores, (folder / store_opening.SUSPECT).touch
         )
         self.cache = StoreCache(stores.cache, stores.thread, self.index)
-        self.link: SharedStoreLink | None = None  # The connection to the store that it shares with other machines.
-        # Appends facts through the open sessions, so that they notice.
+        self.link: SharedStoreLink | None = None  # The link to a shared store, if there is one.
+        # An open workbench sets its own function here, so that open sessions notice.
         self.content_forgetter: ContentForgetter = self.forget_content
         self._shared: ConversationSync | None = None
-        self.linked: Callable[[], object] = lambda: None  # Called when the link is made or removed.
+        self.linked: Callable[[], object] = lambda: None  # Called when `link` is set or removed.
 
     @classmethod
     async def open(cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> "StoredWorkspace":

@@ -23,6 +23,7 @@ from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import CacheCorrupt, HelixError, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.json_values import list_at
 from helix_desktop.store import workspace_settings
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
@@ -35,7 +36,7 @@ _PAGE = 200
 _LINE_LIMIT = 64 << 20  # In bytes. No fact is longer.
 _HEAD_LIMIT = 1 << 20  # In bytes. No header of an entry and no workspace.toml is longer.
 _MANIFEST_LIMIT = 16 << 20
-_MOST_SIGNS = 500_000  # The most lists and objects in a line, also inside its texts.
+_MOST_SIGNS = 500_000  # The most `[` and `{` in a line, even inside texts. More are refused.
 KEPT_FREE_BYTES = 200 << 20  # An import stops when less disk space than this is free.
 _BATCH = 64
 _BROKEN = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, NotImplementedError, RecursionError)
@@ -97,7 +98,7 @@ def _pages_of_facts(journal: JournalFile) -> Iterator[list[StoredFact]]:
 
 
 def _format_fact_line(line: StoredFact) -> bytes:
-    line.decode_recorded()  # a damaged fact is not passed on as a good one
+    line.decode_recorded()  # Raises for a damaged fact, so that it is not exported as intact.
     return json.dumps([line.conversation, line.seq, line.time, line.fact], ensure_ascii=False).encode() + b"\n"
 
 
@@ -136,7 +137,7 @@ def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, le
             yield
     except CacheCorrupt:
         left_out.append(record.digest.hex)
-        # Fills up the promised length. The import sees that the hash does not match, and skips the entry.
+        # Pads to the announced length. The import skips the entry, because its hash is wrong.
         while left > 0:
             member.write(bytes(min(left, CHUNK)))
             left -= CHUNK
@@ -195,7 +196,7 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = r
     def note_progress(done: int) -> None:
         if shutil.disk_usage(place).free < KEPT_FREE_BYTES:
             raise StoreFailed(
-                f"{path} needs more room than the disk has.", remedy="Nothing was imported. Free up space."
+                f"{path} needs more space than is free on the disk.", remedy="Nothing was imported. Free up space."
             )
         report(done, facts + entries)
 
@@ -204,7 +205,7 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = r
             facts, entries = (archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin"))
             atomic_files.write_file_atomically(
                 place / workspace_settings.NAME,
-                _settings_as_proposals(
+                _move_settings_to_proposals(
                     read_archive_member(archive, "workspace.toml", _HEAD_LIMIT).decode("utf-8"), name
                 ),
                 private=True,
@@ -220,18 +221,14 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = r
         ) from error
     except OSError as error:
         raise StoreFailed(f"{path} cannot be read: {error.strerror}.", remedy="Nothing was imported.") from error
-    missing = manifest.get("damaged")
-    return (*_sentences_on_missing(missing if isinstance(missing, list) else []), *said)
-
-
-def _sentences_on_missing(damaged: list[Any]) -> tuple[str, ...]:
-    return tuple(
+    notes = [
         f"The entry {str(each)[:64]} was already damaged when this file was exported, so the file does not contain it."
-        for each in damaged
-    )
+        for each in list_at(manifest, "damaged")
+    ]
+    return (*notes, *said)
 
 
-def _settings_as_proposals(text: str, name: str) -> str:
+def _move_settings_to_proposals(text: str, name: str) -> str:
     document = tomlkit.parse(text).unwrap()
     proposals = document.get("proposed", {}) if isinstance(document.get("proposed"), dict) else {}
     proposals |= {key: document.pop(key) for key in PROPOSED if document.get(key)}

@@ -56,7 +56,7 @@ def environment_key(environ: Mapping[str, str] = os.environ) -> bytes:
     if not environ.get(KEY):
         raise NotFound(
             f"{STORE} is set, but {KEY} is not.",
-            remedy=f"Set {KEY} to the key that `workspace share --show-key` prints, or make one with `workspace new-key`.",
+            remedy=f"Set {KEY} to the key that `workspace share --show-key` prints, or create a key with `workspace new-key`.",
         )
     return row_encryption.parse_key_line(environ[KEY])
 
@@ -74,7 +74,8 @@ async def _expect_own_key(known: str, url: str, found: SharedStoreConnection) ->
     if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
         raise NotFound(
             f"No workspace is shared at the address in {STORE} with the key in {KEY}.",
-            remedy="Nothing was sent. Check both. To share a workspace with this key for the first time, run `workspace share --yes`.",
+            remedy="Nothing was sent. Check the address and the key. "
+            "To share a workspace with this key for the first time, run `workspace share --yes`.",
         )
 
 

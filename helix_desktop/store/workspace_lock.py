@@ -17,7 +17,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _take(handle: int) -> None:
-        # Locks a byte far behind the text, so that others can still read the text.
+        # Locks a byte far beyond the text, so that other processes can still read the text.
         os.lseek(handle, 1 << 30, os.SEEK_SET)
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         os.lseek(handle, 0, os.SEEK_SET)
@@ -52,7 +52,7 @@ class WorkspaceLock:
                 f"The workspace in {path.parent} is open in another program{f' (process {owner})' if owner else ''}.",
                 remedy="Use the workspace in that program, or close it there first.",
             ) from error
-        with contextlib.suppress(OSError):  # The process id only serves the sentence above.
+        with contextlib.suppress(OSError):  # The process id is only for the error message above.
             os.write(self._handle, f"{os.getpid():<20}\n".encode())
 
     def _acquire_with_retries(self) -> None:

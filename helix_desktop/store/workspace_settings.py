@@ -17,7 +17,7 @@ import tomlkit
 from tomlkit.exceptions import ParseError, TOMLKitError
 
 from helix_desktop import atomic_files
-from helix_desktop.errors import ConfigFileMistake, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.errors import ConfigFileMistake, NotFound, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.program_settings import find_line_of_key
 
@@ -40,7 +40,7 @@ class WorkspaceConfig:
     roots: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
     effort: str = ""  # How long the main model thinks, as in `ModelSet.effort`.
-    temperature: float | None = None  # Of the main model. None: the provider's default.
+    temperature: float | None = None  # The main model's temperature. None: the provider's default.
     top_p: float | None = None
     instructions: str = ""  # The user's own instructions, placed after the system prompt.
     preset: str = ""
@@ -48,18 +48,18 @@ class WorkspaceConfig:
     mode: str = ""
     rules: tuple[Mapping[str, Any], ...] = ()
     mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    limit: int = 0  # bytes the cache may take; 0: no limit
-    changes: Mapping[str, Any] = field(default_factory=dict)  # what checkpoints cover, and how long they are kept
+    limit: int = 0  # The most bytes that the cache may take; 0: no limit.
+    changes: Mapping[str, Any] = field(default_factory=dict)  # What checkpoints cover, and for how long.
     copies: Mapping[str, _PLAIN] = field(
         default_factory=dict
-    )  # who works in a copy of the folders, and how one is set up
-    limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # When a turn stops by itself.
+    )  # Whether work is always done in copies of the folders, and what sets up a copy.
+    limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # Limits that stop a turn.
     trusted: Mapping[str, str] = field(default_factory=dict)  # rules files the user agreed to, and their SHA-256
-    approved: Mapping[str, str] = field(default_factory=dict)  # MCP tools as the user last allowed them, by fingerprint
+    approved: Mapping[str, str] = field(default_factory=dict)  # By MCP tool: its fingerprint when last allowed.
     off: tuple[str, ...] = ()  # rules, skills, commands, hooks and agents of the folders that the user switched off
-    shared: Mapping[str, str] = field(default_factory=dict)  # the store other machines share, and when a put counts
-    openings: tuple[str, ...] = ()  # The openings of the home folder that commands may use (`tools/home_openings.py`).
-    readable: tuple[str, ...] = ()  # more folders that commands may read
+    shared: Mapping[str, str] = field(default_factory=dict)  # The shared store's address, and when a put counts.
+    openings: tuple[str, ...] = ()  # Names of parts of the home folder open to commands (`tools/home_openings.py`).
+    readable: tuple[str, ...] = ()  # Additional folders that commands may read.
     # Patterns of files that no agent sees. None: those of `tools/hidden_files.py`.
     hidden: tuple[str, ...] | None = None
     shown: tuple[str, ...] = ()  # Rules that also allow other programs, and that the user has been told about.
@@ -67,7 +67,7 @@ class WorkspaceConfig:
     warnings: tuple[str, ...] = ()
 
 
-# The second function makes the new value from the present one.
+# New values by key, or a function that computes these from the current settings.
 Changes = Mapping[str, Any] | Callable[[WorkspaceConfig], Mapping[str, Any]]
 
 
@@ -104,7 +104,7 @@ def _is_colour(value: Any) -> bool:
 
 
 EFFORTS = ("", "low", "medium", "high")
-# What a key holds, in words for people and as a check.
+# What each key may hold: a description for people, and a check.
 _KEYS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "version": ("a whole number", _is_whole_number),
     "name": ('a text, like name = "Thesis"', _is_text),
@@ -170,7 +170,7 @@ _KEYS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "proposed": ("a table the program made from an import", _is_toml_table),
 }
-# Keys that are fields of the same name.
+# Top-level keys. Each is also the name of its field in `WorkspaceConfig`.
 _TOP_KEYS = (
     "name", "colour", "effort", "temperature", "top_p", "instructions", "mcp", "changes", "copies", "limits", "shared",
 )  # fmt: skip
@@ -272,17 +272,11 @@ def read_workspace_settings(path: Path) -> WorkspaceConfig:
 
 def _read_settings_text(path: Path) -> str:
     try:
-        return atomic_files.read_small_file(path).decode("utf-8").replace("\r\n", "\n")
-    except InvalidInput as error:
-        raise ConfigFileMistake(error.what, remedy=error.remedy) from error
+        return atomic_files.read_settings_text(path).replace("\r\n", "\n")
     except FileNotFoundError as error:
         raise NotFound(
             f"{path} is missing.", remedy="Restore the file, or import the workspace from an export."
         ) from error
-    except UnicodeDecodeError as error:
-        raise ConfigFileMistake(f"{path} is not UTF-8 text.", remedy="Save it as UTF-8.") from error
-    except OSError as error:
-        raise StoreFailed(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def new_settings_text(name: str, colour: str, roots: tuple[str, ...]) -> str:

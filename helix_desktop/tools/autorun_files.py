@@ -1,7 +1,7 @@
 """Knows by name which files make other programs run something later: git, shells, editors, package
 managers, other agents.
 
-`runnable_content` extracts the part that matters, so that only a change that can run something
+`extract_runnable_text` extracts the part that matters, so that only a change that can run something
 counts. Git's own files are handled by `autorun_guard.py`.
 """
 
@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from helix_desktop.json_values import object_at, parse_object
 from helix_desktop.tools.workspace_roots import normalise_spelling
 
-# Files with these names, anywhere.
+# Files with these names are autorun files wherever they are.
 AUTORUN_FILES = (
-    # shells, and what switches environments when a folder is entered
+    # shells, and tools that switch environments when a folder is entered
     ".envrc", ".autoenv", ".autoenv.zsh", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
     ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".inputrc", ".pam_environment",
     ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".tool-versions", ".mise.toml", "mise.toml", ".mise.*.toml", "mise.*.toml", ".rtx.toml",
@@ -28,7 +28,7 @@ AUTORUN_FILES = (
     # what editors' language servers, linters and notebooks run as soon as a folder is opened
     ".luarc.json", ".luarc.jsonc", "rust-analyzer.toml", ".rust-analyzer.toml", ".pylintrc", "pylintrc", "eslint.config.*", ".eslintrc.js", ".eslintrc.cjs", "prettier.config.*", ".prettierrc.?js", ".prettierrc.js",
     "stylelint.config.*", ".stylelintrc.js", ".stylelintrc.?js", "jupyter*_config.py", "jupyter*_config.json", "ipython_config.py",
-    # git's settings of a user, and what runs on its hooks
+    # a user's git settings, and tools that git hooks run
     ".gitconfig", ".pre-commit-config.yaml", ".pre-commit-config.yml", "lefthook*.yml", "lefthook*.yaml", "lefthook*.toml", "lefthook*.json", ".lefthook*.yml", ".lefthook*.yaml", ".lefthook*.toml", ".lefthook*.json",
     ".overcommit.yml", ".huskyrc*", ".lintstagedrc*", "lint-staged.config.*", ".simple-git-hooks.*", "simple-git-hooks.*", "captainhook.json", "grumphp.yml", ".hgrc", ".p4config",
     "prek.toml", "hk.pkl", "rusty-hook.toml", ".rusty-hook.toml", "commitlint.config.*", ".commitlintrc.?[jt]s", ".commitlintrc.[jt]s", ".nano-staged.*", "nano-staged.config.*",
@@ -40,14 +40,14 @@ AUTORUN_FILES = (
     ".mcp.json", "mcp.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml", ".goosehints.json", "crush.json", ".crush.json",
     "authorized_keys", "crontab", ".crontab", ".forward", ".procmailrc",
 )  # fmt: skip
-# All files in folders with these names, anywhere.
+# In folders with these names, wherever they are, every file is an autorun file.
 AUTORUN_FOLDERS = (
     ".vscode", ".idea", ".fleet", ".zed", ".vs", ".nova", ".devcontainer", ".helix", ".cursor", ".claude", ".codex", ".gemini", ".windsurf",
     ".theia", ".bsp", ".externalToolBuilders", ".shadowenv.d", ".cargo-husky", ".trunk", ".qlty", ".amp", ".factory", ".augment", ".kilocode", ".trae", ".junie", ".pi", ".openhands", ".agents", ".codebuddy", ".crush",
     ".kiro", ".opencode", ".continue", ".roo", ".cline", ".amazonq", ".qwen", ".husky", ".lefthook", ".lefthook-local", ".githooks", ".git-hooks", ".overcommit", ".mvn", ".mise",
     ".vim", ".nvim", ".kak", ".emacs.d", ".ssh",
 )  # fmt: skip
-# Files and folders whose names mean this below another folder only.
+# Files and folders whose names have this meaning only below a certain other folder.
 AUTORUN_PATHS = (
     ".hg/hgrc", ".jj/repo/config.toml", ".sl/config", "_darcs/prefs/defaults", ".pijul/config", "mise/config.toml", "mise/config.local.toml",
     ".yarn/releases", ".yarn/plugins", ".cargo/config", ".cargo/config.toml", ".cargo/env", ".cargo/bin", ".bundle/config", ".gnupg/gpg.conf",
@@ -96,7 +96,7 @@ def is_autorun_path(path: str) -> bool:
 def changes_what_runs(path: str, before: bytes, after: bytes) -> bool:
     """Whether changing a file so makes another program run something else later."""
     name = path.rpartition("/")[2]
-    return is_autorun_path(path) and (not is_run_in_part(name) or bool(runnable_content(name, after, before)))
+    return is_autorun_path(path) and (not is_run_in_part(name) or bool(extract_runnable_text(name, after, before)))
 
 
 def is_run_in_part(name: str) -> bool:
@@ -104,7 +104,7 @@ def is_run_in_part(name: str) -> bool:
     return normalise_spelling(name) in (SCRIPTS, COMPOSER)
 
 
-def runnable_content(name: str, content: bytes, before: bytes | None = None) -> str:
+def extract_runnable_text(name: str, content: bytes, before: bytes | None = None) -> str:
     """What of a file can run something, as a text that is compared; empty where nothing can. `before`: what it was."""
     if is_run_in_part(name):
         return _automatic_scripts(content, before)

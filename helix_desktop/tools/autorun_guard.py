@@ -28,7 +28,7 @@ _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-reba
 _SETTLED = 2_000_000_000
 _SETTINGS = ("config", "config.worktree")
 _TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
-_WRITTEN = ("refs", "logs", "objects", "info")  # folders of a git directory that git writes in
+_WRITTEN = ("refs", "logs", "objects", "info")  # The folders of a git directory that git writes in.
 _SHALLOW = ("pack", "info")  # The only folders inside `objects` that are searched.
 
 
@@ -58,12 +58,12 @@ class AutorunChange:
 class _ScannedFolder:
     stamp: tuple[int, int]
     is_settled: bool
-    folders: tuple[str, ...]  # Folders that are searched further.
-    whole: tuple[str, ...]  # Folders in which every file counts.
+    folders: tuple[str, ...]  # Folders whose contents are searched as well.
+    whole: tuple[str, ...]  # Folders in which every file is an autorun file.
     notable: tuple[str, ...]
     has_git: bool
     links: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()  # files that no agent sees
+    hidden: tuple[str, ...] = ()  # Files that are hidden from agents.
 
 
 @dataclass(slots=True)
@@ -71,10 +71,10 @@ class AutorunGuard:
     """The folders of a workspace. What is in one of them is remembered for as long as it has not changed."""
 
     roots: WorkspaceRoots
-    patterns: Callable[[], tuple[str, ...]] = tuple  # Patterns of files that no agent sees.
+    patterns: Callable[[], tuple[str, ...]] = tuple  # Patterns of files that are hidden from agents.
     _patterns: tuple[str, ...] = ()
     _folders: dict[str, _ScannedFolder] = field(default_factory=dict)
-    _of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # folders in git directories
+    _of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # The folders in git directories, by path.
     _items: dict[str, tuple[tuple[int, ...], AutorunFile]] = field(default_factory=dict)
     _whole: list[str] = field(default_factory=list)
 
@@ -153,7 +153,9 @@ def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bo
     if before is None:
         return bool(now.runnable_content or now.link)
     if autorun_files.is_run_in_part(name) and before.content is not None and now.content is not None:
-        return before.content != now.content and bool(autorun_files.runnable_content(name, now.content, before.content))
+        return before.content != now.content and bool(
+            autorun_files.extract_runnable_text(name, now.content, before.content)
+        )
     return bool(now.runnable_content or now.link) and (before.runnable_content, before.link) != (
         now.runnable_content,
         now.link,
@@ -220,7 +222,7 @@ class _AutorunScan:
     def _add_all_files(self, path: str) -> None:
         """Everything in a folder, or in what it is a link to inside the roots; what lies deepest comes last."""
         folders = [path] if self._is_inside_roots(os.path.realpath(path)) else []
-        for folder in folders:  # Grows meanwhile.
+        for folder in folders:  # The list grows during the loop.
             with suppress(OSError), os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
@@ -259,7 +261,7 @@ class _AutorunScan:
         if settings:
             meaning = "\n".join(git_settings.settings_running_programs(content.decode("utf-8", "surrogateescape")))
         else:
-            meaning = autorun_files.runnable_content(os.path.basename(path), content)
+            meaning = autorun_files.extract_runnable_text(os.path.basename(path), content)
         return AutorunFile(f"{meaning} {bool(mode & 0o111)}" if hook and meaning else meaning, content, link, mode)
 
     # --- git ---------------------------------------------------------------------------------------------------------
@@ -280,7 +282,7 @@ class _AutorunScan:
         if item is None or item.content is None:
             return ""
         text = item.content.decode("utf-8", "surrogateescape").strip().removeprefix(word).strip()
-        if "\0" in text:  # Git reads it as far as that.
+        if "\0" in text:  # Git would read the path only up to the NUL character.
             return ""
         where = os.path.realpath(os.path.join(os.path.dirname(path), text))
         if not self._is_inside_roots(where):
@@ -422,7 +424,7 @@ def _sort_folder_entries(
             notable.append(name)
             whole.append(name)
     git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
-    # Elsewhere, a folder only looks like one of git's. It is searched like any other.
+    # A folder that looks like git's own but is outside `.git` is searched like any other.
     below = [name for name in folders if not git or ".git" not in inside.split("/") or name in ("modules", "worktrees")]
     return _ScannedFolder(stamp, settled, tuple(below), tuple(whole), tuple(notable), git, tuple(links), tuple(hidden))
 

@@ -112,7 +112,7 @@ class ToolResources:
     permit: PermitAction
     workspace_resources: WorkspaceResources
     files_seen: FilesSeen
-    is_readable: Callable[[str], bool] = lambda _: True  # whether no rule keeps this path from being read
+    is_readable: Callable[[str], bool] = lambda _: True  # Says whether the rules allow a path to be read.
 
     @property
     def roots(self) -> WorkspaceRoots:

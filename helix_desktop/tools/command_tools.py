@@ -89,7 +89,7 @@ class WorkspaceCommands:
     background: dict[str, BackgroundCommand] = field(default_factory=dict)
     next_numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     is_planning: Callable[[], bool] = lambda: False  # True while a plan is being made and commands must not write.
-    opened: Callable[[], CommandOpenings] = CommandOpenings  # The openings of the home folder that hold now.
+    opened: Callable[[], CommandOpenings] = CommandOpenings  # Which parts of the home folder are open to commands now.
 
     @property
     def running_in_background(self) -> list[BackgroundCommand]:
@@ -269,7 +269,7 @@ async def _action_with_needs(
     if new:
         danger = f"it would use access that other commands don't have: {', '.join(titles_of_openings(new))}"
     if new and needs.files:
-        danger = f"{danger}; and files that are hidden from agents: {_display_paths(use, needs.files)}"
+        danger = f"{danger}, and files that are hidden from agents: {_display_paths(use, needs.files)}"
     return (
         replace(action, reason_to_ask=danger, asks_in_every_mode=True, separate_permission="opened")
         if danger and not action.reason_to_ask
@@ -377,7 +377,7 @@ class _CommandEnd:
     is_timed_out: bool = False
     was_stopped: bool = False
     check: CommandCheck | None = None
-    # Explains which hidden paths a command failed on, given the end of its output.
+    # Given the end of the output, says which hidden paths made the command fail.
     hidden: Callable[[str], str] | None = None
 
 
@@ -443,7 +443,7 @@ class _OutputTrimmer:
 
 def _format_footer(end: _CommandEnd, seconds: int, size: int) -> str:
     if end.was_stopped:
-        return f"\n[stopped by the user after {time.monotonic() - end.started:.0f} s]\n"
+        return f"\n[stopped after {time.monotonic() - end.started:.0f} s, before it had ended]\n"
     if end.is_timed_out:
         return f"\n[stopped: it ran longer than {seconds} s. Ask for more seconds, or run it in the background.]\n"
     if end.code:
@@ -465,7 +465,7 @@ async def _output_until_deadline(command: RunningCommand, seconds: int, end: _Co
     output = command.iterate_output()
     now = asyncio.get_running_loop().time
     deadline = now() + seconds
-    while now() < deadline:  # A program that never stops printing must not hold this up.
+    while now() < deadline:  # Also ends a program that prints without a pause.
         try:
             async with asyncio.timeout_at(deadline):
                 piece = await anext(output, b"")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import httpx
 
 HTML_SECONDS = 10.0
-MOST_BYTES = 2 << 30  # The worker's most address space. If not enough, the source is shown.
+MOST_BYTES = 2 << 30  # The worker's largest address space. If exceeded, the page's source is shown.
 LARGEST = 20 * 1024 * 1024
 SECONDS = 60
 MOST_REDIRECTS = 5

@@ -44,8 +44,8 @@ MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
 LARGEST_UNSAVED = 4 * 1024 * 1024  # The largest unsaved file that an editor is asked for, in bytes.
 LARGEST_IMAGE = 10 * 1024 * 1024
-AROUND_EDIT = (1_000_000, 300, 100, 30, 10)  # lines of a file that the agent no longer sees, as far as there is room
-LONGEST_TOKEN = 12  # In characters. A text with more than this for each token of room cannot fit, so it is not counted.
+AROUND_EDIT = (1_000_000, 300, 100, 30, 10)  # Tried in turn: lines of context in the diff of a folded file.
+LONGEST_TOKEN = 12  # In characters. A text with more per token of room can't fit, so its tokens are not counted.
 _PIECE = 1 << 20
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 

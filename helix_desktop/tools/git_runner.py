@@ -32,12 +32,12 @@ _OVERRIDDEN = (
     "gpg.program=gpg", "gpg.openpgp.program=gpg", "gpg.x509.program=gpgsm", "gpg.ssh.program=ssh-keygen", "gpg.ssh.defaultKeyCommand=", "log.showSignature=false",
     f"trace2.normalTarget={_NOTHING}", f"trace2.perfTarget={_NOTHING}", f"trace2.eventTarget={_NOTHING}", "init.templateDir=",
 )  # fmt: skip
-# The user's own settings for all repositories. They are applied after the ones above.
+# The user's own settings for all repositories, which are applied after the ones above.
 _OF_THE_USER = (
     "user.name", "user.email", "user.signingkey", "user.useconfigonly", "author.name", "author.email", "committer.name", "committer.email", "safe.directory", "commit.gpgsign",
     "gpg.format", "gpg.program", "gpg.openpgp.program", "gpg.x509.program", "gpg.ssh.program", "gpg.ssh.defaultkeycommand", "core.autocrlf", "core.eol", "core.safecrlf",
 )  # fmt: skip
-# No settings of the system or the user, no fetching of what a partial clone lacks, and no way to reach another repository.
+# Git reads no system or user settings, fetches nothing, and reaches no other repository.
 _ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": _NOTHING,
     "GIT_CONFIG_NOSYSTEM": "1",

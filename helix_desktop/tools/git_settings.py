@@ -8,8 +8,8 @@ _SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*')
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 _BETWEEN = re.compile(r"(?:[ \t\n]+|[#;][^\n]*)*")
 _BLANKS, _LINE = re.compile(r"[ \t]*"), re.compile(r"[^\n]*\n?")
-# Settings that name no program and no path, and that make git neither run, read nor write anything elsewhere. Of a section only what
-# is known today: a later git may give a new name in it a meaning. `core.worktree` is harmless only as the guard finds it (autorun_guard.py).
+# Settings that name no program or path, and by which git runs, reads or writes nothing elsewhere.
+# Sections are not listed whole: a later git may add names. autorun_guard.py checks `core.worktree`.
 _HARMLESS = re.findall(
     r"\S+",
     """core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.symlinks core.ignorecase

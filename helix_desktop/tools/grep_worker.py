@@ -11,8 +11,8 @@ import re
 import sys
 from collections import deque
 
-_LONGEST = 400  # characters shown of one line
-_LONGEST_LINE = 1 << 20  # bytes matched of one line; longer ones are matched in parts
+_LONGEST = 400  # In characters. How much of a line is shown.
+_LONGEST_LINE = 1 << 20  # In bytes. Longer lines are matched in parts.
 
 
 class LineMatcher:

@@ -35,7 +35,7 @@ OPENINGS = (
     HomeOpening(
         "ssh",
         "SSH, including Git over SSH",
-        "Commands with network access can read your SSH keys, use your SSH agent, and sign in wherever they are accepted.",
+        "Commands with network access can read your SSH keys, use your SSH agent, and sign in wherever your keys are accepted.",
         (".ssh",),
         ("SSH_AUTH_SOCK",),
         ("SSH_AUTH_SOCK",),
@@ -50,7 +50,7 @@ OPENINGS = (
     ),
     HomeOpening(
         "gh",
-        "GitHub and GitLab command lines",
+        "GitHub and GitLab command-line tools",
         "Commands with network access can do anything that your gh and glab logins allow.",
         (".config/gh", ".config/glab-cli", ".config/hub"),
         ("GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "GITLAB_TOKEN"),
@@ -75,7 +75,7 @@ OPENINGS = (
     ),
     HomeOpening(
         "aws",
-        "AWS command line",
+        "AWS command-line tool",
         "Commands with network access can do anything that your AWS credentials allow.",
         (".aws",),
         (
@@ -86,7 +86,7 @@ OPENINGS = (
     ),
     HomeOpening(
         "gcloud",
-        "Google Cloud command line",
+        "Google Cloud command-line tool",
         "Commands with network access can do anything that your Google Cloud credentials allow.",
         (".config/gcloud", ".boto"),
         ("CLOUDSDK_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_ACTIVE_CONFIG_NAME"),
@@ -94,7 +94,7 @@ OPENINGS = (
     ),
     HomeOpening(
         "azure",
-        "Azure command line",
+        "Azure command-line tool",
         "Commands with network access can do anything that your Azure credentials allow.",
         (".azure",),
         ("AZURE_CONFIG_DIR",),
@@ -102,7 +102,7 @@ OPENINGS = (
     ),
     HomeOpening(
         "registries",
-        "Package registries with a sign-in",
+        "Package registries that require sign-in",
         "Commands with network access can read your settings for pip, npm, Cargo, Maven, Gradle and others, including the passwords in them.",
         tuple(
             """

@@ -152,7 +152,7 @@ def _decide_always_asked(
     if _RuleFit.YES in fits:
         return PermissionDecision("ask", "rule", "a rule in this workspace requires approval", ("once",), "held")
     if _RuleFit.MAYBE in fits:
-        why = "a rule denies some commands here, and this command may run one of them"
+        why = "this command may run other commands that a rule denies here"
         return PermissionDecision("ask", "rule", why, ("once",), "held")
     if action.effect is ActionEffect.RUN:
         if isinstance(known := find_started_programs(action.command), UnknownPrograms):
@@ -249,7 +249,7 @@ def is_rule_too_wide(rule: PermissionRule) -> bool:
     return not words or not command_analysis.is_safe_prefix(words)
 
 
-# --- rules that hold something back ----------------------------------------------------------------------------------
+# --- rules that deny or ask ------------------------------------------------------------------------
 
 
 class _RuleFit(IntEnum):
@@ -272,7 +272,7 @@ def _match_holding_rule(rule: PermissionRule, action: ToolAction) -> _RuleFit:
 def _match_held_command(pattern: str, action: ToolAction) -> _RuleFit:
     wanted = _words_of_holding_rule(pattern)
     known = find_started_programs(action.command)
-    if isinstance(known, UnknownPrograms):  # A rule that denies or asks needs only the words.
+    if isinstance(known, UnknownPrograms):  # Rules that deny or ask need only find their words.
         bare = " ".join(re.sub(r"['\"\\]", "", action.command).split())
         return (
             _RuleFit.YES if re.search(rf"(?<![\w.-]){re.escape(' '.join(wanted))}(?![\w-])", bare) else _RuleFit.MAYBE

@@ -141,7 +141,7 @@ def _is_known_to_its_repository(found: GitCheckout) -> bool:
     return False
 
 
-# --- making one
+# --- creating a copy
 
 
 def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_changes: bool) -> CopiedRepository:
@@ -225,7 +225,7 @@ def _remove_empty_folders(root: Path, path: str) -> None:
                 above.rmdir()
 
 
-# --- what is in it, and bringing it back
+# --- what a copy contains, and bringing its changes back
 
 
 def list_changed_paths(copy: GitCheckout, made: CopiedRepository) -> list[str]:
@@ -245,10 +245,10 @@ def _read_stamp(path: Path) -> list[int]:
 
 def list_own_commits(source: GitCheckout | None, copy: GitCheckout, made: CopiedRepository) -> list[str]:
     """The commits that the user's repository does not have."""
-    return copy.line("rev-list", "--all", "HEAD", "--not", *_known_commits(source, made)).split()
+    return copy.line("rev-list", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made)).split()
 
 
-def _known_commits(source: GitCheckout | None, made: CopiedRepository) -> list[str]:
+def _commits_in_users_repository(source: GitCheckout | None, made: CopiedRepository) -> list[str]:
     if source is None:
         return [made.base]
     tips = source.line("for-each-ref", "--format=%(objectname)", "refs/heads", "refs/tags", "refs/helix").split()
@@ -261,7 +261,7 @@ def bundle_own_content(source: GitCheckout | None, copy: GitCheckout, made: Copi
     _commit_everything(copy, copy.uncommitted_paths(), "What was not committed in the copy", "--no-gpg-sign")
     if not list_own_commits(source, copy, made):
         return b""
-    return copy.run("bundle", "create", "-", "--all", "HEAD", "--not", *_known_commits(source, made))
+    return copy.run("bundle", "create", "-", "--all", "HEAD", "--not", *_commits_in_users_repository(source, made))
 
 
 def commit_in_copy(copy: GitCheckout, message: str) -> None:
@@ -315,8 +315,8 @@ def _check_autorun_files_are_in_folder(copy: GitCheckout, head: str) -> None:
         is_there = place.is_file() and not place.is_symlink()
         if not is_there or copy.line("hash-object", "--", name) != copy.line("rev-parse", f"HEAD:{name}"):
             raise ActionRefused(
-                f"Other programs run {printable_path(name)}, and in the copy's folder it is not as it was committed.",
-                remedy="Check the file in the copy's last commit, and write it into the copy's folder if you want it.",
+                f"Other programs run {printable_path(name)}, and in the copy's folder this file differs from its committed version.",
+                remedy="Check the file in the copy's last commit. If you want that version, write it to the copy's folder.",
             )
 
 

@@ -85,7 +85,7 @@ async def _undo_file_change(change: FileChanged, roots: WorkspaceRoots, cache: C
         now = await asyncio.to_thread(workspace_roots.read_file_or_none, roots, place)
         digest = None if now is None else Digest.of_content(now)
         if digest == change.before:
-            return f"{name} was already unchanged."
+            return f"{name} needed no change."
         if digest != change.after:
             raise ActionRefused("it was changed in the meantime")
         before = None if change.before is None else await cache.read_content(change.before)

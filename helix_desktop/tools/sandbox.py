@@ -80,7 +80,7 @@ class Sandbox:
     folders: tuple[Path, ...]
     scratch: Path
     closed_paths: tuple[Path, ...] = ()
-    read_only: bool = False  # True if the workspace's folders can only be read.
+    read_only: bool = False  # True if commands can only read the workspace's folders.
     caches: Path | None = None
 
     @property
@@ -235,7 +235,7 @@ class Sandbox:
         linked = _caches_to_link(there)
         kept = frozenset(there.cache_paths) - frozenset(linked)
         words: list[str] = []
-        # A folder inside another one comes after it.
+        # A folder is mounted after the one that contains it.
         for path, place in sorted((*there.readable_paths, *kept), key=lambda pair: len(pair[1])):
             words += ["--bind" if (path, place) in kept else "--ro-bind-try", path, place]
         if linked:
@@ -307,7 +307,7 @@ class Sandbox:
         return [path for path in paths if any(is_within_folder(path, str(root)) for root in self.folders)]
 
 
-# No cgroup namespace: Java looks for its limits by the names outside, fails without them, and with it every build by Gradle.
+# No cgroup namespace: Java looks up its limits by the outer names, and Gradle builds would fail.
 _ALONE = (
     "--unshare-pid",
     "--unshare-ipc",
@@ -317,10 +317,10 @@ _ALONE = (
     "--cap-drop",
     "ALL",
 )
-# Through these, root could change the system.
+# The parts of /proc through which root could change the system.
 _OF_PROC = "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver"
 _CACHES_IN_HOME = ".workspace-caches"
-_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS has its programs there
+_KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS keeps programs in these.
 _READ_BY_LANDLOCK = (
     *(
         "/usr",
@@ -444,7 +444,7 @@ async def _can_start_command(command_line: CommandLine) -> bool:
             ProcessLaunch(CommandAuthor.PROGRAM, _ECHO, "/", {}, place=ProcessPlace.SANDBOX), command_line
         )
         try:
-            async with asyncio.timeout(30):  # A busy machine may be slow, and must not end up without the sandbox.
+            async with asyncio.timeout(30):  # Long, because a slow machine must not end up without a sandbox.
                 said = b"".join([piece async for piece in command.iterate_output()])
         finally:
             await command.end_and_wait()
@@ -459,7 +459,7 @@ def scrub_environment(
     """What a command gets of our environment: by name, so that no key, token or address of a bus is among it."""
     wanted = PASSED_ON | set(extra) | ({*PROXIES, *home_folder.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
     out = {name: value for name, value in environment.items() if name in wanted or name.startswith("LC_")}
-    if out.get("VIRTUAL_ENV") == sys.prefix:  # The program's own environment, not the user's.
+    if out.get("VIRTUAL_ENV") == sys.prefix:  # This program's own environment, not the user's.
         del out["VIRTUAL_ENV"]
     caches = {"XDG_CACHE_HOME": f"{temporary}/cache", "npm_config_cache": f"{temporary}/npm", "TMPDIR": temporary}
     return {**out, **_QUIET, **caches, "PYTHONUNBUFFERED": "1"}

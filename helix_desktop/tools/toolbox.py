@@ -46,7 +46,7 @@ class PermissionOutcome:
     decided_by: str = ""
     scope: str = "once"
     refused: bool = False
-    open_step: OpenStep | None = None  # Open from the moment the call may change the folders.
+    open_step: OpenStep | None = None  # The step of a call that may change the folders; None if it may not.
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ class ForeignTool(Protocol):
     async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult: ...
 
 
-# And the conversation that the changes belong to.
+# For each effect that can change the folders, what its changes are attributed to.
 _CHANGING = {ActionEffect.EDIT: "tool", ActionEffect.RUN: "command", ActionEffect.FOREIGN: "server"}
 
 
@@ -293,25 +293,14 @@ class Toolbox:
             check_foreign_arguments(values, json.loads(tool.spec.schema), call.name)
         preview = json.dumps(values, ensure_ascii=False, indent=2)
         danger = "this tool's description has changed since you allowed it" if tool.has_changed_description else ""
-        await permit(
-            ToolAction(
-                call.name,
-                ActionEffect.FOREIGN,
-                tool.title_for_question,
-                preview,
-                reason_to_ask=danger,
-                only_reads=tool.only_reads,
-            )
-        )
+        title, only_reads = tool.title_for_question, tool.only_reads
+        foreign = ActionEffect.FOREIGN
+        await permit(ToolAction(call.name, foreign, title, preview, reason_to_ask=danger, only_reads=only_reads))
         tool.note_allowed()
         got = await tool.call_foreign_tool(values, context)
-        images = tuple(
-            [
-                await self._around.cache.store_content(data, EntryOrigin(call.name, tool.title_for_question, kind))
-                for kind, data in got.images
-            ]
-        )
-        return ToolOutput(got.text, ok=got.ok, images=images, source=tool.title_for_question)
+        cache, name = self._around.cache, call.name
+        images = [await cache.store_content(data, EntryOrigin(name, title, kind)) for kind, data in got.images]
+        return ToolOutput(got.text, ok=got.ok, images=tuple(images), source=title)
 
     def _permission_check_for(self, call: ToolCall, context: CallContext, asked: PermissionOutcome) -> PermitAction:
         async def ensure_permitted(action: ToolAction) -> None:

@@ -16,6 +16,7 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.tool_calls import CALL_TOOL, FIND_TOOLS
 from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.json_values import object_at, parse_json_or_none
 from helix_desktop.tools.built_in_tool import (
     BuiltInTool,
     ToolArguments,
@@ -111,7 +112,7 @@ class OnDemandTools:
     specs_sent_before: Callable[[], Sequence[ToolSpec]] = tuple
     catalogues: Callable[[], Sequence[SourceCatalogue]] = tuple
     also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # What a search finds besides tools, for example skills.
-    # How many definitions are not sent, and about how many tokens they have.
+    # How many definitions are not sent, and an estimate of their tokens.
     withheld_count_and_tokens: tuple[int, int] = 0, 0
     _sent: dict[str, bool] = field(default_factory=dict)  # For each server, whether its definitions are sent.
     _lines: dict[str, SourceSummary] = field(default_factory=dict)
@@ -237,12 +238,7 @@ def _build_spec(name: str, about: str, schema: Mapping[str, object]) -> ToolSpec
 
 
 def _parameter_words(schema: str) -> str:
-    try:
-        properties = json.loads(schema).get("properties", {})
-    except (ValueError, AttributeError, RecursionError):
-        return ""
-    if not isinstance(properties, dict):
-        return ""
+    properties = object_at(parse_json_or_none(schema), "properties")
     said = (value.get("description", "") if isinstance(value, dict) else "" for value in properties.values())
     return " ".join([*properties, *(each for each in said if isinstance(each, str))])
 

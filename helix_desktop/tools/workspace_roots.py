@@ -62,7 +62,7 @@ class WorkspaceRoots:
     closed_paths: tuple[Path, ...] = ()
     names: tuple[Path, ...] = ()
     sample_folder: Path | None = None
-    # Says whether a file is hidden from agents, by its path relative to its root.
+    # Given a file's path relative to its root, says whether the file is hidden from agents.
     is_hidden_inside: Callable[[str], bool] = lambda _inside: False
 
     @property
@@ -137,7 +137,7 @@ class WorkspaceRoots:
         if self.is_hidden_path(path):
             raise ActionRefused(
                 f"{path.name} is hidden from agents in this workspace.",
-                remedy="Ask the user for the part you need, or name the file in `needs` of a command that reads it.",
+                remedy="Ask the user for the part you need, or run a command with the file in its `needs` argument.",
             )
         if self.sample_folder is not None and path.is_relative_to(self.sample_folder):
             return
@@ -291,7 +291,7 @@ def _check_real(roots: WorkspaceRoots, handle: int) -> None:
 def _require_regular_file(handle: int, shown: str) -> os.stat_result:
     found = os.fstat(handle)
     if stat.S_ISDIR(found.st_mode):
-        raise InvalidInput(f"{shown} is a folder.", remedy="Use list_files to see what is in it.")
+        raise InvalidInput(f"{shown} is a folder.", remedy="Use list_files to see what is in the folder.")
     if not stat.S_ISREG(found.st_mode):
         raise ActionRefused(f"{shown} is a device, a pipe or a socket, not a file.")
     return found
@@ -422,7 +422,7 @@ def _error_in_words(shown: str, error: OSError) -> HelixError:
     no_file = f"{shown} is a device, a pipe or a socket, not a file."
     no_room = f"The disk is full, so there is no room for {shown}. The file is unchanged."
     leads_out = f"{shown} points outside the workspace's folders, or it was changed while it was being opened."
-    forbidden = f"The system doesn't allow this for {shown} ({error.strerror})."
+    forbidden = f"The system doesn't allow this operation on {shown} ({error.strerror})."
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             found: HelixError = NotFound(

@@ -45,12 +45,12 @@ class WorkspaceToolOptions:
     """
 
     closed_paths: tuple[Path, ...] = ()
-    sample_folder: Path | None = None  # Described in `WorkspaceRoots`.
+    sample_folder: Path | None = None  # See `WorkspaceRoots`.
     limits: CommandLimits = CommandLimits()
     extra_variables: tuple[str, ...] = ()
     offers_fetch: bool = False
     caches: Path | None = None  # Where build tools keep their caches between commands.
-    # The openings of the user's home folder, determined for each command.
+    # Says, for each command, which parts of the user's home folder are open to it.
     opened: Callable[[], CommandOpenings] = CommandOpenings
     hidden: Callable[[], tuple[str, ...]] = lambda: hidden_files.DEFAULT  # Patterns of files that no agent sees.
 

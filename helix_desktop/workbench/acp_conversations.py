@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.ports import ToolSet
     from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-MOST_IDLE = 4  # How many idle agents keep their process.
+MOST_IDLE = 4  # How many idle ACP agents keep their process.
 
 
 class AcpConversations:
@@ -32,7 +32,7 @@ class AcpConversations:
         self._own_lines = own_lines
         self._kit_of_copy = kit_of_copy
         self._spawn = spawn
-        self._open: dict[str, ForeignConversation] = {}  # in the order of their last turn
+        self._open: dict[str, ForeignConversation] = {}  # In the order of their last turns.
         self._path = ""
 
     async def list_agent_names(self) -> list[str]:

@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -54,7 +56,7 @@ class WorkspaceListRow:
 
 @dataclass(frozen=True, slots=True)
 class ImportedWorkspace:
-    """A workspace that came out of a file. `left_out`: what could not be taken over, in sentences."""
+    """A workspace from a file. `left_out`: what could not be taken over, in sentences."""
 
     id: str
     name: str
@@ -108,7 +110,7 @@ class Workbenches:
         """Close it here; what runs in it is stopped."""
         if workspace in self._open:
             opened, bench, serving = self._open.pop(workspace)
-            # Closes everything in reverse order if something fails, so that it can be opened again.
+            # Even if one step fails, the rest is closed, so that the workspace can be opened again.
             async with AsyncExitStack() as last_first:
                 last_first.push_async_callback(opened.aclose)
                 last_first.push_async_callback(bench.aclose)
@@ -124,9 +126,9 @@ class Workbenches:
                 f"{known.name} is open in another program.",
                 remedy="Use the workspace in that program, or close it there first.",
             )
-        async with self._opening:  # Held so that nothing here opens it while it is read.
+        async with self._opening:  # While this is held, this program does not open the workspace.
             if known.id in self._known.workspaces_open_here():
-                raise StoreBusy(f"{known.name} is already open in this program.", remedy="Use it there.")
+                raise StoreBusy(f"{known.name} is already open in this program.", remedy="Use the open workspace.")
             return await asyncio.to_thread(closed_workspace_search.search_unopened, known.folder, words)
 
     async def create_workspace(self, name: str, folder: Path | None) -> Workbench:
@@ -225,7 +227,7 @@ class Workbenches:
         return opened, bench, serving
 
     async def _open_as_owner(self, workspace: str) -> StoredWorkspace:
-        """Opens the workspace as its owner, and waits for a command that has it open for a moment."""
+        """Opens the workspace as its owner, and waits if a command has it open for a moment."""
         asked = False
         for _ in range(PATIENCE):
             try:
@@ -267,18 +269,38 @@ async def open_single_workbench(workspace: StoredWorkspace, places: ProgramFolde
         await access.connections.aclose()
 
 
+@dataclass(slots=True)
+class _WorkbenchUse:
+    """How many commands use the workbench of a workspace. `last`: closes the one that was opened for them."""
+
+    users: int = 0
+    last: AsyncExitStack = field(default_factory=AsyncExitStack)
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+_uses: "weakref.WeakKeyDictionary[StoredWorkspace, _WorkbenchUse]" = weakref.WeakKeyDictionary()
+
+
 @asynccontextmanager
 async def use_workbench(workspace: StoredWorkspace, places: ProgramFolders) -> AsyncIterator[Workbench]:
-    """The workbench of a workspace that this process works in, else one until the end of the block."""
-    if (bench := workbench_of(workspace)) is not None:
+    """The workbench of a workspace that this process works in. One that is opened for this lasts until its last user is done."""
+    use = _uses.setdefault(workspace, _WorkbenchUse())
+    async with use.opening:
+        bench = workbench_of(workspace)
+        if bench is None:
+            bench = await use.last.enter_async_context(open_single_workbench(workspace, places))
+        use.users += 1
+    try:
         yield bench
-        return
-    async with open_single_workbench(workspace, places) as bench:
-        yield bench
+    finally:
+        use.users -= 1
+        async with use.opening:
+            if not use.users:
+                await use.last.aclose()
 
 
 def _build_program_dependencies(access: ModelAccess, places: ProgramFolders) -> ProgramDependencies:
-    """The user's instructions are read again before each step: they may be changed by any process."""
+    """The user's instructions are read again before each step: any process may change them."""
     settings = program_settings.ProgramSettings(places.settings_file)
     instructions = partial(_read_user_setting, places, program_settings.INSTRUCTIONS)
     return ProgramDependencies(

@@ -81,7 +81,7 @@ class ConversationListRows:
         shown = _list_row_of_stored(row)
         if shown.agent or row.meter:
             return shown
-        # a fork keeps the meter behind the facts it has copied
+        # In a fork, the fact that names the agent follows the copied facts and one more.
         behind = row.forked_at + 1 if row.forked_from else 0
         begun = await self._journal.read_facts(row.id, after=behind, limit=1)
         fact = begun[0].fact if begun else None

@@ -25,7 +25,7 @@ from helix_desktop.processes.starter import find_program, own_program_command
 from helix_desktop.program_folders import find_program_folders
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-FRAME_TOKENS = 30_000  # What an agent itself puts into each request.
+FRAME_TOKENS = 30_000  # Tokens of the window left free for what an agent adds to each request.
 
 
 class ConversationRelay:
@@ -82,7 +82,7 @@ class ConversationRelay:
     def offer_originals(self, agent: str, folder: Path, places: HistoryPlaces) -> str:
         """Write the workspace's MCP server into the agent's settings, beside what is there; a sentence that says so."""
         if agent == "pi":
-            raise InvalidInput("pi has no MCP servers.", remedy="To read an original, run `helix-desktop cache get`.")
+            raise InvalidInput("pi does not support MCP.", remedy="To read an original, run `helix-desktop cache get`.")
         command = command_that_serves(self._workspace.id, self._workspace.folder.parents[1])
         client, name = "claude-code" if agent == "claude" else agent, f"helix-{self._workspace.id}"
         found = client_snippets.build_client_snippet(

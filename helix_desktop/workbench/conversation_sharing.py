@@ -18,20 +18,20 @@ from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.shared import store_address as addresses
 from helix_desktop.store.shared.conversation_sync import ConversationSync, OpenConversations
 from helix_desktop.store.shared.postgres_heads import heads_beside_rows
-from helix_desktop.store.shared.shared_store_link import SHARED, SharedStoreLink
+from helix_desktop.store.shared.shared_store_link import SENT_AGAIN, SHARED, SharedStoreLink
 from helix_desktop.store.store_ports import allow_any_writer
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import shared_store_setup
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 
-EVERY = 1.0  # How often the store is asked, in seconds, while all goes well.
-SLOWER = 10.0  # The longest wait while the store cannot be reached.
-LAST = 0.8  # How many seconds are left for the last facts when the workspace closes.
+EVERY = 1.0  # Seconds between two exchanges with the store while it can be reached.
+SLOWER = 10.0  # The longest wait between two attempts while the store cannot be reached, in seconds.
+LAST = 0.8  # Seconds in which the last facts must be sent when the workspace closes.
 TURN_PATIENCE = 8.0  # How long a turn waits for the store before it begins without it, in seconds.
 MOST_UNSENT_FACTS = 5_000  # The most unsent facts while the store answers. No turn begins with more.
-SEND_PATIENCE = 20.0  # How many seconds the end of a turn waits until the store has its facts, if that is wanted.
-SOON = 0.05  # In seconds. Facts that come within this time are sent together.
+SEND_PATIENCE = 20.0  # Seconds to wait until the store has all facts, as at the end of a turn.
+SOON = 0.05  # Seconds. Facts appended within this time are sent together.
 
 Changed = Callable[[], object]
 Connect = Callable[[], Awaitable[ConversationSync]]
@@ -77,18 +77,18 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
-        # conversations with a turn that began while this machine held the lease
+        # Conversations with a turn that began while no other machine held the lease.
         self._working: set[str] = set()
-        self._starting: set[str] = set()  # conversations whose turn waits for what others wrote
+        self._starting: set[str] = set()  # Conversations whose turn waits for others' facts.
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
         self._stepping = asyncio.Lock()
-        self._next_step: asyncio.Task[None] | None = None  # The next step, while it has not begun.
+        self._next_step: asyncio.Task[None] | None = None  # The next exchange, until it begins.
         self._task: asyncio.Task[None] | None = None
         self._writing: dict[str, str] = {}
         self._entries: Callable[[], int] = lambda: 0
         self.sharing_state = SharingStatus()
-        # The fork with what was written here, for each conversation in which two machines wrote.
+        # By conversation in which two machines wrote, the fork with the facts from here.
         self.branch_by_conversation: dict[str, str] = {}
 
     def watch_sharing(self, listener: Changed) -> Callable[[], None]:
@@ -116,7 +116,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         except SharedStoreUnreachable as error:
             raise SharedStoreUnreachable(
                 f"The shared store is not responding, so {machine} can't know that you are continuing here.",
-                remedy="You can write here too. If both computers write, both versions are kept.",
+                remedy="You can also write on this computer. If both computers write to the conversation, both versions are kept.",
             ) from error
         finally:
             self._notify_sharing_listeners()
@@ -128,7 +128,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         await asyncio.shield(self._next_step)
 
     async def _sync_after_running_one(self) -> None:
-        """Runs a sync after the current one, which may have begun too early. All who wait share it."""
+        """Runs a sync after the current one, which may have begun too early. Waiters share it."""
         async with self._stepping:
             self._next_step = None
             if (conversations := await self._conversations_if_reached()) is not None:
@@ -181,7 +181,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         while before > MOST_UNSENT_FACTS:
             await self.wait_until_sent()
             now = await self.count_facts_not_sent()
-            # some facts cannot be sent yet, because another machine writes in the conversation
+            # The rest cannot be sent, because another machine writes in the conversation.
             if now >= before:
                 return
             before = now
@@ -204,6 +204,8 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         """Returns when the store has the facts that a conversation has now, under its head. False where another machine writes in it, so
         that what was written here is a branch. Away where the store does not answer.
         """
+        if self._connect is None and self._bench.workspace.link is not None:  # Sharing is stopping.
+            raise _unconfirmed_error()
         conversations = await self._conversations_if_reached() if self._connect is not None else None
         if conversations is None:
             return True
@@ -257,7 +259,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         if conversations is not None and reached:
             with suppress(HelixError, TimeoutError):
                 await asyncio.wait_for(conversations.send_and_release_leases(), limit_seconds)
-        if self._task is None:  # Otherwise it has started again in the meantime.
+        if self._task is None:  # If it is not None, syncing has started again meanwhile.
             self._bench.workspace.journal.asked = allow_any_writer
             self.sharing_state = SharingStatus()
         self._notify_sharing_listeners()
@@ -303,7 +305,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
             if self._conversations is None and self._connect is not None:
                 made, bench = await self._connect(), self._bench
                 made.open_conversations = self
-                # Work goes on here with what another machine wrote, also when the engine is away by then.
+                # New content is fetched at once, because the store may be out of reach later.
                 made.on_new_entries = lambda entries: bench.spawn_workbench_task(
                     bench.workspace.cache.prefetch_content(entries), name="fetch what came"
                 )
@@ -383,7 +385,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
 def _unconfirmed_error() -> SharedStoreUnreachable:
     return SharedStoreUnreachable(
         "The shared store did not confirm in time that it received the conversation.",
-        remedy="It is stored on this computer and waiting to be sent.",
+        remedy="The conversation is stored on this computer and waiting to be sent.",
     )
 
 
@@ -407,7 +409,7 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
     if heads is None:
         raise NotFound(
             "This store can share content, but not conversations.",
-            remedy="To share both, use PostgreSQL.",
+            remedy="To share conversations too, use PostgreSQL.",
         )
     made = await workspace.shared_conversations(connected, heads, machine)
 
@@ -418,9 +420,7 @@ async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLin
     async def read_list_rows() -> Collection[bytes]:
         return await made.thread.run_there(made.sync_state.needed_segment_names)
 
-    made.send_content, made.learn_forgotten, link.list_other_used_rows = (
-        send_entry_contents,
-        link.learn_forgotten_elsewhere,
-        read_list_rows,
-    )
+    made.send_content = send_entry_contents
+    made.send_last_again = partial(link.send_waiting_content, again=SENT_AGAIN)
+    made.learn_forgotten, link.list_other_used_rows = link.learn_forgotten_elsewhere, read_list_rows
     return made

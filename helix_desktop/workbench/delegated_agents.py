@@ -67,7 +67,7 @@ class DelegatedAgent:
     ended: float = 0.0
     state: str = "waiting"
     cost: float = 0.0
-    waits: int = 0  # For how many agents it waits.
+    waits: int = 0  # How many of its calls wait for other agents.
 
     @property
     def agent_label(self) -> str:
@@ -254,7 +254,7 @@ class AgentWorkforce:
             await asyncio.shield(session.wait_until_idle())
             raise
         finally:
-            session.redirect_questions(None)  # From now on, the user answers its questions in that conversation.
+            session.redirect_questions(None)  # From now on, the user answers the session's questions.
         child, copy = result_of_agent(session), await self.describe_copy(session)
         words = "\n".join(filter(None, (child.answer, late, copy)))
         return DelegationResult(child.conversation, words, child.ok and not late)
@@ -364,7 +364,7 @@ class AgentWorkforce:
     async def _run_message_agent(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
         agent = self._require_own_agent(args.text_argument("agent"), use)
         if agent.ended:
-            raise ActionRefused(f"{agent.agent_label} has already finished.", remedy="Delegate again.")
+            raise ActionRefused(f"{agent.agent_label} has already finished.", remedy="Delegate the work again.")
         agent.session.send_on_behalf("agent", f"[From the agent that delegated this:]\n\n{args.text_argument('text')}")
         return ToolOutput(f"{agent.agent_label} reads it at its next step.", source=agent.agent_label)
 

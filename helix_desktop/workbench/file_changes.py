@@ -38,7 +38,7 @@ from helix_desktop.workbench.step_differences import StepDifferences
 KEEP_DAYS = 30
 _SWEPT = "checkpoints.swept"  # The time of this file says when unused contents were last removed.
 _DAY = 86_400
-COPIES = "copies"  # The folder of the copies of the workspace's folders.
+COPIES = "copies"  # The name of the folder that holds copies of the workspace's folders.
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class FileChanges:
         """Take back some hunks of a text. What has changed elsewhere in it since stays."""
         await self.workspace_checkpoints.look_for_changes()
         now = self.workspace_checkpoints.known_item(file.path_of_change)
-        if file.change.after is None:  # a file that was deleted has one hunk: all of it
+        if file.change.after is None:  # The only hunk of a deleted file is the whole file.
             return await self.undo_file_changes([file], conversation=conversation)
         if now is None or now.kind is not PathKind.FILE:
             raise ActionRefused(f"{file.place} is no longer a file.", remedy="Undo the whole file.")

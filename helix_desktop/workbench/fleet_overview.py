@@ -9,10 +9,8 @@ from helix_desktop.errors import HelixError, SharedStoreUnreachable
 from helix_desktop.store import fleet_task_files
 from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 from helix_desktop.store.fleet_tasks import (
-    FleetTask,
     FleetTaskList,
     FleetTaskOrder,
-    FleetTaskResult,
     FleetTaskState,
     NewFleetTask,
     task_as_json,
@@ -88,7 +86,7 @@ class FleetOverview:
     async def _open_list(self, known: KnownWorkspace) -> AsyncIterator[FleetTaskList]:
         opened = self._known.workspaces_open_here().get(known.id)
         if opened is None and self._is_shared(known):
-            raise SharedStoreUnreachable(f"{known.name} is shared.", remedy="To see its tasks here, open it.")
+            raise SharedStoreUnreachable(f"{known.name} is shared.", remedy="Open the workspace to see its tasks.")
         where = opened if opened is not None and opened.link is not None else known
         async with fleet_task_files.open_fleet_task_list(where) as tasks:
             yield tasks
@@ -123,9 +121,6 @@ class FleetOverview:
 
 
 async def _work_until_empty(bench: Workbench) -> None:
-    async def report_to_nobody(_task: FleetTask, _state: FleetTaskState, _result: FleetTaskResult) -> None:
-        return
-
     async with fleet_task_files.open_fleet_task_list(bench.workspace) as tasks:
-        worker = FleetWorker(bench, tasks, at_once=WORKS_AT_ONCE, allowed=(), report=report_to_nobody)
+        worker = FleetWorker(bench, tasks, at_once=WORKS_AT_ONCE, allowed=())
         await worker.work_until_drained(until_empty=True)

@@ -11,17 +11,17 @@ class BudgetSpent(StoreFailed):
     """`for_all`: no task of the workspace may go on, whichever agent does it."""
 
     def __init__(self, what: str, *, for_all: bool) -> None:
-        super().__init__(what, remedy="To raise it, run `fleet budget`.")
+        super().__init__(what, remedy="To raise the budget, run `fleet budget`.")
         self.for_all = for_all
 
 
 class FleetStepGate:
-    """Near a limit a worker makes one request at a time, so that it goes beyond it by one at most."""
+    """Near a limit, a worker makes one request at a time, so it exceeds the limit by one at most."""
 
     def __init__(self, notes: FleetNotes) -> None:
         self._notes = notes
         self._under_way: dict[str, float] = {}  # Tasks with an unfinished request, and their cost before it.
-        self._dearest: float | None = None  # The most expensive request of this worker so far.
+        self._dearest: float | None = None  # The cost of this worker's most expensive request.
         self._asking = asyncio.Lock()
 
     def end_request(self, task: str, cost: float) -> None:

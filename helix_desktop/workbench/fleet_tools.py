@@ -18,7 +18,7 @@ from helix_desktop.tools.built_in_tool import (
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 from helix_desktop.workbench.conversation_fences import ConversationFences
 
-if TYPE_CHECKING:  # loaded when an agent gives a task
+if TYPE_CHECKING:  # Imported only once an agent adds or reads a task.
     from helix_desktop.store.fleet_tasks import FleetTask
 
 MOST_SECONDS = 600  # The longest that one call waits for tasks.

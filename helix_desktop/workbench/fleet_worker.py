@@ -45,20 +45,20 @@ from helix_desktop.workbench.unattended_permissions import is_allowed_unattended
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 TASK_LEASE_SECONDS = 30.0
-POLL_SECONDS = 0.7  # How often new tasks are looked for.
+POLL_SECONDS = 0.7  # The seconds between two looks for new tasks.
 TURN_TRIES = 5
-RELEASE_SECONDS = 20.0  # How often it is looked whether conversations may leave this disk.
-AWAY_SECONDS = 1.0  # The wait between two attempts to reach the store.
+RELEASE_SECONDS = 20.0  # Seconds between looks for conversations to remove from this disk.
+AWAY_SECONDS = 1.0  # Seconds between two attempts to reach the store.
 DRAIN_SECONDS = 20.0  # Running tasks have this long to end. After that, other workers resume them.
-LONGEST_ANSWER = 20_000  # How many characters of the last answer are kept in the list.
+LONGEST_ANSWER = 20_000  # How many characters of a task's answer are kept in the list of tasks.
 PERMITTED = (
     "[Nobody could be asked when you wanted to use {asked}, so that call was stopped before it did anything."
     " The user has read this and lets you go on. Make the call again if you still need it.]"
 )
 GIVEN_BACK = "The worker was stopped, and another worker will continue."
-# Recorded in the conversation. A turn that the user stopped has another reason.
+# The reason recorded if a worker stops a turn. A turn stopped by the user has another one.
 LET_GO = "The task's worker stopped this turn."
-STOPPED = "Somebody stopped the turn in its conversation."
+STOPPED = "Someone stopped this turn in the task's conversation."
 _PROCESS = secrets.token_hex(3)  # Part of the names of this process's workers.
 _numbers = itertools.count(1)
 Report = Callable[[FleetTask, FleetTaskState, FleetTaskResult], Awaitable[None]]
@@ -84,8 +84,8 @@ class ClaimedFleetTask:
     session: Session | None = None
     is_lost: bool = False
     gives_back: bool = False
-    is_stopped: bool = False  # by the user
-    waiting: list[str] = field(default_factory=list)  # conversations of it in which a call waits for other tasks
+    is_stopped: bool = False  # True if the user stopped the task's turn.
+    waiting: list[str] = field(default_factory=list)  # The task's conversations with a call that waits for other tasks.
     _held_again: asyncio.Event = field(default_factory=asyncio.Event)
 
     def extend_lease(self, until: float) -> None:
@@ -97,7 +97,7 @@ class ClaimedFleetTask:
             self.session.stop_turn(LET_GO)
 
     async def ensure_held(self) -> None:
-        """Waits while it is not known whether the lease holds. Raises LostFleetTask when it is lost."""
+        """Waits while nobody knows whether the lease holds. Raises LostFleetTask when it is lost."""
         while seconds_since_start_of_computer() > self.held_until - TASK_LEASE_SECONDS / 6 and not self.is_lost:
             self._held_again.clear()
             with suppress(TimeoutError):
@@ -110,18 +110,16 @@ class ClaimedFleetTask:
 class FleetWorker:
     """Works on the tasks of one workspace until it is drained. `allowed`: what needs no permission here, as `ask --allow` names it."""
 
-    def __init__(
-        self, bench: Workbench, task_list: FleetTaskList, *, at_once: int, allowed: Collection[str], report: Report
-    ) -> None:
+    def __init__(self, bench: Workbench, task_list: FleetTaskList, *, at_once: int, allowed: Collection[str]) -> None:
         self._bench = bench
         self._list = task_list
         self._at_once = at_once
         self._allowed = frozenset(allowed)
-        # How many conversations of ended tasks stay on this disk once others have them; 0: all.
+        # How many conversations of ended tasks stay on this disk, if the store has them; 0: all.
         self.most_kept = 0
-        # False if permissions in tasks are ignored. Anyone with the workspace's key can add tasks.
+        # Whether tasks' own permissions count. Anyone with the workspace's key can add tasks.
         self.tasks_may_allow = True
-        self._report = report
+        self.report: Report | None = None  # Called with each task that ended.
         self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
         self._claimed: dict[asyncio.Task[None], ClaimedFleetTask] = {}
         self._owned = tasks.OwnedTasks("worker")
@@ -141,7 +139,7 @@ class FleetWorker:
 
     async def work_until_drained(self, *, until_empty: bool = False) -> None:
         """`until_empty`: also ends when no task can be claimed and none runs."""
-        if self._bench.workspace.link is None:  # only this process can have the workspace open
+        if self._bench.workspace.link is None:  # No shared store, so no other process has workers.
             await self._list.release_tasks_of_others(_PROCESS)
         await self._renew_own_note()
         renewing = self._owned.spawn_task(self._renew_until_cancelled(), name="renew leases of tasks")
@@ -183,7 +181,7 @@ class FleetWorker:
         except (SharedStoreUnreachable, StoreFull) as error:
             log.info("no tasks can be claimed: %s", error.what)
             await asyncio.sleep(AWAY_SECONDS)
-            return 1  # Nobody knows whether there are tasks.
+            return 1  # Not 0, because there may be tasks: the list could not be read.
         for task in found:
             deadline = asked + task.deadline_seconds if task.deadline_seconds else 0.0
             claimed = ClaimedFleetTask(task, asked + TASK_LEASE_SECONDS, deadline)
@@ -195,7 +193,7 @@ class FleetWorker:
     async def _renew_until_cancelled(self) -> None:
         while True:
             await asyncio.sleep(TASK_LEASE_SECONDS / 6)
-            with suppress(HelixError):  # Tasks wait until this succeeds.
+            with suppress(HelixError):  # If this fails, tasks wait before their next step.
                 await self._renew_leases()
                 await self._renew_own_note()
 
@@ -245,9 +243,10 @@ class FleetWorker:
                 state, result = await self._work_on_task(claimed)
                 await self._until_store_answers(claimed, lambda: self._list.end_fleet_task(task, state, result))
             log.info("task %s is %s", task.id, state.value)
-            await self._report(task, state, result)
+            if self.report is not None:
+                await self.report(task, state, result)
         except Exception as error:
-            if not isinstance(error, LostFleetTask):  # This is a bug, so the task must not be tried again for ever.
+            if not isinstance(error, LostFleetTask):  # A bug: never retry such a task.
                 await self._list.end_fleet_task(task, FleetTaskState.FAILED, FleetTaskResult(BUG))
                 raise
             log.info("task %s went to another worker, or was cancelled", task.id)
@@ -262,14 +261,14 @@ class FleetWorker:
                 if has_ended or await self._run_turn(claimed, session):
                     break
                 log.info("the turn of task %s did not begin: %s", claimed.task.id, session.why)
-                await self._bench.sessions.close_sessions([session.id])  # with the message that waits in it
+                await self._bench.sessions.close_sessions([session.id])  # Also discards the unsent message.
                 await asyncio.sleep(AWAY_SECONDS)
             else:
                 return FleetTaskState.FAILED, FleetTaskResult(session.why)
             await self._ensure_others_know(claimed)
         except LostFleetTask:
             raise
-        except StoppedByUser:  # The workspace is closing here. What this worker claims from now on would fail.
+        except StoppedByUser:  # The workspace is closing, so further claimed tasks would fail.
             self.drain(0.0)
             return FleetTaskState.WAITING, FleetTaskResult(GIVEN_BACK)
         except HelixError as error:
@@ -281,8 +280,7 @@ class FleetWorker:
         bench, sharing, order = self._bench, self._bench.sharing, task.order
         sharing.branch_by_conversation.pop(task.id, None)
         await sharing.fetch_facts_of_others()
-        if task.claims > 1:
-            await sharing.take_over_conversation(task.id)
+        await sharing.take_over_conversation(task.id)  # Even at first: a standby may have lost claims.
         if bench.conversation_row(task.id) is None:
             if order.agent and bench.workforce.roles.find_role_file(order.agent) is None:
                 raise NotFound(f"There is no agent named {order.agent} in {bench.name}.")
@@ -292,7 +290,7 @@ class FleetWorker:
         if order.model:
             bench.use_conversation_model(task.id, order.model)
         elif not bench.model_of_conversation(task.id):
-            raise NotFound(f"No model is chosen for {bench.name}.", remedy="Add the task with --model.")
+            raise NotFound(f"No model is chosen for {bench.name}.", remedy="Specify a model with --model.")
         return session
 
     async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> bool:
@@ -342,7 +340,7 @@ class FleetWorker:
         return sum(one.usage.cost for one in own) + agents
 
     async def _ensure_may_step(self, claimed: ClaimedFleetTask) -> None:
-        """Waits while a provider is not to be asked. Raises BudgetSpent where it would cost too much."""
+        """Waits while a provider is not to be asked. BudgetSpent where it would cost too much."""
         while True:
             await claimed.ensure_held()
             cost, provider = self._cost_of(claimed), self._provider_of(claimed)
@@ -365,7 +363,7 @@ class FleetWorker:
     async def _ensure_others_know(self, claimed: ClaimedFleetTask) -> None:
         if not await self._until_store_answers(claimed, lambda: self._bench.sharing.confirm_sent(claimed.task.id)):
             claimed.is_lost = True
-            raise LostFleetTask("Another machine wrote in the conversation of this task.")
+            raise LostFleetTask("Another computer wrote to this task's conversation.")
 
     async def _until_store_answers(self, claimed: ClaimedFleetTask, work: Callable[[], Awaitable[T]]) -> T:
         while True:
@@ -373,7 +371,7 @@ class FleetWorker:
                 raise LostFleetTask("This task was cancelled, or another worker has taken it over.")
             try:
                 return await work()
-            # Another machine may just be giving up the conversation.
+            # ActionRefused may pass too: the other machine may just be releasing the conversation.
             except (SharedStoreUnreachable, StoreFull, ActionRefused) as error:
                 log.info("task %s waits for the shared store: %s", claimed.task.id, error.what)
                 await asyncio.sleep(AWAY_SECONDS)
@@ -391,11 +389,11 @@ class FleetWorker:
             return FleetTaskState.NEEDS_YOU, FleetTaskResult(why, cost=cost, asked=asked)
         if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
             return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
-        if claimed.gives_back or ends[-1].reason is TurnEnd.STOPPED:  # As when a window is closed.
+        if claimed.gives_back or ends[-1].reason is TurnEnd.STOPPED:  # Stopped, but not by the user.
             why = ends[-1].why if ends and ends[-1].reason is TurnEnd.FAILED else GIVEN_BACK
             return FleetTaskState.WAITING, FleetTaskResult(why, cost=cost)
-        why = ends[-1].why or ends[-1].reason.value
-        return FleetTaskState.FAILED, FleetTaskResult(f"The turn ended early: {why}", cost=cost)
+        ended = ends[-1].why or ends[-1].reason.value
+        return FleetTaskState.FAILED, FleetTaskResult(f"The turn ended early: {ended}", cost=cost)
 
 
 def _ends_of_turns(session: Session) -> Sequence[TurnEnded]:
@@ -412,6 +410,6 @@ def _is_stop_of_user(end: TurnEnded | None) -> bool:
 
 
 def _was_stopped_before(task: FleetTask, session: Session) -> bool:
-    """By the user, at a worker that died before the list knew. What the list knows was retried since."""
+    """By the user, at a worker that died before the list knew. What the list knows was retried."""
     is_open = session.conversation.state.branch.turn.running
     return not task.result.why and not is_open and any(map(_is_stop_of_user, _ends_of_turns(session)[-1:]))

@@ -20,7 +20,7 @@ from helix_desktop.tools.git_runner import find_filtered_files, run_git
 from helix_desktop.workbench.model_roles import WorkspaceModels
 
 _SECONDS = 60.0
-_SHOWN = 30_000  # How many characters of the changes a model gets to propose a commit message.
+_SHOWN = 30_000  # The most characters of a diff that a model gets to propose a commit message.
 _MODES = {b"100644": 0o644, b"100755": 0o755}
 
 
@@ -107,7 +107,7 @@ class GitRepository:
     async def commit_files(self, paths: Sequence[str], message: str) -> str:
         """Commit these files as they are now, and nothing else that is staged. Returns the line git answers with."""
         if not message.strip():
-            raise InvalidInput("A commit needs a message.")
+            raise InvalidInput("Enter a message for the commit.")
         by_root: dict[Path, list[str]] = {}
         roots = self._roots()
         for path in paths:

@@ -52,10 +52,10 @@ from helix_desktop.workbench.session_import import (
     imported_path,
 )
 
-Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
-# The file, a session, and, if it is the last session in it, the file's stamp and its unread lines.
+Report = Callable[[int, int, str], object]  # Bytes read so far, bytes in all, the file being read.
+# A file and one of its sessions, with the last of them also the file's stamp and unread lines.
 Read = tuple[Path, RecordedSession, tuple[int, int], Sequence[bytes]]
-# After this many bytes the import waits for the index, so that counts are still in memory.
+# After `AHEAD` bytes, the import waits until the index lags by at most `BEHIND` items, while counts are in memory.
 AHEAD, BEHIND = 4 << 20, 2_000
 
 
@@ -107,12 +107,12 @@ class HistoryImport:
     tokens: TokenCounter
     kind: str = ""
     hold: Hold = hold_nothing
-    # The folders whose sessions are wanted, for a database.
+    # For each file that is a database, the folders whose sessions are imported. None named: all.
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
-    settings: RequestSettings | None = None  # what the next request of such a conversation would have besides it
+    settings: RequestSettings | None = None  # What a request has besides the conversation.
     earlier: EarlierImports = field(default_factory=EarlierImports)
-    copies: Path | None = None  # a folder of copies, which are read in the place of their files
+    copies: Path | None = None  # A folder with copies of files. A copy is read instead of its file.
     _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -140,7 +140,7 @@ class HistoryImport:
         return self.result
 
     async def _read_earlier_imports(self) -> None:
-        known: set[Fact] = set()  # A fork has copies of them, and is not where the session goes on.
+        known: set[Fact] = set()  # A fork has copies of these, but the session continues in the original.
         for recorded in await self.workspace.journal.imported_facts():
             if isinstance(fact := recorded.fact, BroughtIn) and fact.run and fact not in known:
                 known.add(fact)
@@ -171,7 +171,7 @@ class HistoryImport:
         read = history_reading.read_sessions(file, told, self.kind, self._copy_of(file))
         if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(self._copy_of(file) or file):
             read = (one for one in read if one.folder in folders)
-            stamp = (0, 0)  # Nothing is known yet about the other sessions of this file.
+            stamp = (0, 0)  # No stamp, because the file's other sessions were not imported.
         try:
             recording = next(read, None)
             while recording is not None:
@@ -299,7 +299,7 @@ async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_no
             if await _undo_imported_facts(workspace, one):
                 count += 1
             else:
-                stayed.append(f"{one.conversation} conversation was kept because you continued it here.")
+                stayed.append(f"Conversation {one.conversation} was kept because you continued it in Helix Desktop.")
     return count, stayed
 
 

@@ -59,13 +59,7 @@ class HookRunner:
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:
         """Raises ActionRefused where a hook blocks the call, or the user, asked because of one, says no."""
-        if not self._has_hooks_for("PreToolUse"):
-            return
-        name, values = self._call_in_claude_terms(call)
-        payload = {"tool_name": name, "tool_input": values}
-        answers = await self._run_all_hooks(
-            "PreToolUse", context.conversation, name, payload, self._tool_use_for_question(call, context)
-        )
+        answers = await self._run_hooks_of_call("PreToolUse", call, context)
         self._add_hook_notes(context.conversation, "PreToolUse", answers)
         for answer in answers:
             if answer.blocks:
@@ -78,15 +72,11 @@ class HookRunner:
         """What hooks say about a call that ran is said to the model with the next request."""
         if not self._has_hooks_for("PostToolUse"):
             return
-        name, values = self._call_in_claude_terms(call)
         shown = (
             await self.kit.resources.cache.read_range(outcome.output.digest, 0, min(outcome.output.size, MOST_PRINTED))
         ).decode("utf-8", "replace")
         response = {"output": shown, "success": outcome.ok, "exit_code": outcome.exit_code}
-        payload = {"tool_name": name, "tool_input": values, "tool_response": response}
-        answers = await self._run_all_hooks(
-            "PostToolUse", context.conversation, name, payload, self._tool_use_for_question(call, context)
-        )
+        answers = await self._run_hooks_of_call("PostToolUse", call, context, tool_response=response)
         said = [project_hooks.HookAnswer(says=answer.blocks or answer.says) for answer in answers]
         self._add_hook_notes(context.conversation, "PostToolUse", said)
 
@@ -106,12 +96,17 @@ class HookRunner:
     def _has_hooks_for(self, event: str) -> bool:
         return any(item.values.get("event") == event for item in self.project.now.items_in_force("hook"))
 
-    def _tool_use_for_question(self, call: ToolCall, context: CallContext) -> ToolResources:
-        """Builds the tool use for asking about files that a hook left behind."""
-        return ToolResources(call, context, _refuse_every_action, self.kit.resources, FilesSeen())
-
-    def _call_in_claude_terms(self, call: ToolCall) -> tuple[str, dict[str, Any]]:
-        return project_hooks.call_as_claude_code(call.name, parse_arguments(call.arguments) or {}, self._first_folder)
+    async def _run_hooks_of_call(
+        self, event: str, call: ToolCall, context: CallContext, **more: Any
+    ) -> list[project_hooks.HookAnswer]:
+        """The call as Claude Code names it. About files that a hook left behind the user is asked as by this call."""
+        if not self._has_hooks_for(event):
+            return []
+        given = parse_arguments(call.arguments) or {}
+        name, values = project_hooks.call_as_claude_code(call.name, given, self._first_folder)
+        payload = {"tool_name": name, "tool_input": values, **more}
+        use = ToolResources(call, context, _refuse_every_action, self.kit.resources, FilesSeen())
+        return await self._run_all_hooks(event, context.conversation, name, payload, use)
 
     @property
     def _first_folder(self) -> Path:
@@ -209,7 +204,7 @@ class HookRunner:
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
         opened = await asyncio.to_thread(self._opened, watched.guard)
         if sandbox.paths_not_hidden(opened):
-            raise ActionRefused("The weaker sandbox, Landlock, cannot keep hidden files from it.")
+            raise ActionRefused("The weaker sandbox, Landlock, cannot keep the hook from reading hidden files.")
         words, held = shell_command_line(hook.command), watched.guard.paths_to_hold()
         environment = sandbox.build_environment(os.environ, network=False, free=False, opened=opened) | told
         launch = ProcessLaunch(

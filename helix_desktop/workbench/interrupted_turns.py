@@ -17,12 +17,12 @@ async def end_interrupted_turn(session: Session) -> bool:
 
 
 async def end_interrupted_turns(bench: Workbench, *, keep: str = "") -> list[str]:
-    """The same in all conversations of this computer but `keep`. Gives those where a turn was open."""
+    """The same in all conversations of this computer but `keep`. Returns those with an open turn."""
     found = []
     for conversation in await bench.workspace.journal.conversations_with_open_turn():
         row = bench.conversation_row(conversation)
         if conversation == keep or row is None or row.agent or bench.sharing.machine_that_wrote_last(conversation):
-            continue  # another program or computer may go on with it
+            continue  # Another program or computer may still be running this turn.
         if await end_interrupted_turn(await bench.open_session(conversation)):
             found.append(conversation)
     return found

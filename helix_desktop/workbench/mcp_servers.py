@@ -37,7 +37,7 @@ class WorkspaceServers:
 
     def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage, spawn: TaskSpawner) -> None:
         self.listeners: list[Callable[[], None]] = []
-        self.mistakes: dict[str, str] = {}  # Why the settings of a server cannot be read.
+        self.mistakes: dict[str, str] = {}  # By server, why its settings cannot be read.
         self._workspace = workspace
         self._secrets = secrets
         self._spawn = spawn
@@ -133,12 +133,10 @@ class WorkspaceServers:
 
         server = (await self._require_host()).find_hosted_server(name)
         if server.status.state is McpConnectionState.OFF:
-            raise InvalidInput(
-                f"The MCP server {name} is turned off.", remedy="Turn it on first, on the server's page."
-            )
+            raise InvalidInput(f"The MCP server {name} is turned off.", remedy="Turn the server on first, on its page.")
 
         def is_sign_in_finished() -> bool:
-            # The settings have changed in the meantime.
+            # The server is no longer listed if the settings have changed meanwhile.
             return server.status.state is not McpConnectionState.STARTING or server not in self.running_servers
 
         await self._wait_until_holds(is_sign_in_finished)

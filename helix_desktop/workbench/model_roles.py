@@ -54,7 +54,7 @@ class ChosenModel:
         client = provider_catalog.connect_model_client(
             self.config, self.info, key, connections=self.access.connections, clock=self.access.clock
         )
-        if isinstance(client, DemoModel):  # No provider bills for it.
+        if isinstance(client, DemoModel):  # No provider reports its usage, so tokens are counted.
             client = replace(client, count=self.access.tokens.count_tokens)
         try:
             async with aclosing(client.stream_reply(request)) as deltas:  # type: ignore[type-var]
@@ -68,7 +68,7 @@ class ChosenModel:
 
 
 class WorkspaceModels:
-    """`names`: the settings' model for each role, as `provider/model`. They may change at any time."""
+    """`names`: the settings' model of each role, as `provider/model`. They can change at any time."""
 
     def __init__(self, access: ModelAccess, names: Callable[[], Mapping[str, str]]) -> None:
         self._access = access
@@ -89,14 +89,14 @@ class WorkspaceModels:
     async def check_main_model(self) -> None:
         """Raises what is missing before the main model can be asked: the model itself, or its provider's key."""
         if not (name := self._names().get(ModelRole.MAIN, "")):
-            raise UnknownModel("No model is chosen.", remedy="To choose one, run `helix-desktop model set`.")
+            raise UnknownModel("No model is chosen.", remedy="To choose a model, run `helix-desktop model set`.")
         config = self.model_by_name(name).config
         key = await provider_catalog.find_provider_key(config, self._access.secrets)
         provider_catalog.require_usable_key(config, key)
 
     def model_by_name(self, name: str) -> ChosenModel:
         """Any model by its full name; UnknownModel says what is wrong with the name."""
-        # The configuration may be changed here, by a command, or by hand.
+        # The configuration may have been changed by this program, by a command, or by hand.
         if (now := self._access.configured.change_stamp()) != self._read:
             self._known.clear()
             self._read = now
@@ -138,10 +138,10 @@ class WorkspaceModels:
 
     def _find_chosen_model(self, name: str) -> ChosenModel:
         provider, _, model = name.partition("/")
-        if name == "demo":  # the one provider with a single model
+        if name == "demo":  # The demo provider has a single model of the same name.
             model = name
         if not model:
-            remedy = "Specify a model as provider/model. To list all models, run helix-desktop model list. The built-in model is demo."
+            remedy = "Specify a model as provider/model. To list all models, run helix-desktop model list. The built-in model is named demo."
             raise UnknownModel(f"{name!r} is not a valid model name.", remedy=remedy)
         config = self._access.configured.find_provider(provider)
         return ChosenModel(provider_catalog.describe_model(config, model), config, self._access)

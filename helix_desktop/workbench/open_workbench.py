@@ -104,7 +104,7 @@ class ProgramDependencies:
     fetching: bool = False
     instructions: Callable[[], str] = str
     machine: str = ""
-    acp_agents: Callable[[], str] = str  # The agents that the user has added, as in the setting.
+    acp_agents: Callable[[], str] = str  # Returns the setting that lists the user's ACP agents.
 
 
 class Workbench:
@@ -137,17 +137,17 @@ class Workbench:
         )
         self.workforce = AgentWorkforce(
             AgentRoles(self.project),
-            self._open_agent_session,
+            self._create_subagent_session,
             self._tasks.spawn_task,
             self.sessions.find_open_session,
             lambda: conversation_setup.parse_turn_limits(workspace.settings.limits),
             self.copies.describe_copy_of_agent,
         )
-        self._reading = asyncio.Lock()  # while held, no facts change and no conversation is opened
+        self._reading = asyncio.Lock()  # While held, no facts change and no conversation is opened.
         self._rows = ConversationListRows(workspace.journal)
         self.sharing = WorkspaceSharing(self, shared.access.secrets, shared.machine)
         self._listeners: list[Listener] = []
-        self._meters: dict[str, str] = {}  # The meters about to be saved, by conversation.
+        self._meters: dict[str, str] = {}  # Meters that are not saved yet, by conversation.
         self._instead: dict[str, str] = {}
         self._wide: tuple[str, ...] = ()
         self._writers: dict[str, Writer] = {}
@@ -191,7 +191,7 @@ class Workbench:
         _open.pop(self.workspace, None)
         self.workspace.content_forgetter = self.workspace.forget_content
         self.workforce.close()
-        # Also on a full disk, no command and no server outlives the workspace.
+        # Ends all commands and servers, even if a full disk makes one of these steps fail.
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.kit.aclose)
             last_first.push_async_callback(self.copies.aclose)
@@ -338,7 +338,7 @@ class Workbench:
             await self._predict_request_of(session)
 
     async def _predict_request_of(self, session: Session) -> None:
-        with suppress(HelixError):  # An error will come again in the turn, which shows it.
+        with suppress(HelixError):  # The turn meets the same error, and shows it.
             session.expect_setup(await self._build_conversation_settings(session.conversation))
 
     async def fork_conversation(
@@ -522,14 +522,14 @@ class Workbench:
 
     # --- sub-agents
 
-    async def _open_agent_session(self, started: facts.ConversationStarted, wish: Delegation) -> Session:
+    async def _create_subagent_session(self, started: facts.ConversationStarted, wish: Delegation) -> Session:
         """A conversation for a sub-agent, and the session on it, which has what was delegated and no more."""
         parent = self.sessions.find_open_session(wish.parent)
         copy, new = parent.conversation.state.own_copy if parent else "", new_conversation_id()
         if wish.isolated or self.workspace.settings.copies.get("always"):
             copy = (await self.copies.create_copy(new, with_changes=True, parent=copy)).id
         await self.copies.open_tools(copy)
-        async with self._reading:  # Nobody opens the new conversation before it is limited to its tools.
+        async with self._reading:  # Nobody may open the conversation before its tools are limited.
             await self._create_conversation(replace(started, copy=copy), new)
             self.workforce.add_agent_to_tree(new, wish)
             if model := conversation_setup.model_of_role(
@@ -584,7 +584,7 @@ class Workbench:
                 await held.enter_async_context(session.hold_session())
             yield
 
-    # --- conversations other machines have too
+    # --- conversations that other machines have too
 
     async def take_over_new_facts(self, conversation: str) -> None:
         """Updates the list for a conversation that another machine created or continued, and that is not open here."""
@@ -643,7 +643,7 @@ class Workbench:
 
     async def _count_stored_tokens(self, stored: facts.Stored, content: bytes) -> int:
         if not stored.media_type.startswith("text/"):
-            return 1_000  # what providers ask for a picture, roughly; the usage corrects it
+            return 1_000  # About what providers charge for a picture. Reported usage corrects it.
         return await asyncio.to_thread(estimate_entry_tokens, stored.size, content, self.token_counter.count_tokens)
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
@@ -824,7 +824,7 @@ class Workbench:
             session = self.sessions.find_open_session(event.recorded.conversation)
             own_copy = session.conversation.state.own_copy if session is not None else ""
             if own_copy and isinstance(event.recorded.fact, facts.FilesChanged):
-                self._tasks.spawn_task(self._note_copy_changed(own_copy), name="find overlaps")
+                self._tasks.spawn_task(self._update_rows_of_changed_copy(own_copy), name="find overlaps")
         elif isinstance(event, ActivityChanged | MessagesQueued | FoldProgress):
             self._keep_session(event.conversation)
         elif isinstance(event, MeterChanged):
@@ -835,7 +835,7 @@ class Workbench:
         for listener in tuple(self._listeners):
             listener(event)
 
-    async def _note_copy_changed(self, own_copy: str) -> None:
+    async def _update_rows_of_changed_copy(self, own_copy: str) -> None:
         """The rows of all that have changed the same files say so."""
         await self.copies.note_files_changed(own_copy)
         for row in tuple(self._rows):
@@ -884,7 +884,7 @@ class Workbench:
     async def _save_meter(self, conversation: str) -> None:
         """Saves the last of several meters that came together; it counts as unsaved until it is written."""
         while meter := self._meters.get(conversation, ""):
-            with suppress(HelixError):  # the list computes a meter that is not saved
+            with suppress(HelixError):  # Without a saved meter, the list computes one.
                 await self.workspace.journal.store_meter(conversation, meter)
             if self._meters.get(conversation) == meter:
                 del self._meters[conversation]

@@ -19,14 +19,14 @@ from helix_desktop.engine.session_events import Event, FactAppended, ReplyStream
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
-EVERY = 1.0  # seconds
+EVERY = 1.0  # The seconds between two writes of a reply that is being streamed.
 
 
 @dataclass(slots=True)
 class _StreamedReply:
     after: int  # The seq of the last fact before the reply.
     pieces: list[str] = field(default_factory=list)
-    written: int = 0  # How many pieces are on the disk.
+    written: int = 0  # How many of these pieces are on the disk.
 
 
 class PartialReplies:
@@ -84,7 +84,7 @@ class PartialReplies:
                         await asyncio.to_thread(self._delete_partial_reply, name)
                 await asyncio.sleep(EVERY)
         except StoreFailed:
-            return  # On a full disk, the answer is still in memory, and its turn reports the error.
+            return  # On a full disk, the reply is still in memory, and its turn reports the error.
         finally:
             self._writing = False
 

@@ -109,8 +109,8 @@ class RepositoryCopies:
         self.labels: dict[str, str] = {}  # What each copy was made from, as last listed.
         self._kits: dict[str, WorkspaceTools] = {}
         self._new: set[str] = set()  # Copies that are not set up yet.
-        self._changed: dict[str, Sequence[str]] = {}  # The user's files that are different in each, as last listed.
-        # Of these, the files that other copies have changed too, and which copies.
+        self._changed: dict[str, Sequence[str]] = {}  # By copy: the user's files that differ in it.
+        # By copy: the changed files that other copies have changed too, and which copies.
         self.overlaps: dict[str, Mapping[str, Sequence[str]]] = {}
         self._opening = asyncio.Lock()
 
@@ -127,7 +127,7 @@ class RepositoryCopies:
     def find_copy(self, name: str) -> FolderCopy | None:
         return next((copy for copy in self.list_copies() if copy.id == name), None) if name else None
 
-    # --- working in one
+    # --- working in a copy
 
     async def open_tools(self, name: str) -> WorkspaceTools:
         """The tools that work in a copy; those of the workspace for an empty name."""
@@ -152,7 +152,7 @@ class RepositoryCopies:
             )
 
     async def create_copy(self, name: str, *, with_changes: bool = False, parent: str = "") -> FolderCopy:
-        """Of the folders that `parent` works in, or of the user's. A failure leaves nothing of it."""
+        """Of the folders that `parent` works in, or of the user's. A failure leaves nothing."""
         kit = await self.open_tools(parent)
         folder = self._folder / name
         if await asyncio.to_thread(self.find_copy, name) is not None:
@@ -180,7 +180,7 @@ class RepositoryCopies:
         self._new.discard(name)
         return is_new
 
-    # --- what is in one
+    # --- what a copy contains
 
     async def read_contents(self, copy: FolderCopy) -> CopyContents:
         return await asyncio.to_thread(_read_contents, copy)
@@ -210,7 +210,7 @@ class RepositoryCopies:
         row = self._bench.conversation_row(copy.id) if copy is not None else None
         session = self._bench.sessions.find_open_session(use.context.conversation)
         if copy is None or row is None or session is None or row.parent != session.id:
-            raise ActionRefused("You have no sub-agent of this name with a copy of its own.")
+            raise ActionRefused("You have no sub-agent with this name that works in its own copy.")
         names = "\n".join(map(printable_path, (await self.read_contents(copy)).changed))
         title = "Apply the changes of a sub-agent"
         why = "it changes all these files at once"
@@ -230,7 +230,7 @@ class RepositoryCopies:
         """Files have changed in a copy, so what is different in it is listed again."""
         for copy in await asyncio.to_thread(self.list_copies):
             if copy.id == name or copy.id not in self._changed:
-                with suppress(ActionRefused):  # It is not sound; what it contains says so.
+                with suppress(ActionRefused):  # `read_contents` reports a damaged copy.
                     self._changed[copy.id] = await asyncio.to_thread(_list_changed_files, copy)
         self._compare_copies()
 
@@ -252,7 +252,7 @@ class RepositoryCopies:
         """What is different from how it was at first, but not what git ignores."""
         checkpoints = (await self.open_tools(copy.id)).resources.checkpoints
         if checkpoints is None or not copy.start:
-            raise ActionRefused("This copy is not covered by checkpoints.", remedy=f"{_NOT_TOUCHED} Merge it instead.")
+            raise ActionRefused("This copy is not covered by checkpoints.", remedy=f"{_NOT_TOUCHED} Merge the copy.")
         await checkpoints.ensure_first_look()
         await checkpoints.look_for_changes(thorough=True)
         before = await checkpoints.read_checkpoint_state(Digest.from_hex(copy.start))
@@ -268,13 +268,13 @@ class RepositoryCopies:
         above = {str(folder) for change in wanted for folder in PurePosixPath(change.path).parents}
         return [change for change in changes if change in wanted or (change.path in above and change.before is None)]
 
-    # --- bringing it back
+    # --- bringing back what a copy contains
 
     async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
         """What was done, in sentences. ActionRefused says why not; nothing of the user's has changed then."""
         self._check_at_rest(copy)
         if not copy.is_whole and way != "discard":
-            raise ActionRefused(copy.problem or "This copy was not completed.", remedy="It can only be discarded.")
+            raise ActionRefused(copy.problem or "This copy was not completed.", remedy="Discard the copy instead.")
         if way == "apply":
             return await self._apply_changes(copy, None)
         if way == "discard":
@@ -322,12 +322,12 @@ class RepositoryCopies:
             for path, why in done.paths_left_alone
             if path not in folders
         ]
-        return (f"Files changed: {len(done.restored):,}. The conversation {session.id} can undo it.", *left)
+        return (f"Files changed: {len(done.restored):,}. You can undo this in conversation {session.id}.", *left)
 
     async def _discard_copy(self, copy: FolderCopy) -> tuple[str, ...]:
         """First content, then the name, then the files: each is harmless without the next."""
         if copy.problem:
-            raise ActionRefused(copy.problem, remedy=f"Check {copy.folder} and delete it yourself.")
+            raise ActionRefused(copy.problem, remedy=f"Check {copy.folder} and delete the folder yourself.")
         kept = await self._store_what_is_nowhere_else(copy) if copy.is_whole else []
         if (kit := self._kits.pop(copy.id, None)) is not None:
             await kit.aclose()
@@ -350,9 +350,9 @@ class RepositoryCopies:
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
                 await self._bench.workspace.cache.pin_entry(
                     stored.digest
-                )  # No fact names this content, and there is no other copy of it.
+                )  # Pinned, because no fact names this content, and it exists nowhere else.
                 said.append(
-                    f"Its changes are stored in the cache as {stored.digest.hex}, a bundle that `git fetch` can read."
+                    f"The copy's changes are stored in the cache as {stored.digest.hex}, a bundle that `git fetch` can read."
                 )
         return said
 
@@ -363,7 +363,7 @@ def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
     return sorted((_read_copy(folder) for folder in folders if folder.is_dir()), key=lambda copy: -copy.created)
 
 
-# --- its files
+# --- the files of a copy
 
 
 def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, parent: str) -> FolderCopy:  # noqa: FBT001 -- for to_thread
@@ -521,7 +521,7 @@ def _join_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str
     for source, checkout, _ in _checkouts_of(copy):
         if source is None:
             raise ActionRefused(
-                "The original repository no longer exists.", remedy="You can still copy the files you need by hand."
+                "The original repository no longer exists.", remedy="You can copy the files by hand instead."
             )
         checkout.check_sound()
         source.check_finished()

@@ -5,6 +5,7 @@ Contents are stored first; the facts then come in one transaction, with a `Broug
 
 import asyncio
 import hashlib
+import itertools
 import time as clock
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -42,7 +43,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.workbench import conversation_list_rows
 
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
-TOGETHER, SLICE = 64, 1 << 20  # How many contents share a sync, and the most bytes of them.
+TOGETHER, SLICE = 64, 1 << 20  # This many contents, or more bytes than this, share one sync.
 REWRITTEN = "the other program compacted the conversation and overwrote its file"
 SAID = (UserSaid, ModelReplied, ToolReturned)
 
@@ -61,7 +62,7 @@ class ImportedConversation:
     outputs: int
     folds: int
     facts: int  # The number of appended facts.
-    last: float = 0.0  # When something last happened in it.
+    last: float = 0.0  # When something last happened in the conversation.
     parent: str = ""
     forked_from: str = ""
 
@@ -79,10 +80,10 @@ class SessionToImport:
     recording: RecordedSession
     made: list[FactDraft]
     stamp: tuple[int, int]
-    meter: WindowMeter | None  # the size of its context, for the list; None: not known before it is opened
+    meter: WindowMeter | None  # The context's size, for the list. None: unknown until it is opened.
     keys: list[tuple[int, str]]  # Texts that look like keys, with the number of their message.
 
-    unread: Sequence[bytes] = ()  # Lines of the file that are not read.
+    unread: Sequence[bytes] = ()  # Lines that the reader left out. They are stored as they are.
 
     def under_own_name(self) -> "SessionToImport":
         """Returns the session under a name of its own, for two different files that name the same session."""
@@ -137,7 +138,7 @@ class SessionWriter:
     held: SessionToImport
     conversation: str
     new_from: int = 0  # The number of the first new message.
-    recorded: Recorded | None = None  # the import's fact, and what it came to; None: nothing new
+    recorded: Recorded | None = None  # The fact that records the import. None: nothing was new.
     brought: ImportedConversation | None = None
     _seqs: dict[int, int] = field(default_factory=dict)  # The seq of the fact made from each draft.
 
@@ -163,22 +164,16 @@ class SessionWriter:
         parent = self.earlier.parent_conversation(recording)
         began = recording_facts.started_fact(replace(recording, parent_call=call), parent=parent)
         shared = sum(draft.message < recording.forked_at for draft in self.held.made) if source else 0
-        first: list[FactDraft] = [
-            FactDraft(self._first_message_time(), began if not source else replace(began, origin=Origin()))
-        ]
-        facts = [*first, *self.held.made[:shared]]
+        time = self._first_message_time()
+        first = FactDraft(time, began if not source else replace(began, origin=Origin()))
+        facts = [first, *self.held.made[:shared]]
         if source:
-            facts.append(
-                FactDraft(
-                    self._first_message_time(), recording_facts.started_fact(recording, fork=(source, shared + 1))
-                )
-            )
+            facts.append(FactDraft(time, recording_facts.started_fact(recording, fork=(source, shared + 1))))
         facts += self.held.made[shared:]
         self._place_folds(1, range(1, shared + 1))
         self._place_folds(shared + 1 + bool(source), range(shared + 1, len(self.held.made) + 1))
         await self._store_contents_of_drafts(self.held.made)
-        drafts = enumerate(facts, 1)
-        placed = await asyncio.to_thread(lambda: [(draft.time, self._place_draft(draft, at)) for at, draft in drafts])
+        placed = await asyncio.to_thread(self._place_drafts, facts, 1)
         await self._append_with_import_fact(placed, "new")
 
     def _first_message_time(self) -> float:
@@ -282,10 +277,7 @@ class SessionWriter:
         first = facts[-1].seq + 1
         self._place_folds(facts[-1].seq + len(begun) + len(folds), range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
-        names = _UnusedFoldNames(facts)
-        appended = [*begun]
-        for place, draft in enumerate((*folds, *new), first + len(begun)):
-            appended.append((draft.time, names.with_unused_fold_name(self._place_draft(draft, place))))
+        appended = [*begun, *_name_folds_anew(facts, self._place_drafts([*folds, *new], first + len(begun)))]
         self.new_from = new[0].message if new else len(self.held.recording.messages)
         await self._append_with_import_fact(appended, "back" if undone and not new else "more", facts)
 
@@ -294,29 +286,26 @@ class SessionWriter:
         stand = [one for one in present if _is_message_fact(one.fact)]
         source, at = self.conversation, stand[common - 1].seq if common else 1
         forked = [one for one in present if one.seq <= at]
+        recording, count = self.held.recording, len(self.held.made)
         if len(forked) != at:  # the conversation was rewound earlier: its fact numbers differ
             self._seqs.clear()
-            self.conversation = conversation_id_of_session(
-                self.held.recording.kind, f"{self.held.recording.session}\0{len(self.held.made)}"
-            )
+            self.conversation = conversation_id_of_session(recording.kind, f"{recording.session}\0{count}")
             await self._create_imported_conversation()
             return
-        self.conversation = conversation_id_of_session(
-            self.held.recording.kind, f"{self.held.recording.session}\0{source}\0{at}\0{len(self.held.made)}"
-        )
-        begun = recording_facts.started_fact(self.held.recording, fork=(source, at))
+        name = f"{recording.session}\0{source}\0{at}\0{count}"
+        self.conversation = conversation_id_of_session(recording.kind, name)
+        begun = recording_facts.started_fact(recording, fork=(source, at))
         new = self.held.made[fresh - 1 :]
         self._place_folds(at + 1, range(fresh, len(self.held.made) + 1))
         await self._store_contents_of_drafts(new)
-        names = _UnusedFoldNames(forked)
         facts: list[tuple[float, Fact]] = [(one.time, one.fact) for one in forked]
         facts.append((0.0, begun))
-        facts += [
-            (draft.time, names.with_unused_fold_name(self._place_draft(draft, place)))
-            for place, draft in enumerate(new, at + 2)
-        ]
+        facts += _name_folds_anew(forked, self._place_drafts(new, at + 2))
         self.new_from = new[0].message if new else 0
         await self._append_with_import_fact(facts, "fork")
+
+    def _place_drafts(self, drafts: Sequence[FactDraft], first: int) -> list[tuple[float, Fact]]:
+        return [(draft.time, self._place_draft(draft, seq)) for seq, draft in enumerate(drafts, first)]
 
     def _place_draft(self, draft: FactDraft, seq: int) -> Fact:
         match draft.fact:
@@ -384,18 +373,14 @@ class SessionWriter:
         )
 
 
-class _UnusedFoldNames:
-    def __init__(self, facts: Sequence[Recorded]) -> None:
-        taken = (one.fact.fold for one in facts if isinstance(one.fact, Folded))
-        self._last = max(
-            (int(name.rpartition("-")[2]) for name in taken if name.rpartition("-")[2].isdecimal()), default=0
-        )
-
-    def with_unused_fold_name(self, fact: Fact) -> Fact:
-        if not isinstance(fact, Folded):
-            return fact
-        self._last += 1
-        return replace(fact, fold=f"{fact.kind.value}-{self._last}")
+def _name_folds_anew(before: Sequence[Recorded], facts: Sequence[tuple[float, Fact]]) -> list[tuple[float, Fact]]:
+    """The facts, their folds under names that none before has."""
+    taken = (one.fact.fold.rpartition("-")[2] for one in before if isinstance(one.fact, Folded))
+    numbers = itertools.count(1 + max((int(name) for name in taken if name.isdecimal()), default=0))
+    return [
+        (time, replace(fact, fold=f"{fact.kind.value}-{next(numbers)}") if isinstance(fact, Folded) else fact)
+        for time, fact in facts
+    ]
 
 
 def _fold_of_summary(facts: Sequence[Recorded], covered: Sequence[Recorded], summary: FactDraft) -> Folded | None:

@@ -42,7 +42,7 @@ class WorkspaceSharingSetup:
         """The line another machine needs besides the address; NotFound where it is not shared from here."""
         if known := await self._secrets.read_secret(SharedStoreKey(self._workspace.id)):
             return known
-        raise NotFound("This workspace has no key: it is not shared from this computer.", remedy="Share it first.")
+        raise NotFound("This workspace has no key: it is not shared from this computer.", remedy="Share the workspace.")
 
 
 async def share_workspace(
@@ -64,7 +64,7 @@ async def share_workspace(
     changes = {"shared.url": where.url, "shared.acknowledge": acknowledge or "local"}
     await asyncio.to_thread(workspace.change_settings, changes)
     if link := workspace_link.link_workspace(workspace, secrets, environ={}):
-        with suppress(SharedStoreUnreachable):  # It is tried again a little later.
+        with suppress(SharedStoreUnreachable):  # Used rows are announced later.
             await link.announce_used_rows()
     return about
 
@@ -138,7 +138,7 @@ async def _read_sealing_key(workspace: str, secrets: SecretStorage) -> bytes:
 async def _probe_with_key(where: StoreAddress, key: bytes, quota: int | None) -> str:
     connected = await asyncio.to_thread(workspace_link.open_remote, where, key)
     try:
-        about = await connected.remote.fetch_description()
+        about = await connected.remote.run_in_thread(connected.remote.engine.describe_server)
         if quota is not None:
             await connected.remote.run_in_thread(connected.remote.engine.set_quota, quota)
     except SharedStoreUnreachable as error:

@@ -13,9 +13,9 @@ from helix_desktop.errors import HelixError
 from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 
-COUNTED = 20_000  # How many changes keep their counted lines in memory.
+COUNTED = 20_000  # The most file changes whose line counts stay in memory.
 Difference = tuple[ChangeSource, Sequence[PathChange]]
-_LARGE = 16 << 20  # Lines are counted as long as the files together are no larger.
+_LARGE = 16 << 20  # In bytes. Once the files of a list exceed this together, lines are not counted.
 
 
 class StepDifferences:
@@ -35,7 +35,7 @@ class StepDifferences:
         """
         whole: dict[str, PathChange] = {}
         beside: set[str] = set()  # Paths that are shown without the lines somebody else changed.
-        over: dict[str, int] = {}  # The last hidden difference of each path.
+        over: dict[str, int] = {}  # By path: the undo up to which its differences are hidden.
         found: list[tuple[ChangeSource, list[PathChange]]] = []
         for number, (source, changes) in enumerate(differences):
             found.append((source, []))

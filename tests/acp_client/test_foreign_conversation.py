@@ -107,7 +107,10 @@ async def test_whatever_an_agent_does_it_is_stopped_in_under_two_seconds(bench: 
     await session.wait_until_idle()
     assert time.monotonic() - before < 2
     assert session.last_end is not None
-    limits = {"endless": "bytes", "calls": "than a turn can hold"}  # A fast agent reaches its limit before the stop.
+    limits = {
+        "endless": "bytes",
+        "calls": "than a single turn can hold",
+    }  # A fast agent reaches its limit before the stop.
     is_too_long = deed in limits and limits[deed] in session.last_end.why
     assert is_too_long or (session.last_end.reason, session.last_end.why) == (TurnEnd.STOPPED, "")
     assert said(session).startswith("begun")
@@ -182,7 +185,7 @@ async def test_a_message_without_an_end_ends_the_agent_and_a_long_text_is_kept(
     [
         ("requests 2000 small.txt", "too many requests"),
         ("requests 2 small.txt same", "same id"),
-        ("requests 4 large.txt", "does not read"),
+        ("requests 4 large.txt", "did not read"),
     ],
 )
 async def test_requests_that_nobody_waits_for_take_no_memory(

@@ -278,7 +278,7 @@ def _asked_of_layered(one: Mapping[str, Any], named: Mapping[str, Any], whole: M
         ("plain retention, if the agent knows which page to recall", named["retention_plain"], "≥ 0.90", named["retention_plain"] >= 0.90),
         ("effective tokens, as a share of sending everything, if the agent must search", _effective(one, whole), "", None),
         ("recalls, as a share of sending everything", one["recalls_billed"] / whole["effective"], "", None),
-        ("searches of summarized text", one["searches_billed"] / whole["effective"], "", None),
+        ("searches of summarized text, as a share of sending everything", one["searches_billed"] / whole["effective"], "", None),
         ("effective tokens in sessions that fit in the window, as a share of sending everything", _part(one, "fitting"), "", None),
         ("effective tokens in sessions that overflow the window, as a share of sending everything", _part(one, "overflowing"), "", None),
         ("tokens sent, as a share of sending everything", one["sent"] / whole["sent"], "≤ 0.25", one["sent"] / whole["sent"] <= 0.25),
@@ -303,7 +303,7 @@ def _share(one: Mapping[str, Any], whole: Mapping[str, Any]) -> Figure:
 
 ADAPTED: Mapping[str, Adapted] = {
     "store_put": Adapted(
-        "a durable put and a get with hash check, compared with their parts, plyvel, sqlite, lmdb, diskcache and files", store_put, ("--json",),
+        "a durable put and a get with hash check, compared with their parts and with plyvel, sqlite, lmdb, diskcache and files", store_put, ("--json",),
         ("--json", "--rounds", "5"),
     ),
     "store_million": Adapted(
@@ -318,7 +318,7 @@ ADAPTED: Mapping[str, Adapted] = {
     ),
     "policies": Adapted(
         "the four presets on ten recorded sessions with four price tables, compared with public systems. The first column shows the preset `layered`. The bill includes the system prompt and tools in every request, summaries, "
-        "recalls of text that a reply uses but the context no longer shows, and the rules of Anthropic's cache. If a policy keeps the originals, the agent must search for the text it recalls, including text that summaries cover. "
+        "and recalls of text that a reply uses but the context no longer shows. The bill follows the rules of Anthropic's cache. If a policy keeps the originals, the agent must search for the text it recalls, including text that summaries cover. "
         "One row shows the bill of `layered` if the agent knows which page to recall. The bill does not include rules files, MCP tools, mistakes that an agent makes because it did not recall something, or the text that a real model would write into a summary. "
         'The help page "What folding saves" explains how the bill is calculated and shows the results for all 31 sessions',
         policies, ("--json",), ("--json",), traces=True,

@@ -24,7 +24,7 @@ BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 HEAD = """# Figures
 
-To repeat these measurements and update this page, run `python3 packaging/dev.py bench --keep`. Each figure is the median of several runs. The lowest and highest values are in parentheses, unless the row says otherwise. Other programs were measured with the same data, in turn with Helix Desktop ("ours"). Times depend on the computer, so the line below each table describes it. The load averages show how busy the computer was. On a busy computer, the comparison with other programs is more reliable than the times.
+To repeat these measurements and update this page, run `python3 packaging/dev.py bench --keep`. Each figure is the median of several runs. The lowest and highest values are in parentheses, unless the row says otherwise. Other programs were measured with the same data, alternating with Helix Desktop ("ours"). Times depend on the computer, so the line below each table describes it. The load averages show how busy the computer was. On a busy computer, the comparison with other programs is more reliable than the times.
 """
 
 
@@ -79,9 +79,9 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer; {range of peer}: from the least to the most; {percent less}: ours is a share
     ("start", "first paint", "The window appears about as fast as an empty one: after {range of ours} ms, compared with {range of bare Qt window} ms."),
-    ("start", "memory after start", "It starts with {ours} MB of memory; an empty window takes {bare Qt window} MB."),
+    ("start", "memory after start", "At the start, Helix Desktop uses {ours} MB of memory; an empty window uses {bare Qt window} MB."),
     ("view", "a step after 100,000 messages", "Long conversations stay fast: after 100,000 messages, Helix Desktop adds {ours} ms to each step."),
-    ("policies", "bill with `layered` (cache read 0.1, write 1.25)", "Ten recorded sessions together cost {percent less}% less than when everything is sent. Long sessions save the most; short ones may save nothing."),
+    ("policies", "bill with `layered` (cache read 0.1, write 1.25)", "Ten recorded sessions together cost {percent less}% less than when everything is sent. Long sessions save the most; short sessions may save nothing."),
 )  # fmt: skip
 
 

@@ -75,8 +75,8 @@ def page(sizes: Sizes, rates: dict[str, Row]) -> str:
         seconds = (puts * put.ours.median + gets * get.ours.median) / 1e6
         machine = (
             f"On the computer used for the figures page, storing 2 KB durably takes {shown(put.ours.median)} µs and reading it with a hash check takes "
-            f"{shown(get.ours.median)} µs. A single thread would therefore need {seconds / 60:.0f} minutes for all puts and gets of a day. At the peak, it "
-            f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. So a shared store is not needed for speed. It lets many computers use the same content, and it protects the content if a computer's disk fails."
+            f"{shown(get.ours.median)} µs. A single thread would therefore need {seconds / 60:.0f} minutes for all puts and gets of a day. At the peak, this thread "
+            f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. So a shared store is not needed for speed. A shared store lets many computers use the same content, and it protects the content if a computer's disk fails."
         )
     return f"""# A fleet of agents
 
@@ -113,12 +113,12 @@ Each agent has its own workspace with its own database, journal and index, as it
 
 ## What was not tested
 
-- The store was not tested with {AGENTS:,} computers at the same time. All workspaces of a process use at most eight connections to each PostgreSQL server. A connection pooler can be used: the tests include PgBouncer in transaction mode. Splitting workspaces across several databases was not tested.
+- The store was not tested with {AGENTS:,} computers at the same time. All workspaces of a process together use at most eight connections to each PostgreSQL server. A connection pooler can be used: the tests include PgBouncer in transaction mode. Splitting workspaces across several databases was not tested.
 - The test did not use a network: the client and the server ran on the same computer. Over a network, each put takes one more round trip.
-- S3-compatible stores were not tested under load, and stores from real providers were not tested at all. The tests use a simulated S3 server (moto) that keeps everything in memory, so they say nothing about speed. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. An S3-compatible store is therefore suitable for workspaces with up to a few million rows.
+- S3-compatible stores were not tested under load, and stores from real providers were not tested at all. The tests use a simulated S3 server (moto) that keeps everything in memory, so these tests say nothing about speed. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. An S3-compatible store is therefore suitable for workspaces with up to a few million rows.
 - Tables with more rows than those listed above were not tested. The figures for larger tables are estimates.
 
-If your agents' tasks are longer than these sessions, all the figures above increase in proportion. To measure the sizes again, run `python -m tests.benchmarks.fleet --traces DIR`; to measure the rates, run `packaging/dev.py bench shared store_put`.
+If your agents' tasks are longer than the recorded sessions, all the calculated figures above increase in proportion. To measure the sizes again, run `python -m tests.benchmarks.fleet --traces DIR`; to measure the rates, run `packaging/dev.py bench shared store_put`.
 """
 
 
@@ -131,11 +131,11 @@ def _measured(rates: dict[str, Row]) -> str:
     if not (puts and read and middle and high):
         return "Not yet."
     lines = [
-        f"PostgreSQL used its default durability settings. It ran on a computer with 2 cores, together with the clients and {_load()}. No other work",
-        "was running during the comparison with pgbench and the measurement of local gets:",
+        f"PostgreSQL used its default durability settings. PostgreSQL ran on a computer with 2 cores, together with the clients and {_load()}. No other work",
+        "was running during the comparison with pgbench and the measurement of local gets. The results:",
         "",
         (
-            f"- {len(_CLIENTS)} clients stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. The PostgreSQL benchmark pgbench stored {puts.peers['pgbench'].median:,.0f} rows per second with the same statement and without encryption. Our clients stored {(1 - puts.ours.median / puts.peers['pgbench'].median) * 100:.0f}% fewer."
+            f"- {len(_CLIENTS)} clients of Helix Desktop stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. The PostgreSQL benchmark pgbench stored {puts.peers['pgbench'].median:,.0f} rows per second with the same statement and without encryption. The clients of Helix Desktop stored {(1 - puts.ours.median / puts.peers['pgbench'].median) * 100:.0f}% fewer rows per second than pgbench."
         ),
         (
             f"- {_paced(middle.note)}. Each agent waited until its put was complete. Half of the puts took at most {shown(middle.ours.median)} ms, "
@@ -143,7 +143,7 @@ def _measured(rates: dict[str, Row]) -> str:
         ),
         _LATER,
         (
-            f"- In neither measurement did sharing slow down local gets: in the first one, a get took {shown(read.ours.median)} µs in a shared workspace and "
+            f"- In neither measurement did sharing slow down local gets: in the first measurement, a get took {shown(read.ours.median)} µs in a shared workspace and "
             f"{shown(read.peers['not shared'].median)} µs in one that is not shared."
         ),
         "",
@@ -164,7 +164,7 @@ def _measured(rates: dict[str, Row]) -> str:
         [
             *lines,
             "",
-            f"The time is proportional to the number of rows raised to a power: {told}. With an exponent of 1, the time would double each time the number of rows doubled.",
+            f"The time is proportional to the number of rows raised to a power. This power is {told}. With an exponent of 1, the time would double each time the number of rows doubled.",
             *_TABLE,
         ]
     )
@@ -192,7 +192,7 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
     return f"""These figures are calculated from the sections above:
 
 - The number of puts is not a problem. The peak of {peak:.0f} puts per second{part}{_agents(rates)}.
-- Space can be a problem. The size of each row is rounded up to a power of two. On average, a row takes up at most {most / 1000:.1f} KB. The {puts * DAYS / 1e6:.0f} million rows of {DAYS} days therefore take up at most {puts * DAYS * most / 1e9:.0f} GB.
+- Space can be a problem. The size of each row is rounded up to a power of two. On average, a row takes up at most {most / 1000:.1f} KB. The {puts * DAYS / 1e6:.0f} million rows written in {DAYS} days therefore take up at most {puts * DAYS * most / 1e9:.0f} GB.
   `workspace sync --collect` removes rows that no computer uses any more.
 - While the shared store is offline, new content waits in the local cache. Over {DAYS} days, this content takes up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
 
@@ -206,10 +206,10 @@ def _agents(rates: dict[str, Row]) -> str:
     )
 
 
-_LATER = "  When this was measured again on a busier computer (load 12 to 16), these times were 31 ms and 385 ms. The clients then stored 7% fewer rows per second than pgbench. A local get took 9% less time in a shared workspace than in one that is not shared."
+_LATER = "  In a second measurement on a busier computer (load 12 to 16), half of the puts took at most 31 ms, and 99 of 100 puts took at most 385 ms. In the second measurement, the clients stored 7% fewer rows per second than pgbench, and a local get took 9% less time in a shared workspace than in one that is not shared."
 _TABLE = (
     'The figures in this table were measured separately on a busy computer (load about 10), so the medians vary. The "fastest" columns show the fastest of 60 runs, a figure that varies less from one measurement to the next.',
-    "A table of 10 million rows with 512 bytes of content each takes up 7.6 GB. This is 761 bytes per row, including 77 bytes for the index.",
+    "A table of 10 million rows, each with 512 bytes of content, takes up 7.6 GB. This is 761 bytes per row, including 77 bytes for the index.",
 )
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py
 

@@ -40,7 +40,7 @@ def rows(*, quick: bool = False) -> list[Row]:
             f"{label} {_version(folder, name)}": _agent(folder, name, own) for label, (name, own) in AGENTS.items()
         }
     ours = _ours()
-    note = f"a replay bills {HEAD_TOKENS:,}, without the JSON around the text and the cache marks"
+    note = f"a replay bills {HEAD_TOKENS:,} tokens, without the JSON around the text and the cache marks"
     return [Row("system prompt and tools", "tokens", ours, peers, "≤ 2,000", ours.median <= 2_000, note=note)]
 
 

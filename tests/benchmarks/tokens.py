@@ -1,4 +1,4 @@
-"""Counting tokens, compared in one run with tiktoken alone on the same texts; loading, memory, and texts on which other counters fail.
+"""Counting tokens, compared in one run with plain tiktoken on the same texts; also loading, memory, and texts on which other counters fail.
 
 python -m tests.benchmarks.tokens [--quick]
 """

@@ -128,7 +128,7 @@ def test_a_title_several_have_is_answered_with_their_ids(workspace: str, capfd: 
     assert cli.main(["conversation", "list", "-w", workspace, "--json"]) == 0
     ids = [row["id"] for row in json.loads(capfd.readouterr().out)]
     assert ask("-w", workspace, "-c", "hello", "and more") == 1
-    assert capfd.readouterr().err == f"2 conversations are called hello: {ids[0]}, {ids[1]}. Use the id.\n"
+    assert capfd.readouterr().err == f"2 conversations are called hello: {ids[0]}, {ids[1]}. Use an ID.\n"
 
 
 def test_json_is_what_the_help_says(capfd: pytest.CaptureFixture[str]) -> None:
@@ -270,7 +270,7 @@ def test_a_turn_whose_command_was_killed_is_ended_by_the_next_one(
     facts = asyncio.run(facts_of(conversation))
     ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
     assert [(end.reason, end.why) for end in ends] == [
-        (TurnEnd.FAILED, "The program was ended during this turn."),
+        (TurnEnd.FAILED, "The program stopped during this turn."),
         (TurnEnd.DONE, ""),
     ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 from helix_desktop.context_server.context_shelf import ContextShelf
@@ -58,8 +57,8 @@ class Catalogue:
         return await self.index.search_index(query, tool=tool, limit=limit, entries_only=entries_only)
 
     async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[EntryRow], int]:
-        rows: list[Any] = [
-            SimpleNamespace(stored=e.stored, about=e.about, tokens=1, time=e.time, uses=0, pinned=False)
+        rows = [
+            EntryRow(e.stored, e.about, e.stored.size, 1, e.time)
             for _, e in self.cache.all_contents()
             if tool in {"", e.about.tool}
         ]

@@ -28,8 +28,11 @@ from helix_desktop.engine.facts import (
     Text,
     Unfolded,
 )
+from helix_desktop.engine.fold_steward import TO_WRITE
 from helix_desktop.engine.strategies.handover import SECTIONS, TITLE
+from helix_desktop.engine.strategies.marker_clearing import COLD_AFTER
 from helix_desktop.errors import ActionRefused, NotFound
+from helix_desktop.replay import jumping_clock
 from tests.engine import keeping as writers
 from tests.engine.keeping import Keeping, keeping
 from tests.turns import lasted
@@ -331,6 +334,53 @@ async def test_what_was_begun_in_a_turn_that_is_over_waits_for_the_next_one() ->
     await kept.say("and another")
     await kept.steward.prepare_step()
     assert [fold.kind for fold in kept.folds()] == [FoldKind.HANDOVER]
+
+
+async def _left_alone(seconds: float, **values: Any) -> Keeping:
+    """A conversation of two turns that is too small for a handover, and so much time after it."""
+    kept = await keeping(window=100_000, **{"caching": "off"} | values)
+    for name in ("a task", "another"):
+        await kept.say(name)
+        await worked(kept, 10, 2_500 if name == "a task" else 100)
+        await kept.answer("done")
+        await kept.end()
+    kept.clock.time += seconds
+    await asyncio.sleep(seconds)
+    await kept.settled()
+    return kept
+
+
+def test_before_a_pause_outlives_the_providers_cache_what_pays_is_folded() -> None:
+    async def leave() -> None:
+        kept = await _left_alone(COLD_AFTER - TO_WRITE)
+        assert [fold.kind for fold in kept.folds(FoldKind.HANDOVER)] == [FoldKind.HANDOVER]
+        assert "after this pause" in kept.folds(FoldKind.HANDOVER)[0].why
+        assert "another" in await kept.shown(), "the last turn stays as it is"
+
+    async def come_back() -> None:
+        kept = await _left_alone(COLD_AFTER - 3 * TO_WRITE)
+        await kept.say("and another")
+        await kept.step("short")
+        await asyncio.sleep(2 * TO_WRITE)
+        await kept.settled()
+        assert kept.folds(FoldKind.HANDOVER) == [], "no pause outlived the cache"
+
+    async def folds_nothing() -> None:
+        assert (await _left_alone(COLD_AFTER - TO_WRITE, handover="off")).folds(FoldKind.HANDOVER) == []
+
+    for work in (leave, come_back, folds_nothing):
+        jumping_clock.run_on_jumping_loop(work())
+
+
+async def test_a_document_that_is_ready_is_not_lost_when_the_conversation_closes() -> None:
+    kept = await keeping(window=100_000, **FULL | {"handover_share": 0.1})
+    await kept.say("a task")
+    await worked(kept, 40, 500)
+    await asyncio.wait([kept.steward._flying] if kept.steward._flying else [])
+    before = len(kept.folds(FoldKind.HANDOVER))
+    assert not kept.steward.is_at_rest
+    await kept.steward.aclose()
+    assert len(kept.folds(FoldKind.HANDOVER)) == before + 1
 
 
 async def test_fold_now_with_a_wish() -> None:

@@ -184,12 +184,21 @@ def test_arguments_and_names_no_provider_takes_are_made_legal_and_the_fact_is_le
 def test_a_reply_that_was_cut_is_continued_the_same_way_every_time() -> None:
     talk = Talk()
     talk.user("go")
-    talk.reply("the first half")
+    talk.add(ModelReplied((Text("the first half", 20),), "m", Stop.LENGTH))
     first = talk.request()
     assert first.messages[-1].parts == (Text(legal_messages.GO_ON),)
     talk.reply("the second half")
     assert talk.request().messages[: len(first.messages)] == first.messages
     assert legal_messages.find_violations(talk.request()) == []
+
+
+def test_a_reply_that_was_complete_is_not_said_to_have_been_cut_off() -> None:
+    talk = Talk()
+    talk.user("go")
+    talk.reply("the planner's word")
+    talk.reply("the searcher's word")
+    said = [part.text for message in talk.request().messages for part in message.parts if isinstance(part, Text)]
+    assert said == ["go", "the planner's word", "Continue.", "the searcher's word", "Continue."]
 
 
 def test_reasoning_that_led_to_nothing_is_left_out() -> None:

@@ -26,7 +26,7 @@ async def test_one_batch_is_one_transaction_of_a_fold_for_each_part() -> None:
     for fold in folds:
         assert MARKER.match(fold.text)
         assert fold.tokens < fold.tokens_before
-        assert fold.why.startswith("because: 3 parts of")
+        assert fold.why.startswith("because: 3 parts, ")
         assert "read a.py" in fold.text
 
 

@@ -301,7 +301,7 @@ async def test_closing_stops_the_turn_and_leaves_a_conversation_that_can_be_cont
     while not any(isinstance(e, ActivityChanged) and e.running is ConversationActivity.TOOLS for e in at.events):
         await asyncio.sleep(0)
     await at.session.aclose()
-    assert at.of(TurnEnded) == [TurnEnded(TurnEnd.STOPPED, "The program was ended during this turn.")]
+    assert at.of(TurnEnded) == [TurnEnded(TurnEnd.STOPPED, "The program stopped during this turn.")]
     assert legal_messages.find_violations(await at.session.rebuild_request()) == []
 
 

@@ -49,6 +49,26 @@ def test_what_stands_there_in_another_form_is_supported(summary: str) -> None:
     assert find_unsupported_claims(summary, [DetailSource(1, "output", seen)]) == []
 
 
+@pytest.mark.parametrize(
+    "summary",
+    [
+        "She flies from Seattle by way of San Francisco.",
+        "The listing is of December 2024 and names two Mastercards.",
+        "The function has been changed, the class itself too.",
+        "Le texte a été changé dans /app/main.py.",
+        "It wrote about 48 KB.",
+        "No answer was given yet.",
+        "Neither flight suited her, since both leave early and she wants to depart after 11 AM EST.",
+    ],
+)
+def test_what_a_reader_would_not_call_invented_is_not_marked(summary: str) -> None:
+    seen = "SEA SFO 12/31/24 Mastercard 48506 bytes /app/main.py le texte dans"
+    sources = [DetailSource(1, "user", "I would like to depart after 11am EST"), DetailSource(2, "output", seen)]
+    assert find_unsupported_claims(summary, sources) == []
+    invented = "She flies from Savannah. The user forbids any other stop."
+    assert len(find_unsupported_claims(invented, sources)) == 2
+
+
 def test_a_claim_stands_before_its_sentence() -> None:
     sources = [DetailSource(1, "user", "look at a.py"), DetailSource(2, "output", "fine")]
     assert find_unsupported_claims("- a.py was read, and other.py too.\n- other.py", sources) == [

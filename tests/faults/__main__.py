@@ -79,6 +79,8 @@ ALL = (
     Trial(
         "gateway_cuts", "gateways that restart, lose their journal or go, in the middle of sessions", "--cuts", 500, 8
     ),
+    Trial("gateway_steps", "sixty steps at a provider that fails, recalls among them: the same end", "--runs", 40, 4),
+    Trial("gateway_ledger", "what wrap and cost say of money against the provider's own ledger", "--runs", 200, 6),
     Trial("gateway_bodies", "hostile compressed bodies at the gateway", "--bodies", 1_000, 15),
     Trial("other_user", "another user of the machine against every port and socket (as root)", "--tries", 10_000, 1),
     Trial("gateway_kill", "SIGKILL of a gateway while an agent works through it", "--kills", 500, 3),

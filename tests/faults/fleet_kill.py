@@ -3,9 +3,9 @@
 Workers of several homes, whose clocks are hours apart, share one PostgreSQL behind PgBouncer in transaction mode. Each task makes three
 calls that write a line to a ledger outside; the model is a server that goes by what it is shown, and never repeats a call whose end was not
 seen. What is killed is a worker, PostgreSQL, or PgBouncer, which cuts everybody off; with `--promotions` the standby takes the place of
-a server that is lost with its disk. `--alone`: the same with the file of one home, where everything is killed at once. `--seconds`: what is not done by then is killed and has to be on the list.
+a server that is lost with its disk; with `--lag` it lacks what the server confirmed in so many seconds. `--alone`: the same with the file of one home, where everything is killed at once. `--seconds`: what is not done by then is killed and has to be on the list.
 
-python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone] [--homes 2] [--workers 4] [--promotions 0] [--keep 0] [--seconds 0]
+python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone] [--homes 2] [--workers 4] [--promotions 0] [--keep 0] [--seconds 0] [--lag 0]
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.store.shared import row_encryption
-from tests.faults.shared_kill import Pair
+from tests.faults.shared_kill import SETTINGS, Pair
 from tests.faults.store_report import report
 from tests.peers import pgbouncer, postgres
 from tests.peers.chat_server import ChatServer, reply
@@ -40,15 +40,18 @@ LEASE = 4.0  # seconds: so that a killed worker's tasks do not keep the trial wa
 PATIENCE = 240.0  # seconds without a task that ends
 PASSING = ("shared store", "is open in another program")  # a server that is just starting, a worker that is paused
 RELEASE = 5.0  # seconds between two looks for conversations that may leave
+FAILOVER = 12.0  # seconds without claims after a promotion
+LAGGING = {"synchronous_standby_names": "''"}
 CLOCKS = (0, 3, -5)  # hours that the homes' clocks are wrong by
 # In what the model is told of a call that was cut off, or stopped by its worker before or while it ran.
-UNCERTAIN = re.compile("It may have had effects|was not run|stopped by the user|was stopped before it was done")
+UNCERTAIN = re.compile("It may have had effects|was not run|before it had ended|was stopped before it was done")
 
 
 def program_with_clock(hours: int) -> str:
     return (
         f"import time; right = time.time; time.time = lambda: right() + {hours * 3600};"
-        "import sys; from helix_desktop import cli; from helix_desktop.workbench import fleet_worker;"
+        "import sys; from helix_desktop import cli; from helix_desktop.store import fleet_notes;"
+        f"fleet_notes.FAILOVER_SECONDS = {FAILOVER}; from helix_desktop.workbench import fleet_worker;"
         f"fleet_worker.TASK_LEASE_SECONDS, fleet_worker.RELEASE_SECONDS = {LEASE}, {RELEASE};"
         "sys.exit(cli.main(sys.argv[1:]))"
     )
@@ -81,6 +84,8 @@ class Home:
         self.project = folder / f"project-{name}"
         self.project.mkdir()
         self.environment = {**os.environ, **environment, "HELIX_HOME": str(folder / name)}
+        (folder / name).mkdir(mode=0o700)
+        (folder / name / "settings.toml").write_text(f'[sharing]\nmachine = "{name}"\n')
         self.log = (folder / f"{name}.log").open("ab")
         self.workers: list[subprocess.Popen[bytes]] = []
         self.paused: list[tuple[float, subprocess.Popen[bytes]]] = []  # and when they go on
@@ -146,6 +151,7 @@ class Trial:
     promotions: int = 0
     keep: int = 0
     seconds: float = 0.0
+    lag: float = 0.0
     uncertain: set[str] = field(default_factory=set)
     homes: list[Home] = field(default_factory=list)
     pair: Pair | None = None
@@ -172,7 +178,7 @@ class Trial:
 
     def _make_homes(self, folder: Path, model_server: str, last: ExitStack) -> None:
         if self.promotions:
-            self.pair = Pair()
+            self.pair = Pair({**SETTINGS, **LAGGING} if self.lag else SETTINGS)
             last.callback(self.pair.remove)
             self.server = self.pair.primary
         else:
@@ -190,7 +196,10 @@ class Trial:
 
     def kill_something(self) -> None:
         self.found["kills"] += 1
-        if self.pooler is not None and self.chance.random() < 0.3:
+        due = self.found["kills"] * (self.promotions + 1) >= self.kills * (self.found["promotions"] + 1)
+        if self.pooler is not None and (
+            self.chance.random() < 0.3 or (due and self.found["promotions"] < self.promotions)
+        ):
             self._kill_server_or_pooler(self.pooler)
             return
         home = self.chance.choice(self.homes)
@@ -206,7 +215,7 @@ class Trial:
     def _kill_server_or_pooler(self, pooler: pgbouncer.Pooler) -> None:
         if self.pair is not None and self.found["promotions"] < self.promotions:
             pooler.kill()
-            self.pair.promote()
+            self.pair.promote(self.lag)
             self.server = self.pair.primary
             pooler.start(self.server)
             self.found["promotions"] += 1
@@ -326,13 +335,13 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--alone", action="store_true")
-    for name, usual in (("homes", 2), ("workers", 4), ("promotions", 0), ("keep", 0), ("seconds", 0)):
-        parser.add_argument(f"--{name}", type=int, default=usual)
+    for name, usual in (("homes", 2), ("workers", 4), ("promotions", 0), ("keep", 0), ("seconds", 0), ("lag", 0.0)):
+        parser.add_argument(f"--{name}", type=type(usual), default=usual)
     given = parser.parse_args()
     name = "fleet_kill --alone" if given.alone else "fleet_kill"
 
     def run(found: Counter[str]) -> None:
-        counts = (given.homes, given.workers, given.promotions, given.keep, given.seconds)
+        counts = (given.homes, given.workers, given.promotions, given.keep, given.seconds, given.lag)
         Trial(given.tasks, given.kills, given.seed, found, given.alone, *counts).run()
 
     return report(name, given.seed, run)

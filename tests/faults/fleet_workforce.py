@@ -1,9 +1,10 @@
 """An agent gives tasks to the fleet and goes on with their answers, while its worker is killed again and again: the sum is right, once.
 
 The agent is a task itself. Its model repeats a call whose end nobody saw, as a careful model may: the same text is one task. Each of
-the tasks it gives has one effect, a line in a ledger outside.
+the tasks it gives has one effect, a line in a ledger outside. With `--homes 2` two computers share them through PostgreSQL, and whichever
+has the agent is killed.
 
-python -m tests.faults.fleet_workforce [--tasks 50] [--kills 5] [--seed 1]
+python -m tests.faults.fleet_workforce [--tasks 50] [--kills 5] [--seed 1] [--homes 1]
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.faults.fleet_kill import PATIENCE, Home, _end_all
+from tests.faults.fleet_kill import PATIENCE, Home, Trial, _end_all
 from tests.faults.store_report import report
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.peer import Answer, Seen
@@ -48,22 +49,28 @@ def _call(tool: str, **arguments: object) -> Answer:
     return reply(calls=[("call_tool", {"name": tool, "arguments": arguments})])
 
 
-def trials(tasks: int, kills: int, seed: int, found: Counter[str]) -> None:
+def trials(tasks: int, kills: int, seed: int, found: Counter[str], homes: int = 1) -> None:
     """What was found, counted. Anything under a key that begins with LOST is a failure."""
     chance, folder = random.Random(seed), Path(tempfile.mkdtemp(prefix="helix-workforce-"))
     with ExitStack() as last:
         last.callback(shutil.rmtree, folder, ignore_errors=True)
         server = last.enter_context(ChatServer(default=lambda seen: answer(tasks, seen)))
-        home = Home(folder, "a", {}, server.base_url)
-        last.callback(_end_all, [home])
+        trial = Trial(tasks, kills, seed, found, home_count=homes)
+        last.callback(_end_all, trial.homes)
+        if homes == 1:
+            trial.homes.append(Home(folder, "a", {}, server.base_url))
+        else:
+            trial._make_homes(folder, server.base_url, last)
+        home = trial.homes[0]
         (giver,) = home.run("task", "add", "-w", "Fleet", "--allow", "add_fleet_tasks", GIVE).split()
         began = time.monotonic()
-        home.start_worker()
-        state = _kill_until_ended(home, giver, kills, chance, found)
+        for each in trial.homes:
+            each.start_worker()
+        state = _kill_until_ended(trial.homes, giver, kills, chance, found)
         found["seconds"] = round(time.monotonic() - began)
         (ended,) = json.loads(home.run("task", "show", "-w", "Fleet", giver, "--json"))
         listed = json.loads(home.run("task", "list", "-w", "Fleet", "--most", "1000", "--json"))
-        ledger = Counter(home.ledger())
+        ledger = Counter(line for each in trial.homes for line in each.ledger())
         found["effects"], found["attempts of the agent"] = sum(ledger.values()), ended["claims"]
         right = f"The sum is {sum(number**2 for number in range(tasks))}."
         wrong = {
@@ -74,17 +81,19 @@ def trials(tasks: int, kills: int, seed: int, found: Counter[str]) -> None:
         found.update(name for name, is_so in wrong.items() if is_so)
 
 
-def _kill_until_ended(home: Home, giver: str, kills: int, chance: random.Random, found: Counter[str]) -> str:
-    until = time.monotonic() + PATIENCE
+def _kill_until_ended(homes: list[Home], giver: str, kills: int, chance: random.Random, found: Counter[str]) -> str:
+    home, until = homes[0], time.monotonic() + PATIENCE
     while time.monotonic() < until:
         time.sleep(1.0 + 3.0 * chance.random())
         (task,) = json.loads(home.run("task", "show", "-w", "Fleet", giver, "--json"))
         if task["state"] not in ("waiting", "running"):
             return str(task["state"])
-        if found["kills"] < kills:
+        if found["kills"] < kills and task["state"] == "running":
             found["kills"] += 1
-            home.kill_worker(home.workers[0])
-            home.start_worker()
+            for one in homes:
+                if len(homes) == 1 or task["worker"].startswith(f"{one.name} "):
+                    one.kill_worker(one.workers[0])
+                    one.start_worker()
     return "never"
 
 
@@ -93,8 +102,10 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=50)
     parser.add_argument("--kills", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--homes", type=int, default=1)
     given = parser.parse_args()
-    return report("fleet_workforce", given.seed, lambda found: trials(given.tasks, given.kills, given.seed, found))
+    counts = given.tasks, given.kills, given.seed
+    return report("fleet_workforce", given.seed, lambda found: trials(*counts, found, given.homes))
 
 
 if __name__ == "__main__":

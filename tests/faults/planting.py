@@ -159,7 +159,7 @@ def strange(work: Path, template: Path) -> list[str]:
             before = template / inside
             now = path.read_bytes() if path.is_file() else b""
             old = before.read_bytes() if before.is_file() else b""
-            if path.is_symlink() or (now != old and autorun_files.runnable_content(name, now, old)):
+            if path.is_symlink() or (now != old and autorun_files.extract_runnable_text(name, now, old)):
                 found.append(inside)
     return found
 

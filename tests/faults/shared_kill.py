@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,8 +50,8 @@ PATIENCE = 60.0  # seconds a promotion may take
 class Pair:
     """A primary and its synchronous standby."""
 
-    def __init__(self) -> None:
-        self.primary = postgres.Server(SETTINGS)
+    def __init__(self, settings: Mapping[str, str] = SETTINGS) -> None:
+        self.primary = postgres.Server(settings)
         self._trust_replication(self.primary)
         self.primary.start()
         self.standby = self._standby_of(self.primary)
@@ -66,8 +66,13 @@ class Pair:
         self.primary.kill()
         self.primary.start()
 
-    def promote(self) -> None:
-        """The primary is lost with its disk; the standby goes on, and gets a standby of its own."""
+    def promote(self, lag: float = 0.0) -> None:
+        """The primary is lost with its disk; the standby goes on, and gets a standby of its own. `lag`: seconds of which it has nothing."""
+        if lag:
+            with (self.standby.data / "postgresql.auto.conf").open("a") as file:
+                file.write("primary_conninfo = ''\n")
+            self.standby.run("pg_ctl", "reload", "-D", str(self.standby.data))
+            time.sleep(lag)
         lost, self.primary = self.primary, self.standby
         lost.kill()
         shutil.rmtree(lost.folder, ignore_errors=True)

@@ -208,3 +208,25 @@ def test_an_agent_that_nobody_describes_is_asked_for_its_address_by_its_protocol
     assert not found.is_from_file
     assert agent_upstreams.find_protocol_upstream("gemini", named) == agent_upstreams.AgentUpstream()
     assert agent_upstreams.find_protocol_upstream("gemini", {}).describe_route().endswith("names another address")
+
+
+def test_an_agent_nobody_described_has_the_address_of_its_protocols_variables() -> None:
+    find = agent_upstreams.find_protocol_upstream
+    first, second = agent_upstreams.ADDRESS_VARIABLES["gemini"]
+    assert find("gemini", {}) == find("gemini", {first: "", second: ""}) == AgentUpstream()
+    assert find("gemini", {second: COMPANY}) == AgentUpstream("", COMPANY, f"{second} in the environment")
+    assert find("gemini", {first: "https://first.example", second: COMPANY}).address == "https://first.example"
+    for wrong in ("llm.company.example", "ftp://llm.company.example"):
+        with pytest.raises(ActionRefused, match=first):
+            find("gemini", {first: wrong})
+    assert find("gemini", {first: "http://here:1"}).address == "http://here:1"
+
+
+def test_a_route_says_its_source_and_a_file_may_overrule_the_environment() -> None:
+    usual = AgentUpstream()
+    environment = AgentUpstream("", COMPANY, "OPENAI_BASE_URL in the environment")
+    of_file = AgentUpstream("lab", COMPANY, "/home/me/config.toml, line 3")
+    assert [one.is_from_file for one in (usual, environment, of_file)] == [False, False, True]
+    assert usual.describe_route() == "requests: to their usual provider; no setting names another address"
+    assert of_file.describe_route() == f"the provider lab: to {COMPANY}, as /home/me/config.toml, line 3 says"
+    assert environment.describe_route().startswith(f"requests: to {COMPANY}, as OPENAI_BASE_URL")

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.gateway import body_parsing
-from helix_desktop.gateway.body_parsing import BodyParser, count_common_bytes, find_values_of_list
+from helix_desktop.gateway.body_parsing import BodyParser, count_common_bytes, parse_values_of_list
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.folded_body import PreviousBody, build_folded_body, count_leading_instructions
 from helix_desktop.gateway.view_entries import As, Entry, Says
@@ -158,7 +158,7 @@ def test_of_many_conversations_the_oldest_is_let_go(monkeypatch: pytest.MonkeyPa
 
 def test_a_list_is_found_behind_anything() -> None:
     content = b'{"a": {"messages": [1]}, "b": "]}\\\\", "c": -1.5e3,"messages":[{"x": "\\\\\\"}]"},{}]}'
-    begins, ends = find_values_of_list(content, b"messages")
+    begins, ends, _ = parse_values_of_list(content, b"messages")
     assert [content[a:b] for a, b in zip(begins, ends, strict=True)] == [b'{"x": "\\\\\\"}]"}', b"{}"]
 
 
@@ -270,8 +270,44 @@ def test_values_of_any_depth_and_length_are_cut_alike(levels: int, step: int, te
     content = json.dumps({"tools": deep, "messages": units}).encode()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(body_parsing, "STEP", step)
-        begins, ends = find_values_of_list(content, b"messages")
+        begins, ends, _ = parse_values_of_list(content, b"messages")
     assert [json.loads(content[a:b]) for a, b in zip(begins, ends, strict=True)] == units
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["role", "type", "a", 'x"y', "ä", "},{", ",", ""]),
+            st.sampled_from(
+                ["},{", '"},{"role":', "\\", 1, {"role": "b"}, [{"role": 1}, {"type": 2}, {"a": {}}], None]
+            ),
+            max_size=3,
+        ),
+        max_size=12,
+    ),
+    st.booleans(),
+    st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", " : ")]),
+    st.integers(20, 300),
+)
+def test_objects_that_are_read_many_at_once_are_cut_where_each_of_them_ends(
+    units: list[Any], ascii_only: bool, signs: tuple[str, str], size: int
+) -> None:
+    content = json.dumps({"messages": units}, ensure_ascii=ascii_only, separators=signs).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_parsing, "SLICE", size)
+        begins, ends, values = parse_values_of_list(content, b"messages")
+    assert values == units
+    assert [json.loads(content[a:b]) for a, b in zip(begins, ends, strict=True)] == units
+
+
+def test_of_objects_that_are_not_alike_none_is_taken_for_two() -> None:
+    escaped = b'{"messages":[{"\\u0072ole":1},{"role":{"a":[{"role":2},{"role":3}]}},{"x":0},7]}'
+    with pytest.raises(ValueError):
+        parse_values_of_list(escaped, b"messages")
+    begins, ends, values = parse_values_of_list(escaped.replace(b",7]", b"]"), b"messages")
+    assert [json.loads(escaped[a:b]) for a, b in zip(begins, ends, strict=True)] == values
+    assert len(values) == 3
 
 
 def test_white_space_is_the_same_to_both_ways_of_leaving_it_out() -> None:

@@ -41,3 +41,28 @@ def test_the_longest_known_beginning_wins() -> None:
     assert place.line is not None
     assert (place.line.conversation, place.known_count, place.is_at_end) == ("two", 3, True)
     assert tracks.find_request_position(compute_message_hashes("anthropic", said("x")), "", "head").line is None
+
+
+def position(tracks: ConversationMatcher, *texts: str, session: str, parent: str = "") -> str:
+    chain = compute_message_hashes("anthropic", said(*texts))
+    line = tracks.find_request_position(chain, session, "head", parent).line
+    return line.conversation if line is not None else ""
+
+
+def test_a_conversation_goes_on_in_its_session_and_in_those_that_joined_it() -> None:
+    tracks = ConversationMatcher()
+    line = MessageLine("one", "first", "head", list(compute_message_hashes("anthropic", said("a", "b"))), [1, 2])
+    tracks.add_line(line)
+    tracks.add_line(MessageLine("other", "second", "another head", ["x"], [1]))
+    assert position(tracks, "a", "c", session="first") == "one", "its session may change what was said"
+    assert position(tracks, "a", "c", session="second") == ""
+    assert position(tracks, "a", "c", session="new") == ""
+    assert position(tracks, "a", "b", "c", session="new") == "one", "resumed under another name"
+    assert position(tracks, "a", "b", session="new") == "", "without a new message it is not resumed"
+    assert position(tracks, "a", "b", "c", session="") == ""
+    assert position(tracks, "a", "b", "c", session="second") == "", "that name is another conversation's"
+    assert position(tracks, "a", "b", "c", session="new", parent="first") == "", "a sub-agent resumes nothing"
+    tracks.join_session(line, "new")
+    assert [position(tracks, "a", "c", session=session) for session in ("first", "new")] == ["one", "one"]
+    tracks.remove_line("one")
+    assert [position(tracks, "a", "b", "c", session=session) for session in ("first", "new", "third")] == ["", "", ""]

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.engine.facts import ModelReplied, Text
+from helix_desktop.engine.facts import Fact, ModelReplied, Spent, Text
 from helix_desktop.gateway import gateway_workspaces
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.conversation_rows import StoredConversation
@@ -352,22 +352,20 @@ def test_a_subagent_that_works_beside_its_parent_has_a_conversation_of_its_own_b
 
 
 def replies(home: Path) -> list[str]:
-    async def read() -> list[str]:
+    said = [fact.parts for fact in recorded_facts(home) if isinstance(fact, ModelReplied)]
+    return [part.text for parts in said for part in parts if isinstance(part, Text)]
+
+
+def recorded_facts(home: Path) -> list[Fact]:
+    async def read() -> list[Fact]:
         workspace = await AllWorkspaces(
             program_folders.find_program_folders(home).workspaces_folder
         ).open_stored_workspace(gateway_workspaces.USUAL_WORKSPACE_NAME)
         try:
             rows = await workspace.journal.list_conversations()
-            facts = [recorded.fact for row in rows for recorded in await workspace.journal.read_facts(row.id)]
+            return [recorded.fact for row in rows for recorded in await workspace.journal.read_facts(row.id)]
         finally:
             await workspace.aclose()
-        return [
-            part.text
-            for fact in facts
-            if isinstance(fact, ModelReplied)
-            for part in fact.parts
-            if isinstance(part, Text)
-        ]
 
     return asyncio.run(read())
 
@@ -485,3 +483,21 @@ def test_a_refusal_behind_a_recall_is_asked_again_and_the_agent_does_not_see_it(
         assert agent.ask() == []
         assert "fine" in json.dumps(agent.units)
         assert len(heard) == 4
+
+
+@pytest.mark.parametrize("protocol", ["anthropic", "gemini"])
+def test_what_a_reply_had_cost_that_was_cut_is_paid_once(tmp_path: Path, expect: Expect, protocol: str) -> None:
+    """The others tell of tokens in their last event alone."""
+    expect("the provider's reply broke off")
+    heard, script = scripted([Says("a long answer")], [Says("a long answer")])
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        provider.cuts = {1: 1}
+        agent = Agent(protocol, url)
+        agent.say("look around")
+        with pytest.raises((httpx.HTTPError, AssertionError)):
+            agent.ask()
+        agent.ask()
+        assert len(heard) == 2
+    recorded = recorded_facts(tmp_path)
+    assert [fact.usage.input for fact in recorded if isinstance(fact, Spent)] == [100]
+    assert [fact.usage.input for fact in recorded if isinstance(fact, ModelReplied)] == [100]

@@ -237,7 +237,7 @@ def history(steps: int, output: str = "fine") -> list[object]:
     return units
 
 
-async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_before_its_reply(tmp_path: Path) -> None:
+async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_reply(tmp_path: Path) -> None:
     units = history(MESSAGES_IN_COMMIT, "a line of it\n" * 5_000)
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
@@ -252,6 +252,7 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_before_its_r
         answer = anthropic_wire.answer(WRITERS["anthropic"].whole([Calls("Bash", {}, "last")], USAGE, "1"))
         replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
         await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
+        await room._tasks.wait_for_all_tasks()
         facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
         assert [facts.count(kind) for kind in (ToolReturned, ModelReplied)] == [
             MESSAGES_IN_COMMIT,
@@ -262,6 +263,33 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_before_its_r
         )
         assert Changed in map(type, sent.entries)
         await room.aclose()
+
+
+async def test_what_comes_while_a_long_history_is_recorded_waits_for_nothing_and_is_recorded_in_its_order(
+    tmp_path: Path,
+) -> None:
+    units = history(MESSAGES_IN_COMMIT * 2)
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        for number in range(3):
+            sent = await room.receive_request(*arrival(units))
+            assert [*sent.entries] == [*map(As, range(len(units)))]
+            facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+            assert ToolReturned not in facts
+            answer = anthropic_wire.answer(
+                WRITERS["anthropic"].whole([Calls("Bash", {}, f"new{number}")], USAGE, str(number))
+            )
+            replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(100 + number, 0, 0, 1))
+            await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
+            units += [*answer.message.units, anthropic_wire.result(f"new{number}", "Bash", "fine")]
+        await room.aclose()
+        recorded = [each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        replies = [fact for fact in recorded if isinstance(fact, ModelReplied)]
+        assert [reply.usage.input for reply in replies[-3:]] == [100, 101, 102]
+        assert len(replies) == MESSAGES_IN_COMMIT * 2 + 3
+        assert sum(isinstance(fact, ToolReturned) for fact in recorded) == MESSAGES_IN_COMMIT * 2 + 2
+        assert not any(isinstance(fact, Rewound) for fact in recorded)
+        assert len(made.list_conversations()) == 1
 
 
 async def test_a_long_history_goes_on_where_recording_it_was_given_up(

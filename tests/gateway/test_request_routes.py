@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from helix_desktop.gateway import request_routes
-from helix_desktop.gateway.request_routes import join_provider_address
+from helix_desktop.gateway.request_routes import RequestRoute, join_provider_address
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,32 @@ def test_what_only_passes_through_goes_to_whose_api_it_looks_like(
     path: str, headers: dict[str, str], protocol: str
 ) -> None:
     assert request_routes.guess_protocol(path, headers) == protocol
+
+
+@pytest.mark.parametrize(
+    ("path", "route"),
+    [
+        ("/v1/messages", RequestRoute("/v1/messages", "anthropic")),
+        ("/v1/messages/count_tokens", RequestRoute("/v1/messages/count_tokens", "anthropic", counts_tokens=True)),
+        ("/v1/chat/completions", RequestRoute("/v1/chat/completions", "openai-chat")),
+        ("/v1/responses", RequestRoute("/v1/responses", "openai-responses")),
+        ("/v1/responses/r1", RequestRoute("/v1/responses/r1")),
+        ("/v1/models", RequestRoute("/v1/models")),
+        ("", RequestRoute("/")),
+        ("/t/secret", RequestRoute("/", token="secret")),
+        ("/t/a%2Fb/w/W%20X/a/codex/v1/m%20n", RequestRoute("/v1/m%20n", token="a/b", workspace="W X", agent="codex")),
+        ("/a/codex/t/x/v1/messages", RequestRoute("/v1/messages", "anthropic", token="x", agent="codex")),
+    ],
+)
+def test_a_path_says_protocol_and_registration(path: str, route: RequestRoute) -> None:
+    assert request_routes.parse_route(path) == route
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts", "streams"),
+    [("generateContent", False, False), ("streamGenerateContent", False, True), ("countTokens", True, False)],
+)
+def test_geminis_path_names_model_and_stream(kind: str, counts: bool, streams: bool) -> None:
+    path = f"/v1beta/models/g-1:{kind}"
+    assert request_routes.parse_route(path) == RequestRoute(path, "gemini", counts, "g-1", streams)
+    assert request_routes.parse_route(f"{path}/more") == RequestRoute(f"{path}/more")

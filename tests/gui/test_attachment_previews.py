@@ -9,9 +9,9 @@ from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Attachment, Stored
+from helix_desktop.gui.attachment_previews import PictureDialog
 from helix_desktop.gui.chat.attachment_reading import encode_png
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.views.picture_dialog import PictureDialog
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeSession, FakeWorkbench

@@ -121,7 +121,10 @@ def test_what_is_put_in_stays(language: str) -> None:
             "暂无需要折叠的内容：8,100 / 32,000 token（25%），为回复预留 8,000。之后：划算时旧输出变为标记，从 24,000 token 起，划算时写交接文档，到 27,200 token 时必定写。",
         ),
         ("Next: handover, because the window is 86% full.", "接下来：交接文档，因为窗口已占 86%。"),
-        ("the next request would not fit: 3 parts of 9,000 tokens", "下一个请求将放不下：3 个部分，共 9,000 token"),
+        (
+            "the next request would not fit: 3 parts, 9,000 tokens in total",
+            "下一个请求将放不下：3 个部分，共 9,000 token",
+        ),
         (
             "gpt, using its own context: The answer was empty.; mini, in several parts: the text was too long",
             "gpt（利用自身上下文）：回答为空。；mini（分段）：文本过长",
@@ -209,7 +212,7 @@ def test_long_and_hostile_texts_are_no_trouble(text: str) -> None:
 def test_a_notice_says_an_error_in_the_language(theme: Theme) -> None:
     parent = QWidget()
     notices = Notices(theme, parent)
-    notices.show_error_notice(StoreBusy("ws is already open in this program.", remedy="Use it there."))
+    notices.show_error_notice(StoreBusy("ws is already open in this program.", remedy="Use the open workspace."))
     assert notices.shown_text == "ws 已在此程序中打开。请在那里使用。"
 
 
@@ -229,7 +232,7 @@ def test_a_question_is_asked_in_the_language_and_a_server_speaks_for_itself(them
 @pytest.mark.usefixtures("chinese")
 def test_ends_failures_and_servers_are_told_in_the_language() -> None:
     ended = TurnEnded(TurnEnd.SPENDING_LIMIT, "Today has cost $3.00; the limit is $2.00.")
-    failed = FoldFailed(FoldKind.HANDOVER, "No model is available to write it.")
+    failed = FoldFailed(FoldKind.HANDOVER, "No model is available to write the text.")
     items = TranscriptItems()
     items.add_many_facts([Recorded("c", 1, 0.0, ended), Recorded("c", 2, 0.0, failed)])
     assert [item.text for item in items.all] == [

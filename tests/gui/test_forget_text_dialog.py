@@ -50,7 +50,7 @@ def test_the_result_is_told_and_the_window_remembers_nothing(window: MainWindow,
     dialog.text.setText(" sk-live-77\n")
     press(dialog.forget_button)
     assert bench.forgotten == ["sk-live-77"]
-    assert "2 entries removed. 3 records changed. 1 backup cleaned." in words(dialog)
+    assert "Removed: 2 entries. Changed: 3 records. Cleaned up: 1 backup." in words(dialog)
     assert "line 2: edit that." in words(dialog)
     assert dialog.text.text() == ""
     assert window.chat.composer.text.toPlainText() == "my key is , is it?"
@@ -74,7 +74,7 @@ def test_how_far_it_is_can_be_seen_and_closing_does_not_end_it(window: MainWindo
     window.background_runner._spawn = now
     held.let()
     assert bench.forgotten == ["sk-live-77"]
-    assert "removed" in window.notices.shown_text
+    assert "Removed: 2 entries." in window.notices.shown_text
 
 
 def test_it_can_be_stopped_until_something_is_removed(window: MainWindow, bench: FakeWorkbench) -> None:

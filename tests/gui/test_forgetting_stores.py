@@ -64,7 +64,7 @@ async def test_journal_and_cache_of_a_real_workspace_no_longer_hold_it(
     (work,) = later.work
     await work
     assert gone == [SECRET]
-    assert told == ["1 entry removed. 1 record changed. 0 backups cleaned."]
+    assert told == ["Removed: 1 entry. Changed: 1 record. Cleaned up: 0 backups."]
     assert holding(bench.workspace.folder) == []
     assert "[forgotten]" in str([recorded.fact for recorded in session.all_facts])
     assert "sk-live" not in caplog.text

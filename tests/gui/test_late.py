@@ -210,10 +210,10 @@ def test_a_waiting_message_is_not_taken_for_the_one_that_was_sent_meanwhile(
         write(window, words)
     window.bridge.emit_waiting_events()
     session.finish("done")  # “one” is sent; the list is shown anew in a moment
-    window.chat.composer.discarding.emit(1)
+    window.chat.composer.waiting.discarding.emit(1)
     assert [waiting.parts for waiting in session.queue] == [(Text("two"),), (Text("three"),)]
     window.bridge.emit_waiting_events()
-    window.chat.composer.discarding.emit(1)
+    window.chat.composer.waiting.discarding.emit(1)
     assert [waiting.parts for waiting in session.queue] == [(Text("two"),)]
 
 

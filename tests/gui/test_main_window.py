@@ -242,7 +242,7 @@ def test_messages_queue_while_the_agent_works_and_can_be_edited(window: MainWind
     write(window, "next")
     window.bridge.emit_waiting_events()
     assert window.chat.composer.waiting.isVisible()
-    window.chat.composer.editing.emit(0)
+    window.chat.composer.waiting.editing.emit(0)
     assert session.queue == []
     assert window.chat.composer.text.toPlainText() == "next"
 
@@ -251,7 +251,7 @@ def test_a_dropped_waiting_message_can_be_had_back(window: MainWindow, session: 
     session.set_running(ConversationActivity.THINKING)
     write(window, "next")
     window.bridge.emit_waiting_events()
-    window.chat.composer.discarding.emit(0)
+    window.chat.composer.waiting.discarding.emit(0)
     assert session.queue == []
     window.notices.run_notice_action()
     assert [waiting.parts for waiting in session.queue] == [(Text("next"),)]

@@ -246,7 +246,7 @@ def test_rules_are_shown_before_they_are_followed(front: WindowServices, window:
     assert window.notices.shown_text == ""
     window.go_to_workspace("parser")
     front._announce_project_files(parser, parser.rules)
-    assert window.notices.shown_text == "AGENTS.md contains rules for agents. They are used only after you trust them."
+    assert window.notices.shown_text == "The rules in AGENTS.md are used only after you trust them."
     window.notices.run_notice_action()
     dialog = window.findChildren(TrustDialog)[0]
     assert dialog.findChildren(QPlainTextEdit)[0].toPlainText() == "Never push.⟨202E⟩"
@@ -261,7 +261,7 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     parser.opening_notes = ("A torn log was mended; nothing was lost.",)
     parser.proposed = 'roots = ["/elsewhere"]'
     window.go_to_workspace("parser")
-    assert window.notices.shown_text == f"{parser.name} was opened, but some of its files needed attention."
+    assert window.notices.shown_text == f"{parser.name} was opened, but there were problems with some of its files."
     question = window.findChildren(QMessageBox)[0]
     assert 'roots = ["/elsewhere"]' in question.text()
     next(each for each in question.findChildren(QPushButton) if each.text() == "Allow").click()
@@ -269,7 +269,7 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     window.notices.hide()
     window.go_to_workspace("storage-engine")
     window.go_to_workspace("parser")
-    assert "needed attention" not in window.notices.shown_text
+    assert "there were problems" not in window.notices.shown_text
 
 
 def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(

@@ -69,7 +69,7 @@ def test_an_import_opens_says_that_nothing_is_in_force_and_leads_on_to_a_folder(
     chosen(window, tmp_path / "pairs.helix")
     assert window.current_workbench is not None
     assert window.current_workbench.name == "pairs"
-    assert "Its permissions, MCP servers and folders are not active." in window.notices.shown_text
+    assert "The workspace's permissions, MCP servers and folders are not active." in window.notices.shown_text
     assert "was left out" in window.notices.shown_text
     window.notices.run_notice_action()
     chosen(window, tmp_path)

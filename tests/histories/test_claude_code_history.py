@@ -182,3 +182,14 @@ def test_sub_agents_in_the_same_file_are_children_of_the_call_that_asked_for_the
     main, child = all_of(*values)
     assert (child.parent, child.parent_call) == (main.session, "t1")
     assert [message.text for message in child.messages] == ["look deep", "deep"]
+
+
+def test_a_result_names_the_conversation_of_its_sub_agent_where_that_has_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    (tmp_path / "session" / "subagents").mkdir(parents=True)
+    (tmp_path / "session" / "subagents" / "agent-a1.jsonl").touch()
+    (tmp_path / "agent-a2.jsonl").touch()
+    results = [RecordedMessage("tool", "done", answers="c", child=child) for child in ("a1", "a2", "a3", "")]
+    (linked,) = claude_code_history._link_results_to_subagents([RecordedSession("s", tuple(results))], path)
+    assert [message.child for message in linked.messages] == ["agent-a1", "agent-a2", "", ""]
+    assert {message.text for message in linked.messages} == {"done"}

@@ -12,6 +12,8 @@ from helix_desktop.engine.facts import (
     Reasoning,
     Recorded,
     SystemSet,
+    Text,
+    ToolCall,
     ToolReturned,
     Unfolded,
     UserSaid,
@@ -113,3 +115,16 @@ def test_what_the_other_program_showed_in_the_place_of_an_output_is_a_fold_over_
     assert isinstance(fold, Folded)
     assert fold.text.startswith("the first lines\n[All of it: recall_cached_content(")
     assert fold.cover.seq == 3  # type: ignore[union-attr]
+
+
+def test_a_reply_without_parts_has_reasoning_then_text_then_calls_and_nothing_empty() -> None:
+    call = RecordedCall("c1", "bash", "{}")
+    for message, parts in (
+        (RecordedMessage("assistant", "I look", (call,), reasoning="hm"), [Reasoning, Text, ToolCall]),
+        (RecordedMessage("assistant", "I look"), [Text]),
+        (RecordedMessage("assistant", "", (call,)), [ToolCall]),
+        (RecordedMessage("assistant", "", reasoning="hm"), [Reasoning]),
+    ):
+        made = drafts(RecordedSession("s", (RecordedMessage("user", "look"), message)))
+        (reply,) = (draft.fact for draft in made if isinstance(draft.fact, ModelReplied))
+        assert [type(part) for part in reply.parts] == parts

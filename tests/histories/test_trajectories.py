@@ -79,3 +79,27 @@ def test_role_lines_with_tool_use_blocks_have_their_calls(tmp_path: Path) -> Non
     path = tmp_path / "roles.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
     assert roles(path) == ["user", "assistant", "tool", "assistant"]
+
+
+def test_results_of_atif_without_a_call_answer_the_first_that_waits(tmp_path: Path) -> None:
+    calls = [{"tool_call_id": name, "function_name": "bash", "arguments": "{}"} for name in ("c1", "c2", "c3")]
+    results = [
+        {"source_call_id": "c2", "content": "second"},
+        {"content": "first"},
+        {"source_call_id": "c2", "content": "second again"},
+        {"content": "third"},
+        {"content": "nobody asked"},
+    ]
+    steps = [
+        {"step_id": 1, "source": "agent", "message": "a", "tool_calls": calls, "observation": {"results": results}}
+    ]
+    path = tmp_path / "trajectory.json"
+    path.write_text(json.dumps({"schema_version": "ATIF-v1.4", "session_id": "s", "agent": {}, "steps": steps}))
+    (recording,) = history_reading.read_history_file(path).recordings
+    assert [(one.role, one.answers, one.text) for one in recording.messages[1:]] == [
+        ("tool", "c2", "second"),
+        ("tool", "c1", "first"),
+        ("user", "", "second again"),
+        ("tool", "c3", "third"),
+        ("user", "", "nobody asked"),
+    ]

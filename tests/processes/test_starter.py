@@ -65,6 +65,25 @@ def test_what_keeps_to_the_rules_is_started() -> None:
     assert run_process(launch(CommandAuthor.USER, ["printf", "a"])) == FinishedProcess(0, b"a", b"")
 
 
+async def test_every_way_to_start_gives_the_folder_and_the_environment_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_OWN", "not for others")
+    given = {"PATH": "/usr/bin:/bin", "GIVEN": "1"}
+    begun = ProcessLaunch(CommandAuthor.USER, ["env"], tmp_path, given)
+    where = ProcessLaunch(CommandAuthor.USER, ["pwd"], tmp_path, given)
+    for said, wanted in ((begun, [f"{name}={value}" for name, value in given.items()]), (where, [str(tmp_path)])):
+        opened = starter.open_process(said, stdout=starter.PIPE)
+        assert opened.stdout is not None
+        started = await starter.start_process(said, stdin=starter.DEVNULL, stderr=starter.DEVNULL)
+        assert started.stdout is not None
+        assert run_process(said).printed.decode().splitlines() == wanted
+        assert opened.stdout.read().splitlines() == wanted
+        assert (await started.stdout.read()).decode().splitlines() == wanted
+        opened.stdout.close()
+        assert (opened.wait(), await started.wait()) == (0, 0)
+
+
 def test_a_program_is_never_found_in_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = tmp_path / "only-here"
     fake.write_text("#!/bin/sh\necho fake\n")

@@ -117,7 +117,7 @@ def test_a_hook_never_allows() -> None:
         "PreToolUse", 0, '{"hookSpecificOutput": {"permissionDecision": "allow", "updatedInput": {}}}', ""
     )
     assert not said.blocks
-    assert "can't do that" in said.note
+    assert "cannot allow calls" in said.note
     assert "not supported" in said.note
 
 

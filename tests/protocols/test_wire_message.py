@@ -17,7 +17,7 @@ from helix_desktop.protocols.wire_message import (
     Speaker,
     Wired,
     edit_pieces,
-    join_added,
+    join_added_messages,
     piece_of_image_url,
     slice_text,
     text_like_before,
@@ -77,7 +77,7 @@ def test_messages_of_one_role_are_joined_where_one_was_added_and_nowhere_else() 
         return {"role": role, "parts": list(parts)}
 
     def joined(*units: tuple[dict[str, Any], bool]) -> list[Any]:
-        return join_added(units, "parts", lambda one: one["parts"], lambda part: part.startswith("result"))
+        return join_added_messages(units, "parts", lambda one: one["parts"], lambda part: part.startswith("result"))
 
     mine, theirs, reply = unit("user", "hello"), unit("user", "result 1"), unit("model", "yes")
     assert joined((mine, False), (theirs, False)) == [mine, theirs]

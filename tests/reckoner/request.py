@@ -16,6 +16,7 @@ from helix_desktop.engine.facts import (
     ModelRole,
     PartRef,
     Reasoning,
+    Stop,
     Stored,
     ToolCall,
     ToolReturned,
@@ -23,6 +24,7 @@ from helix_desktop.engine.facts import (
 from tests.reckoner.journal import Conversation, Settings, settings
 from tests.reckoner.moment import NOTE, Item, Moment, Shown, moment, view
 
+CONTINUE = "Continue."
 CUT_OFF = "(Your reply above was cut off. Go on from where it ended.)"
 GOES_ON = "(The conversation goes on here.)"
 INTERRUPTED = (
@@ -84,6 +86,7 @@ class Draft:
     waiting: list[str] = field(default_factory=list)  # the ids of calls
     held: list[Part] = field(default_factory=list)
     reply: int = 0  # the last one of which a part was added
+    ended: bool = False  # that one, by itself
 
     def add(self, role: str, part: Part) -> None:
         if not self.said or self.said[-1].role != role:
@@ -121,7 +124,7 @@ class Draft:
         if not self.said:
             self.add("user", ("text", GOES_ON))
         elif self.said[-1].role == "assistant":
-            self.add("user", ("text", CUT_OFF))
+            self.add("user", ("text", CONTINUE if self.ended else CUT_OFF))
 
 
 def messages(c: Conversation, now: Moment) -> list[Said]:
@@ -136,7 +139,7 @@ def messages(c: Conversation, now: Moment) -> list[Said]:
 def _write(draft: Draft, c: Conversation, now: Moment, item: Item, shown: Shown) -> None:
     message = now.messages[shown.ref.seq] if shown.ref and not item.fold else None
     if isinstance(message, ModelReplied):
-        _write_reply(draft, now, shown)
+        _write_reply(draft, now, shown, ended=message.stop is Stop.END)
     elif isinstance(message, ToolReturned):
         _write_result(draft, c, now, shown)
     else:
@@ -145,11 +148,11 @@ def _write(draft: Draft, c: Conversation, now: Moment, item: Item, shown: Shown)
             draft.user_says([part])
 
 
-def _write_reply(draft: Draft, now: Moment, shown: Shown) -> None:
+def _write_reply(draft: Draft, now: Moment, shown: Shown, *, ended: bool) -> None:
     assert shown.ref
     if draft.reply != shown.ref.seq:
         draft.answer()
-        draft.reply = shown.ref.seq
+        draft.reply, draft.ended = shown.ref.seq, ended
     part = _replied(now, shown)
     draft.add("assistant", part)
     if part[0] == "call":

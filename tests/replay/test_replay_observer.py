@@ -22,6 +22,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.replay import jumping_clock
+from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.replay_observer import ReplayObserver, undo_is_exact
 from tests.replay.sessions import long_session, play
 
@@ -75,7 +76,7 @@ def test_a_hash_that_does_not_come_back_is_counted() -> None:
         view = conversation.current_view()
         request = legal_messages.build_request(view, await ViewContents(cache).read_view_contents(view))
         await watching.observe_step(view, request, says("done"))
-        seen = await watching.finish_observing()
+        seen = await watching.finish_observing(ReplayFigures("c", 1, (), 0, 0, 0, 0, 0, 0, 0))
         return seen.recalls, seen.recalls_failed
 
     assert jumping_clock.run_on_jumping_loop(watched()) == (1, 1)

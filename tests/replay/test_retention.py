@@ -20,7 +20,7 @@ def block(
 
 def test_what_came_earlier_and_stands_counts() -> None:
     retention = ReferenceRetention(lambda _: "stored_identifier")
-    retention.note_earlier_identifiers(user("first_identifier and second_identifier and stored_identifier"))
+    retention.remember_identifiers_of(user("first_identifier and second_identifier and stored_identifier"))
     retention.show_view([block(Text("first_identifier")), block(STORED)])
     retention.count_uses(
         says("first_identifier, never_heard_before", RecordedCall("c", "f", '"second_identifier stored_identifier"'))
@@ -30,14 +30,14 @@ def test_what_came_earlier_and_stands_counts() -> None:
 
 def test_short_words_are_no_identifiers() -> None:
     retention = ReferenceRetention(lambda _: "")
-    retention.note_earlier_identifiers(user("short words only"))
+    retention.remember_identifiers_of(user("short words only"))
     retention.count_uses(says("short words only"))
     assert retention.standing == retention.used
 
 
 def test_summaries_count_as_nothing_and_the_system_prompt_stands() -> None:
     retention = ReferenceRetention(lambda _: "")
-    retention.note_earlier_identifiers(user("first_identifier"))
+    retention.remember_identifiers_of(user("first_identifier"))
     text = Text("first_identifier")
     retention.show_view([block(text, ContextKind.HANDOVER), block(text, ContextKind.OBSERVATIONS)])
     retention.count_uses(says("first_identifier"))
@@ -49,7 +49,7 @@ def test_summaries_count_as_nothing_and_the_system_prompt_stands() -> None:
 
 def test_what_leaves_the_view_counts_no_more() -> None:
     retention = ReferenceRetention(lambda _: "")
-    retention.note_earlier_identifiers(user("first_identifier"))
+    retention.remember_identifiers_of(user("first_identifier"))
     one, other = block(Text("first_identifier")), block(ToolCall("c", "f", '{"path": "first_identifier"}'))
     for shown in ([one, other], [other], []):
         retention.show_view(shown)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from helix_desktop import program_folders
+from helix_desktop import cli, program_folders
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.resident import history_recorder
 from tests.histories import written
@@ -26,19 +26,24 @@ AGENT_VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME", "XDG_CONF
 
 
 @pytest.fixture
-def helix(tmp_path: Path) -> Iterator[Helix]:
-    """Runs commands with a home of its own, and stops the resident at the end."""
+def helix(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Helix]:
+    """Runs commands with a home of its own, and stops the resident at the end. What only reads needs no process."""
     me = tmp_path / "me"
     (me / "project").mkdir(parents=True)
     environment = {name: value for name, value in os.environ.items() if name not in AGENT_VARIABLES} | {"HOME": str(me)}
 
     def run(*arguments: str) -> Any:
         is_json = "export" not in arguments
-        command = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path / "helix"), *arguments]
-        command += ["--json"] if is_json else []
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout) if is_json else done.stdout
+        words = ["--home", str(tmp_path / "helix"), *arguments, *(["--json"] if is_json else [])]
+        if arguments[0] in {"workspace", "conversation"}:
+            code = cli.main(words)
+            out, err = capfd.readouterr()
+        else:
+            command = [sys.executable, "-m", "helix_desktop", *words]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+            code, out, err = done.returncode, done.stdout, done.stderr
+        assert code == 0, err
+        return json.loads(out) if is_json else out
 
     yield run
     run("recorder", "off")
@@ -122,31 +127,37 @@ def test_the_first_conversation_of_an_agent_is_copied_while_it_is_written(tmp_pa
 
 
 def test_what_was_on_the_disk_is_kept_through_growing_cutting_deleting_and_kills(tmp_path: Path, helix: Helix) -> None:
-    me = tmp_path / "me"
+    me, copies = tmp_path / "me", tmp_path / "helix" / "recorder"
+
+    def is_recorded(text: str) -> bool:
+        """Asked now and then, and not while a copy waits to be imported: who looks keeps the recorder out."""
+        time.sleep(0.05)
+        return not any(files for _, _, files in os.walk(copies)) and text in recorded_texts(helix, "project")
+
     path = written.lines(me / ".claude" / "projects" / "-p" / "session-1.jsonl", session(me, 2))
     status = helix("recorder", "on", "--without-agent", "goose", "--without-folder", str(tmp_path / "private"))
     helix("recorder", "on")  # a second time, while the first has just started to import
     assert [(one["agent"], one["folder"]) for one in status["reads"]] == [("claude-code", str(me / ".claude/projects"))]
-    wait_until(lambda: "answer 2" in recorded_texts(helix, "project"))
+    wait_until(lambda: is_recorded("answer 2"))
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(line) + "\n" for line in session(me, 4)[3:])
     resident = helix("resident", "status")
-    wait_until(lambda: "answer 4" in recorded_texts(helix, "project"))
+    wait_until(lambda: is_recorded("answer 4"))
     os.kill(helix("resident", "status")["recorder"]["pid"], signal.SIGKILL)
     written.lines(path, session(me, 6))
-    wait_until(lambda: "answer 6" in recorded_texts(helix, "project"))
+    wait_until(lambda: is_recorded("answer 6"))
     os.kill(resident["pid"], signal.SIGKILL)
     wait_until(lambda: is_gone(resident["pid"]))
     written.lines(path, session(me, 7))
     helix("recorder", "on")
-    wait_until(lambda: "answer 7" in recorded_texts(helix, "project"))
+    wait_until(lambda: is_recorded("answer 7"))
     path.unlink()
     private = [{**line, "cwd": str(tmp_path / "private" / "deep"), "sessionId": "other"} for line in session(me, 3)]
     written.lines(path.with_name("other.jsonl"), private)
     written.lines(path.with_name("third.jsonl"), [{**line, "sessionId": "third"} for line in session(me, 8)])
-    wait_until(lambda: "answer 8" in recorded_texts(helix, "project"))
+    wait_until(lambda: is_recorded("answer 8"))
     assert [one["name"] for one in helix("workspace", "list")] == ["project"]
     assert "answer 7" in recorded_texts(helix, "project")
-    assert not [one for one in (tmp_path / "helix" / "recorder").rglob("*") if one.is_file()]
+    assert not [one for one in copies.rglob("*") if one.is_file()]
     assert helix("recorder", "off")["on"] is False
     assert helix("recorder", "status")["recording"] is False

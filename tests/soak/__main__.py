@@ -123,7 +123,7 @@ class Soak:
             window.window_actions["new"].trigger()
         elif chance.random() < 0.2:
             wanted = chance.choice(rows[:8]).id
-            window.sidebar.opened.emit(wanted)
+            window.sidebar.list.opened.emit(wanted)
             await until(lambda: window.current_session is not None and window.current_session.id == wanted)
 
     async def _say(self, run: window_program.WindowProgram) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from helix_desktop.tools.autorun_files import is_autorun_path, runnable_content
+from helix_desktop.tools.autorun_files import extract_runnable_text, is_autorun_path
 
 
 @pytest.mark.parametrize(
@@ -23,12 +23,12 @@ def package(**scripts: str) -> bytes:
 
 
 def test_of_a_packages_scripts_what_runs_by_itself_or_was_changed_counts() -> None:
-    assert not runnable_content("package.json", package(dev="x", build="y"))
-    assert runnable_content("package.json", package(postinstall="x"))
-    assert runnable_content("package.json", package(test="x", pretest="y"))
-    assert runnable_content("package.json", package(test="y"), package(test="x"))
-    assert not runnable_content("package.json", package(test="x", dev="y"), package(test="x"))
-    assert not runnable_content("package.json", package(postinstall="x", dev="y"), package(postinstall="x"))
-    assert runnable_content("package.json", b"not json")
-    assert runnable_content(".envrc", b"x")
-    assert not runnable_content(".envrc", b" \n")
+    assert not extract_runnable_text("package.json", package(dev="x", build="y"))
+    assert extract_runnable_text("package.json", package(postinstall="x"))
+    assert extract_runnable_text("package.json", package(test="x", pretest="y"))
+    assert extract_runnable_text("package.json", package(test="y"), package(test="x"))
+    assert not extract_runnable_text("package.json", package(test="x", dev="y"), package(test="x"))
+    assert not extract_runnable_text("package.json", package(postinstall="x", dev="y"), package(postinstall="x"))
+    assert extract_runnable_text("package.json", b"not json")
+    assert extract_runnable_text(".envrc", b"x")
+    assert not extract_runnable_text(".envrc", b" \n")

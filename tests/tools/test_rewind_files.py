@@ -36,8 +36,8 @@ async def test_everything_is_put_back(here: World) -> None:
     assert (here.folder / "edited").read_text() == "one\n"
     assert not (here.folder / "sub" / "new").exists()
     assert list(await undo_tool_changes(changes, here.kit.resources.roots, here.cache)) == [
-        "edited was already unchanged.",
-        "sub/new was already unchanged.",
+        "edited needed no change.",
+        "sub/new needed no change.",
     ]
 
 

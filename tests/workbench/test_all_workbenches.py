@@ -19,7 +19,7 @@ from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.errors import ActionRefused, NotFound, StoreBusy, StoreFailed, StoreFull
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.stored_workspace import StoredWorkspace
-from helix_desktop.workbench import Workbench, Workbenches
+from helix_desktop.workbench import Workbench, Workbenches, use_workbench, workbench_of
 from tests.cutting import cut_everywhere
 from tests.workbench.conftest import Desks
 
@@ -214,3 +214,34 @@ async def test_one_workspace_that_fails_while_all_are_closed_keeps_no_other_open
 async def _note(closed: list[str], closing: Callable[[], Awaitable[None]]) -> None:
     await closing()
     closed.append("closed")
+
+
+async def test_commands_that_come_at_once_share_one_workbench_until_the_last_is_done(
+    desks: Desks, folder: Path, tmp_path: Path
+) -> None:
+    desk = desks()
+    bench = await desk.create_workspace("Pairs", folder)
+    await desk.close_workspace(bench.id)
+    places = program_folders.find_program_folders(tmp_path / "home")
+    workspace = await desk._known.open_stored_workspace(bench.id)
+    begun, used = [asyncio.Event(), asyncio.Event()], list[Workbench]()
+
+    async def use_until(end: asyncio.Event, at: int) -> None:
+        async with use_workbench(workspace, places) as one:
+            used.append(one)
+            begun[at].set()
+            await end.wait()
+
+    first, second = asyncio.Event(), asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        leaving = group.create_task(use_until(first, 0))
+        group.create_task(use_until(second, 1))
+        await asyncio.gather(*(one.wait() for one in begun))
+        assert used[0] is used[1]
+        first.set()
+        await leaving
+        assert workbench_of(workspace) is used[1]
+        await used[1].start_conversation("still open")
+        second.set()
+    assert workbench_of(workspace) is None
+    await workspace.aclose()

@@ -87,5 +87,5 @@ async def test_the_agent_gets_the_workspaces_server(desks: Desks, folder: Path, 
     assert "is already in" in bench.relay.offer_originals("claude", folder, places)
     (server,) = json.loads((folder / ".mcp.json").read_text())["mcpServers"].values()
     assert server["args"][-4:] == [str(bench.workspace.folder.parents[1]), "mcp", "--workspace", bench.id]
-    with pytest.raises(InvalidInput, match="pi has no MCP"):
+    with pytest.raises(InvalidInput, match="pi does not support MCP"):
         bench.relay.offer_originals("pi", folder, places)

@@ -18,7 +18,7 @@ from helix_desktop.engine.session_events import ConversationActivity, Event, Fac
 from helix_desktop.errors import ActionRefused, SharedStoreUnreachable
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.shared.async_rows import AsyncRowStore
-from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadUpdate
+from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadMark, HeadUpdate
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.shared_store_link import SHARED, SharedStoreConnection
 from helix_desktop.workbench import Workbench, Workbenches, conversation_sharing
@@ -44,7 +44,7 @@ class Cut:
     engine: MemoryRowStore
     heads: MemoryHeads
 
-    def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], int]:
+    def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
         self.engine.describe_server()
         return self.heads.fetch_changed_heads(since)
 
@@ -220,6 +220,20 @@ async def test_a_machine_that_closes_the_workspace_lets_go_of_the_conversation(h
     await until(lambda: there.bench.sharing.machine_writing_now(session.id) == "")
     await told(seen, "read src/pairs.py")
     assert here.bench.sharing.sharing_state.state == "off"
+
+
+async def test_a_workspace_that_is_closing_confirms_nothing_as_sent(homes: tuple[Home, Home]) -> None:
+    here, _ = homes
+    session = await here.bench.start_conversation()
+    assert await here.bench.sharing.confirm_sent(session.id)
+
+    async def connect() -> SharedStoreConnection:
+        raise SharedStoreUnreachable("Nobody answers.")
+
+    here.bench.workspace.share_content("postgresql://helix@localhost/nowhere", connect)
+    await here.bench.sharing.stop_conversation_sync()
+    with pytest.raises(SharedStoreUnreachable):
+        await here.bench.sharing.confirm_sent(session.id)
 
 
 async def test_what_is_forgotten_here_is_gone_there_and_makes_no_branch(homes: tuple[Home, Home]) -> None:

@@ -15,7 +15,7 @@ from helix_desktop.workbench.fleet_worker import FleetWorker
 from tests.peers.chat_server import reply
 from tests.peers.peer import Answer, Seen
 from tests.workbench.conftest import Desks
-from tests.workbench.test_fleet_worker import nobody, place, worker_of
+from tests.workbench.test_fleet_worker import place, worker_of
 
 
 def given(tool: str, **arguments: object) -> Answer:
@@ -64,7 +64,7 @@ async def test_what_is_given_twice_is_one_task_and_its_answer_an_entry(desks: De
 async def test_a_task_that_waits_for_its_own_tasks_leaves_them_its_place(desks: Desks, folder: Path) -> None:
     async with place(desks, folder, *[answer] * 9) as (bench, tasks, server):
         await tasks.add_fleet_tasks([NewFleetTask(FleetTaskOrder("Give them away."))])
-        worker = FleetWorker(bench, tasks, at_once=1, allowed=["add_fleet_tasks"], report=nobody)
+        worker = FleetWorker(bench, tasks, at_once=1, allowed=["add_fleet_tasks"])
         await asyncio.wait_for(worker.work_until_drained(until_empty=True), 60)
         results = [one["content"] for one in server.bodies[-1]["messages"] if one["role"] == "tool"]
         assert [line.split()[1] for read in results[-1:] for line in read.splitlines()] == ["done", "done"]

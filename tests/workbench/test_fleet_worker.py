@@ -20,7 +20,6 @@ from helix_desktop.store.fleet_tasks import (
     FleetTask,
     FleetTaskList,
     FleetTaskOrder,
-    FleetTaskResult,
     FleetTaskState,
     NewFleetTask,
 )
@@ -71,12 +70,8 @@ class Hold:
         assert await asyncio.to_thread(self._event.wait, 30)
 
 
-async def nobody(_task: FleetTask, _state: FleetTaskState, _result: FleetTaskResult) -> None:
-    return
-
-
 def worker_of(bench: Workbench, tasks: FleetTaskList) -> FleetWorker:
-    return FleetWorker(bench, tasks, at_once=2, allowed=["edits"], report=nobody)
+    return FleetWorker(bench, tasks, at_once=2, allowed=["edits"])
 
 
 async def test_a_budget_lets_a_task_go_beyond_it_by_one_request_at_most(desks: Desks, folder: Path) -> None:
@@ -262,7 +257,7 @@ async def test_a_turn_that_the_user_stops_ends_its_task(desks: Desks, folder: Pa
         ended = await tasks.find_fleet_task(task)
         assert (ended.state, ended.result.why) == (
             FleetTaskState.CANCELLED,
-            "Somebody stopped the turn in its conversation.",
+            "Someone stopped this turn in the task's conversation.",
         )
         # The worker dies before the list knows: the next one does not go on either.
         await tasks._run_statements([("UPDATE tasks SET state = 'running', until = 0, result = ?", before)])

@@ -90,7 +90,7 @@ async def test_a_stop_keeps_what_a_command_printed_and_leaves_the_calls_behind_i
         await asyncio.wait_for(session.wait_until_idle(), 60)
     stopped, left = [one.fact for one in session.all_facts if isinstance(one.fact, ToolReturned)]
     assert (stopped.ok, stopped.stopped) == (False, True)
-    assert re.fullmatch(r"building\n\n\[stopped by the user after \d+ s\]\n", stopped.head)
+    assert re.fullmatch(r"building\n\n\[stopped after \d+ s, before it had ended\]\n", stopped.head)
     assert (left.ok, left.head) == (False, NOT_BEGUN)
 
 

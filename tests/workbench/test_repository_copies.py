@@ -95,7 +95,7 @@ async def test_changes_are_applied_and_can_be_undone(desks: Desks, project: Path
     assert (project / "new" / "run").stat().st_mode & 0o111
     assert not (project / "junk").exists()
     assert (git(project, "for-each-ref"), (project / ".git/index").read_bytes()) == git_before
-    conversation = said[0].split()[5]
+    conversation = said[0].split()[-1].rstrip(".")
     (turn,) = await bench.file_changes.turns_with_changes(conversation)
     files = await bench.file_changes.changes_with_folders(turn.sources)
     await bench.file_changes.undo_file_changes(files, conversation=conversation)
@@ -417,7 +417,7 @@ async def test_a_sub_agent_works_where_its_parent_does_or_in_a_copy_of_that(
     (copy.folder / "0" / "a").write_text("by the parent\n")
     for isolated in (False, True):
         wish = Delegation(copy.id, "1", "task", "", (), 1, isolated=isolated)
-        session = await bench._open_agent_session(ConversationStarted(parent=copy.id), wish)
+        session = await bench._create_subagent_session(ConversationStarted(parent=copy.id), wish)
         name = session.conversation.state.own_copy
         assert (name == copy.id) is not isolated
     made = bench.copies.find_copy(name)
@@ -488,7 +488,7 @@ async def test_where_the_settings_say_so_new_conversations_and_sub_agents_work_i
     session = await bench.start_users_conversation("0" * 20)
     assert session.conversation.state.own_copy == session.id == "0" * 20
     wish = Delegation(session.id, "1", "task", "", (), 1)
-    child = await bench._open_agent_session(ConversationStarted(parent=session.id), wish)
+    child = await bench._create_subagent_session(ConversationStarted(parent=session.id), wish)
     assert child.conversation.state.own_copy == child.id
     (bench.copies.opened_tools(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
     words = await bench.copies.describe_copy_of_agent(child)
@@ -504,7 +504,7 @@ async def test_a_parent_brings_the_changes_of_its_sub_agent_back_after_the_user_
     await bench.choose_permission_mode("allow all")
     parent, stranger = await bench.start_conversation(), await bench.start_conversation()
     wish = Delegation(parent.id, "1", "task", "", (), 1, isolated=True)
-    child = await bench._open_agent_session(ConversationStarted(parent=parent.id), wish)
+    child = await bench._create_subagent_session(ConversationStarted(parent=parent.id), wish)
     (bench.copies.opened_tools(child.id).resources.roots.folders[0] / "a").write_text("by the sub-agent\n")
     call, asked = ToolCall("1", "apply_agent_changes", json.dumps({"agent": child.id})), list[str]()
 

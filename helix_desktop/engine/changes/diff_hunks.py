@@ -14,7 +14,7 @@ from helix_desktop.fast_dataclass import dataclass
 EXACT = 120
 DEEPEST = 40
 
-Span = tuple[int, int, int, int]  # from, to in the first; from, to in the second
+Span = tuple[int, int, int, int]  # Start and end of a range in the first text, then in the second.
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) 
 
 CONTEXT = 3
 LOOKED_AT = 8_000  # A file with a zero byte among its first bytes counts as binary, as in git.
-LONGEST_LINE = 2_000  # characters of a line up to which changed words are searched for
-WORDS = 40  # words compared exactly; a line of many equal words took minutes without a limit
+LONGEST_LINE = 2_000  # Characters. In longer lines, changed words are not searched for.
+WORDS = 40  # Longer runs of words are not compared exactly: equal words took minutes.
 _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 

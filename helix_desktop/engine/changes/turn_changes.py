@@ -100,8 +100,8 @@ class FileChange:
 class UncoveredPath:
     place: str
     why: str
-    # Left out because of its size, because there are too many, or because it could not be read, but not by a
-    # rule
+    # True if the path is left out because of its size, because there are too many paths or because it
+    # could not be read. False if a rule leaves it out.
     is_beyond_limits: bool = False
 
 

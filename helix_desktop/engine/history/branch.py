@@ -1,4 +1,4 @@
-"""The branch of facts the view goes on from: its messages, its folds, and what decisions are made by.
+"""The branch of facts the view goes on from: its messages, its folds, and what decisions need.
 
 A rewind leaves a branch and goes on from an earlier point of it, so a branch never contains `Rewound`; `fact_tree.py`
 keeps the tree. Everything here is incremental: a message costs its own blocks, a fold the facts it covers.
@@ -36,22 +36,22 @@ class ConversationBranch(LiveFolds):
     calls: dict[str, PendingCall] = field(default_factory=dict)  # every call by the id it has in requests
     # The call that a result answers, by the seq of the result, on all branches.
     answered: dict[int, PendingCall] = field(default_factory=dict)
-    batches: dict[int, tuple[PendingCall, ...]] = field(default_factory=dict)  # The calls of each reply that made any.
+    batches: dict[int, tuple[PendingCall, ...]] = field(default_factory=dict)  # The calls of each reply, by its seq.
     running_calls: list[PendingCall] = field(default_factory=list)
     turn: CurrentTurn = field(default_factory=CurrentTurn)
     steps: list[int] = field(default_factory=list)  # the seqs of replies
     step_times: list[float] = field(default_factory=list)
     unfolded: int = 0  # The tokens of the view if nothing were folded.
-    plain_tokens: int = 0  # The tokens of the messages, without documents.
-    token_births: int = 0  # the sum of tokens x born over these messages: what `carried_token_steps` is computed from
+    plain_tokens: int = 0  # The tokens of the messages in the view, without documents.
+    token_births: int = 0  # The sum of tokens times `born`, for `carried_token_steps`.
     # The tokens of each view item, by the message it begins with.
     token_sums: FenwickTree = field(default_factory=FenwickTree)
     # The tokens that markers could free in each message, judged by length alone.
     freed_sums: FenwickTree = field(default_factory=FenwickTree)
-    plain_outputs: list[int] = field(default_factory=list)  # Outputs and long calls that a marker could replace.
-    # The tokens that markers could free, by the step after which they came.
+    plain_outputs: list[int] = field(default_factory=list)  # The seqs of messages with a part worth a marker.
+    # For each step, the tokens of its reply and of the messages after it that markers could free.
     clearable: list[int] = field(default_factory=list)
-    notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # The last note of each kind, and its seq.
+    notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # The last note of each `by`, with its seq.
     todo: tuple[tuple[str, str], ...] = ()
     failures: Counter[facts.FoldKind] = field(default_factory=Counter)
     handovers: int = 0
@@ -203,7 +203,7 @@ class ConversationBranch(LiveFolds):
             return False
         if not self.may_nest(cover):
             return False
-        kept = 0 if isinstance(cover, facts.PartRef) else self.kept_tokens(cover, panic=fold.panic)
+        kept = 0 if isinstance(cover, facts.PartRef) else self.count_tokens_kept_beside_fold(cover, panic=fold.panic)
         return 0 < fold.tokens + kept <= self.shown_tokens(cover)
 
     def may_nest(self, cover: facts.Cover) -> bool:
@@ -229,7 +229,7 @@ class ConversationBranch(LiveFolds):
                 if isinstance(ref, facts.PartRef) and cover.first <= ref.seq <= cover.last:
                     yield ref
 
-    def kept_tokens(self, cover: facts.Span, *, panic: bool) -> int:
+    def count_tokens_kept_beside_fold(self, cover: facts.Span, *, panic: bool) -> int:
         """What would stay of a span behind the document of a fold made now."""
         wanted = set(self.words_to_keep(cover, panic=panic)) | set(self.pinned_parts(cover))
         blocks = (block for seq in sorted({ref.seq for ref in wanted}) for block in self.shown_blocks(seq))

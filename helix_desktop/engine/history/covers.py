@@ -35,5 +35,5 @@ def covers_nest(one: Cover, other: Cover) -> bool:
 
 
 def is_covered_by_any(refs: Collection[Cover], ref: PartRef) -> bool:
-    """Whether a part is among what is pinned, or taken out, by itself or with the facts around it."""
+    """Whether a part is pinned, or taken out, alone or with the facts around it."""
     return ref in refs or any(isinstance(span, Span) and cover_contains(span, ref) for span in refs)

@@ -1,4 +1,4 @@
-"""The tree of a conversation's facts: what each goes on from, and which of them changed what is shown.
+"""The tree of a conversation's facts: what each goes on from, and which changed what is shown.
 
 A rewind is a fact like any other; what came before it goes on from there. So the way to any fact is made of a few runs of
 numbers, and what held there is made of the messages and the changes on this way, without replaying what they did.

@@ -36,13 +36,13 @@ from helix_desktop.fast_dataclass import dataclass
 
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
 RECALLED = (FoldKind.MARKER, FoldKind.EXCERPT)
-# A fact that changed what is shown, its seq, and the parts that a new fold keeps whole.
+# The seq of a fact that changed what is shown, the fact, and the parts that a new fold keeps whole.
 Effect = tuple[int, Fact, tuple[PartRef, ...]]
 
 
 @dataclass(slots=True)
 class LiveFolds(ViewItems):
-    """`facts` are all of the conversation, `order` those of them that are messages of this branch."""
+    """`facts` are all of the conversation, `order` those that are messages of this branch."""
 
     facts: list[Recorded] = field(default_factory=list)
     ids: dict[PartRef, str] = field(default_factory=dict)  # Ids made for calls whose own id is empty or used twice.
@@ -50,16 +50,16 @@ class LiveFolds(ViewItems):
     live: dict[str, None] = field(default_factory=dict)
     # The live folds over each span. The last one is shown.
     by_span: dict[Span, list[str]] = field(default_factory=dict)
-    by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # The same for single parts.
+    by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # The live folds over each part.
     # When each fold was made. Of two folds over the same parts, the newer one is shown.
     ages: dict[str, int] = field(default_factory=dict)
-    barred: dict[Cover, str] = field(default_factory=dict)  # what an undo brought back: no strategy folds it again
-    kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # parts a span leaves word for word
+    barred: dict[Cover, str] = field(default_factory=dict)  # Undone folds, whose covers no strategy folds again.
+    kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # Parts that a fold leaves word for word.
     pins: dict[Cover, None] = field(default_factory=dict)
     exclusions: dict[Cover, None] = field(default_factory=dict)
     born: dict[int, int] = field(default_factory=dict)  # How many steps came before each message.
     fold_born: dict[str, int] = field(default_factory=dict)
-    recallable: int = 0  # tokens of the outputs that markers and excerpts stand for
+    recallable: int = 0  # The tokens of the originals that markers and excerpts replace.
 
     def message_at(self, seq: int) -> Recorded:
         """The fact with this number."""

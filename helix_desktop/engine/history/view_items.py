@@ -11,9 +11,9 @@ from helix_desktop.engine.history.covers import first_and_last
 from helix_desktop.fast_dataclass import dataclass
 
 MESSAGE_TOKENS = 4  # The tokens that a message takes besides its parts.
-MARKER_TOKENS = 90  # About the tokens of a marker.
-LONG_ARGUMENT = 1_000  # Arguments of this many tokens are long, whatever they hold.
-SHORT = 120  # A part of fewer tokens is not worth a marker.
+MARKER_TOKENS = 90  # The approximate tokens of a marker.
+LONG_ARGUMENT = 1_000  # Arguments of more tokens than this are long by any rule.
+SHORT = 120  # A part of at most this many tokens is not worth a marker.
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ViewItem:
     last: int
     blocks: tuple[Block, ...]
     tokens: int
-    born: int  # How many steps came before it.
+    born: int  # The number of steps before the item.
     fold: str = ""
 
 
@@ -37,7 +37,7 @@ class ViewItems:
     keys: list[int] = field(default_factory=list)  # the `first` of each item
     tokens: Counter[ContextKind] = field(default_factory=Counter)
     shown_messages: int = 0
-    changed: int = 0  # The first item that has changed since `take_changed` was last called.
+    changed: int = 0  # The position of the first item changed since the last `take_changed`.
 
     @property
     def total_tokens(self) -> int:
@@ -70,7 +70,7 @@ class ViewItems:
         return changed
 
     def count_messages(self, span: Span, enough: int) -> int:
-        """How many messages of the span stand in the view as messages; counting stops at `enough`."""
+        """How many messages of the span are messages in the view; counting stops at `enough`."""
         low, high = self.item_positions(span)
         count = 0
         for index in range(low, high):

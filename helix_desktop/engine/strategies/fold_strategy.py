@@ -15,17 +15,20 @@ from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-PANIC_SHARE = 0.4  # In panic mode, the most that the last steps may take of the room for everything that can be folded.
+PANIC_SHARE = 0.4  # In panic, the last steps may take this share of the room for foldable parts.
 
 
 @dataclass(frozen=True, slots=True)
 class FoldSituation:
-    """A conversation at a moment between two steps."""
+    """A conversation at a moment between two steps. `is_pausing`: the provider's cache will run out
+    before the next request.
+    """
 
     state: ConversationState
     policy: Policy
     meter: WindowMeter
     now: float
+    is_pausing: bool = False
 
     @property
     def branch(self) -> ConversationBranch:
@@ -51,14 +54,14 @@ class FoldStrategy:
     """
 
     kind: FoldKind
-    title: str  # the first line of what it writes
+    title: str  # The first line of the text that the strategy writes.
     due: Callable[[FoldSituation], FoldPlan | None]
     span: Callable[[FoldSituation], Span | None]
     question: Callable[[FoldPlan, int, int], str]
     name: Callable[[int], str] = lambda _: ""  # Makes the title of a document from its number.
     sections: bool = False  # True for a document of six sections, False for a list of lines.
-    dated: bool = False  # True if the model that writes it sees the time of each message.
-    # By default, the main model is never asked to write it over its own context.
+    dated: bool = False  # True if the model that writes the text sees the time of each message.
+    # Whether the main model writes the document, at the end of its own context. By default, never.
     main_writes: Callable[[FoldSituation, Span], bool] = lambda _, __: False
 
 
@@ -97,7 +100,7 @@ def _foldable_room_tokens(situation: FoldSituation) -> float:
 
 
 def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> int:
-    """`first`, or the first of so few last steps, at least one, that they take no more than `room`."""
+    """`first`, or the first of so few last steps, at least one, that they fit into `room`."""
     branch = situation.branch
     room /= situation.meter.factor
     if not branch.steps or sum(item.tokens for item in branch.items_from(first)) <= room:
@@ -120,7 +123,8 @@ def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
         return None
     first = branch.order[0] if until else _first_unbarred_message(branch)
     cut = find_legal_cut(branch, until or first_seq_of_tail(situation))
-    last = _message_before(branch, cut)
+    position = branch.message_position(cut)
+    last = branch.order[position - 1] if position else 0
     if last < first or not branch.may_nest(Span(first, last)):
         return None
     return Span(first, last)
@@ -134,11 +138,6 @@ def find_legal_cut(branch: ConversationBranch, seq: int) -> int:
     ):
         position -= 1
     return branch.order[position] if position < len(branch.order) else branch.order[-1]
-
-
-def _message_before(branch: ConversationBranch, seq: int) -> int:
-    position = branch.message_position(seq)
-    return branch.order[position - 1] if position else 0
 
 
 def _first_unbarred_message(branch: ConversationBranch) -> int:

@@ -18,11 +18,12 @@ SECTIONS = (
     "User Preferences",
 )
 EXPECTED = 3_000  # The expected tokens of a document until the first one has been written.
-EARLY = 0.05  # A handover begins this share of the window before the reserve would be used.
+EARLY = 0.05  # A handover starts this share of the window before the reserve would be used.
+BEFORE_PAUSE = 0.4  # Before a pause, this share of the usual least context is enough for a handover.
 NOTHING = "Nothing to report."
-CLAIMS = 30  # that a writer is told of
+CLAIMS = 30  # The most unsupported claims that a writer is told of.
 
-FENCE = "```"  # Models like to put a whole document between two of them.
+FENCE = "```"  # Models like to put a whole document between two fences.
 _AROUND = " \t#*_:.()0123456789"  # Characters that models put around a heading.
 
 
@@ -34,7 +35,7 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     full = meter.used >= latest_start_tokens(situation)
     if not full and (policy.handover == "share" or meter.used < least_context_tokens(situation)):
         return None
-    # The clock of the computer may have been set back.
+    # The difference is negative if the computer's clock was set back.
     if branch.last_handover and 0 <= situation.now - branch.last_handover < policy.handover_cooldown:
         return None
     span = find_foldable_span(situation)
@@ -58,11 +59,10 @@ def latest_start_tokens(situation: FoldSituation) -> float:
 
 
 def least_context_tokens(situation: FoldSituation) -> float:
-    """The context below which no handover is written for gain."""
-    policy = situation.policy
-    return fold_economics.handover_floor(
-        situation.meter.window, policy.handover_floor_tokens, policy.handover_floor_share
-    )
+    """The context below which no handover is written for gain; less before a pause."""
+    policy, window = situation.policy, situation.meter.window
+    floor = fold_economics.handover_floor(window, policy.handover_floor_tokens, policy.handover_floor_share)
+    return min(floor, policy.handover_floor_tokens * BEFORE_PAUSE) if situation.is_pausing else floor
 
 
 def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
@@ -73,20 +73,20 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     )
     factor, first = situation.meter.factor, span.last + 1
     covered = branch.total_tokens - sum(item.tokens for item in branch.items_from(first))
-    # The rent up to now, and what each further step would save.
+    # What carrying the covered tokens has cost so far (`paid`), and what each further step would save.
     paid = fold_economics.carrying_cost(round(branch.carried_token_steps(first) * factor), price)
-    saved = fold_economics.carrying_cost(round(covered * factor) - expected_document_tokens(situation), price)
-    costs = cost_of_handover(situation, span)
-    if not fold_economics.handover_pays(paid, saved, costs, learn_from_recalls(situation)):
+    less = round(covered * factor) - expected_document_tokens(situation)
+    saved = fold_economics.carrying_cost(less, price)
+    # What a handover of the span costs now by the writer it would have, in input tokens of the main model.
+    by_main, by_fast = _costs_by_writer(situation, span)
+    costs = by_main if main_model_writes(situation, span) or by_fast is None else by_fast
+    rewritten = fold_economics.rewriting_after_pause(less, price) if situation.is_pausing else 0.0
+    if not fold_economics.handover_pays(paid, saved, costs - rewritten, learn_from_recalls(situation)):
         return None
     why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover would cost {costs:,.0f}"
+    if rewritten:
+        why += "; after this pause, they would have to be written to the provider's cache again"
     return FoldPlan(FoldKind.HANDOVER, span, why)
-
-
-def cost_of_handover(situation: FoldSituation, span: Span) -> float:
-    """What a handover of the span costs now by the writer it would have, in input tokens of the main model."""
-    by_main, by_fast = _costs_by_writer(situation, span)
-    return by_main if main_model_writes(situation, span) or by_fast is None else by_fast
 
 
 def main_model_writes(situation: FoldSituation, span: Span) -> bool:
@@ -113,7 +113,7 @@ def _costs_by_writer(situation: FoldSituation, span: Span) -> tuple[float, float
 
 
 def _fast_price_share(situation: FoldSituation, fast: ModelSet) -> float:
-    """The fast model's input price as a share of the main model's; 1 where one of them is unknown."""
+    """The fast model's input price as a share of the main model's; 1 if one is unknown."""
     main = situation.state.settings.model_for_role(ModelRole.MAIN)
     if main is None or main.price_input <= 0 or fast.price_input <= 0:
         return 1.0

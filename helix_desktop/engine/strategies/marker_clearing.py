@@ -19,15 +19,16 @@ from helix_desktop.engine.history.view_items import MARKER_TOKENS, ViewItem, is_
 from helix_desktop.engine.message_blocks import is_long_value
 from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_seq_of_tail, was_brought_back
 from helix_desktop.engine.tool_names import RECALLS
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
-EXACT = 512  # Up to this many items of the view are judged one by one.
-REMEMBERED = 200  # How many of the last steps the share of recalls is learned from.
-LEAST_SHARE = 0.01  # of the context; a smaller part is not worth a marker
-LATELY = 20  # Growth and pauses are learned from this many steps.
+COLD_AFTER = 300.0  # Seconds after which a provider's cache is taken to have expired.
+EXACT = 512  # This many of the newest items are judged one by one, the older ones in groups.
+REMEMBERED = 200  # The share of recalls is learned from this many of the last steps.
+LEAST_SHARE = 0.01  # A smaller share of the context than this is not worth a marker.
+LATELY = 20  # Growth and pauses are learned from this many of the last steps.
 ASK = " · ask with find or lines"
-ARGUMENT = 100  # characters of an argument in a marker's second line
+ARGUMENT = 100  # The most characters of the arguments in a marker's second line.
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
     )
 
 
-def clearing_of_everything_old(situation: FoldSituation, end: int) -> PlannedClearing | None:
+def plan_clearing_of_all_before(situation: FoldSituation, end: int) -> PlannedClearing | None:
     """All that can be cleared before the message `end`: another fold rewrites the prefix anyway."""
     if not situation.branch.order:
         return None
@@ -218,8 +219,19 @@ def chance_of_cold_cache(branch: ConversationBranch) -> float:
 
 def is_cache_cold(situation: FoldSituation) -> bool:
     """Whether so much time has passed since the last step that the provider's cache is cold now."""
-    times = situation.branch.step_times
-    return bool(times) and situation.now - times[-1] > COLD_AFTER
+    return seconds_until_cold(situation) < 0
+
+
+def seconds_until_cold(situation: FoldSituation) -> float:
+    """How long the provider will still keep in its cache what the last step sent."""
+    times, life = situation.branch.step_times, cache_lifetime(situation.state)
+    return life - (situation.now - times[-1]) if times else life
+
+
+def cache_lifetime(state: ConversationState) -> float:
+    """The seconds for which the main model's provider keeps a prompt in its cache."""
+    main = state.settings.model_for_role(ModelRole.MAIN)
+    return float(main.cache_seconds if main else 0) or COLD_AFTER
 
 
 # --- markers ---------------------------------------------------------------------------------------------------------

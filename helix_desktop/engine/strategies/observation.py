@@ -45,7 +45,7 @@ def observation_question(span: Span, *, wish: str = "", limit: int = 2_000) -> s
     )
 
 
-def _observation_question_of_plan(plan: FoldPlan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the shape of every strategy
+def _observation_question_of_plan(plan: FoldPlan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the common signature
     return observation_question(plan.span, wish=plan.wish, limit=min(limit, 2_000))
 
 

@@ -42,7 +42,7 @@ def reflection_question(span: Span, *, wish: str = "", limit: int = 3_000) -> st
     )
 
 
-def _reflection_question_of_plan(plan: FoldPlan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the shape of every strategy
+def _reflection_question_of_plan(plan: FoldPlan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the common signature
     return reflection_question(plan.span, wish=plan.wish, limit=min(limit, 3_000))
 
 

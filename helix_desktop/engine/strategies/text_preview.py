@@ -14,8 +14,8 @@ from itertools import islice
 
 from helix_desktop.engine.conversation_details import find_error_lines
 
-READ = 400_000  # Only this many characters of the text are searched.
-STRETCH = 1 << 15  # Searched in pieces of this length: a search blocks the interpreter.
+READ = 400_000  # Only this many characters of a text are searched for names.
+STRETCH = 1 << 15  # Characters searched at once. A longer search would block the interpreter.
 _LONG_NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 
 
@@ -39,12 +39,12 @@ MOST_SIGNATURES, SIGNATURE = 40, 90  # How many signatures are shown, and how lo
 LINE = 240  # How many characters of a line are shown.
 WIDE = " " * 8  # Wider gaps inside a line are shortened to this.
 ERRORS = 12
-IN_A_THREAD = 1 << 15  # Longer texts, in characters, are worked on in a thread.
+IN_A_THREAD = 1 << 15  # Characters. Previews of longer texts are made in a thread.
 KEYS = 12
-RANGES = 8  # of an outline of a text without headings
-JSON_LIMIT = 1_000_000  # In characters. Parsing a longer text would block the interpreter too long.
+RANGES = 8  # How many ranges of lines outline a text without headings.
+JSON_LIMIT = 1_000_000  # Characters. Parsing a longer text would block the interpreter for too long.
 _WORD = re.compile(r"[A-Za-z_][\w.-]{3,60}")
-_NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # A word with such a part is a name and not prose.
+_NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # A word in which this matches is a name and not prose.
 _SIGNATURE = re.compile(
     r"(?:\s*\d+[\t|:→]\s?)?\s{0,8}(?:#{1,4} \S|(?:export |default |async |public |private |protected |static |abstract |final |pub |unsafe )*"
     r"(?:def|class|function|interface|type|enum|struct|trait|impl|fn|func|module|namespace|const|describe|it|test|CREATE TABLE)\b[ (]\S|"

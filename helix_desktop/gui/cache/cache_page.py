@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from PySide6.QtCore import QByteArray, QMimeData, QPoint, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QShowEvent
-from PySide6.QtWidgets import QFrame, QLabel, QSplitter, QWidget
+from PySide6.QtWidgets import QFrame, QSplitter, QWidget
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow
@@ -24,7 +24,12 @@ from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_which_way
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button, set_surface_look
+from helix_desktop.gui.shared.plain_widgets import (
+    build_plain_label,
+    build_popup_menu,
+    build_push_button,
+    set_surface_look,
+)
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
@@ -52,18 +57,15 @@ class CachePage(QWidget):
         self._query = ""
         self._selects_newest = self._needs_refresh = False
         self._conversations: Conversations = tuple
-        self._line_to_show = 0  # The line to show of the entry that is being opened; 0 for its beginning.
+        self._line_to_show = 0  # The line to scroll to in the entry being opened; 0: the first.
         self.bar = EntryFilterBar(theme, self)
         self.model = EntriesModel(doing, self)
         self.table = EntryTable(theme, self.model, self)
         self.viewer = EntryViewer(theme, doing, self)
-        self._figures_label = QLabel(self)
-        self._figures_label.setWordWrap(True)
-        set_widget_look(self._figures_label, "small")
+        self._figures_label = build_plain_label("", "small", self)
         theme.keep_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
-        self._over_limit_button = build_push_button("", self, look="link")
+        self._over_limit_button = build_push_button("", self, self.storage_settings_wanted.emit, "link")
         self._over_limit_button.setToolTip(tr("Actions"))
-        self._over_limit_button.clicked.connect(self.storage_settings_wanted)
         self._over_limit_button.hide()
         self._split = QSplitter(Qt.Orientation.Vertical, self)
         self._split.addWidget(self.table)
@@ -275,7 +277,7 @@ class CachePage(QWidget):
 
     def _select_and_open_row(self, row: EntryRow | None) -> None:
         if row is None or self._catalogue is None:
-            self._figures_label.setText(tr("This workspace has no such entry."))
+            self._figures_label.setText(tr("This workspace does not contain this entry."))
             return
         number = self.model.row_number_of_entry(row.stored.digest)
         if number >= 0:
@@ -335,7 +337,7 @@ class CachePage(QWidget):
         self.viewer.compare_button.setEnabled(chosen == 2)
         if chosen > 1:
             self._figures_label.setText(
-                tr("{n} selected", n=format_number(chosen)) + " · " + tr("Press Ctrl+C to copy their hashes")
+                tr("{n} selected", n=format_number(chosen)) + " · " + tr("Press Ctrl+C to copy the hashes")
             )
 
     def _refresh_entries_now(self) -> None:

@@ -244,7 +244,7 @@ class EntriesModel(QAbstractTableModel):
             if round_then != self._load_generation:
                 return
             if page == 0 and not self._count and rows:
-                self._set_row_count(len(rows))  # the first rows show before all are counted
+                self._set_row_count(len(rows))  # The first rows are shown before all are counted.
             self._pages[page] = rows
             self._pages.move_to_end(page)
             while len(self._pages) > KEPT_PAGES:

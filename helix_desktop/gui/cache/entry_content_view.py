@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QRectF, Qt, Signal
 from PySide6.QtGui import QImage, QPainter, QPaintEvent
-from PySide6.QtWidgets import QLabel, QPushButton, QStackedWidget, QWidget
+from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
@@ -23,8 +23,8 @@ from helix_desktop.gui.cache.content_shapes import (
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
-from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import MOST, highlight_code, highlight_language_of
 from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, decode_scaled_image
 from helix_desktop.gui.translation import format_number, tr
@@ -64,7 +64,6 @@ class EntryContentView(QWidget):
     content_read = Signal()
     reading_failed = Signal(object)
     shapes_found = Signal(object)
-    selection_changed = Signal()
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -78,7 +77,6 @@ class EntryContentView(QWidget):
         self._first_lines: dict[int, int] = {0: 1}
         self.shape = ContentShape.TEXT
         self.lines = TextLineView(theme, self)
-        self.lines.selection_changed.connect(self.selection_changed)
         self._picture = EntryImageView(theme, self)
         self._sentence_label = build_plain_label(parent=self)
         self._sentence_label.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -89,13 +87,9 @@ class EntryContentView(QWidget):
 
     def _build_page_bar(self) -> QWidget:
         self._bar = QWidget(self)
-        self._previous_button = QPushButton(tr("Previous page"), self._bar)
-        self._next_button = QPushButton(tr("Next page"), self._bar)
-        self._page_label = QLabel(self._bar)
-        set_widget_look(self._page_label, "muted")
-        for button, by in ((self._previous_button, -1), (self._next_button, 1)):
-            set_widget_look(button, "pill")
-            button.clicked.connect(lambda _=False, by=by: self.turn_page_by(by))
+        self._previous_button = build_push_button(tr("Previous page"), self._bar, lambda: self.turn_page_by(-1), "pill")
+        self._next_button = build_push_button(tr("Next page"), self._bar, lambda: self.turn_page_by(1), "pill")
+        self._page_label = build_plain_label("", "muted", self._bar, wraps=False)
         build_row(self._previous_button, self._next_button, (self._page_label, 1), owner=self._bar, margins=0)
         self._bar.hide()
         return self._bar

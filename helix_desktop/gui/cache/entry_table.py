@@ -1,6 +1,7 @@
 """The table of entries: draws its cells and keeps the selection as ranges, so that a million rows can be selected."""
 
 import time
+from functools import partial
 
 from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import (
@@ -31,7 +32,7 @@ from helix_desktop.gui.cache.entries_model import (
     cell_text,
     column_title,
 )
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu
+from helix_desktop.gui.shared.plain_widgets import add_choice, build_popup_menu
 from helix_desktop.gui.shared.row_ranges import RowRanges
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
@@ -144,8 +145,8 @@ class EntryTable(QTableView):
         self.now = time.time()
         self._theme = theme
         self._anchor = 0
-        self.current_row = -1  # the row that is looked at; -1 for none
-        self.is_current_row_loading = False  # the row that is looked at is on its way
+        self.current_row = -1  # The number of the row that is open in the viewer; -1: none.
+        self.is_current_row_loading = False  # True while the current row is being loaded.
         self._columns_without_room: set[EntryColumn] = set()
         self.cells = EntryCellDelegate(theme, self)
         self.setModel(entries)
@@ -358,11 +359,9 @@ class EntryTable(QTableView):
         header = self.horizontalHeader()
         menu = build_popup_menu(self)
         for column in EntryColumn:
-            action = menu.addAction(column_title(column))
-            action.setCheckable(True)
-            action.setChecked(not header.isSectionHidden(column))
-            action.setEnabled(column is not EntryColumn.SOURCE)
-            action.toggled.connect(lambda shown, column=column: self._set_column_shown(column, shown=shown))
+            shown = not header.isSectionHidden(column)
+            toggle = partial(self._set_column_shown, column, shown=not shown)
+            add_choice(menu, column_title(column), toggle, chosen=shown).setEnabled(column is not EntryColumn.SOURCE)
         menu.popup(header.mapToGlobal(place))
 
     def _set_column_shown(self, column: EntryColumn, *, shown: bool) -> None:

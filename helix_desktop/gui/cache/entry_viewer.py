@@ -5,7 +5,7 @@ from functools import partial
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QGuiApplication, QImage, QResizeEvent
-from PySide6.QtWidgets import QMenu, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import EntryRow, EntryUse
@@ -16,7 +16,8 @@ from helix_desktop.gui.cache.entry_content_view import EntryContentView
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.chip_labels import ChipLabel, DigestLabel
 from helix_desktop.gui.shared.figure_formats import format_date_and_time
-from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.shared.plain_widgets import build_push_button, build_tool_button
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.chat_intents import RecallEntry, ShowInChat
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
@@ -44,31 +45,21 @@ class EntryViewer(QWidget):
         self.content_view = EntryContentView(theme, doing, self)
         self._hash = DigestLabel(theme, self)
         self._checked_chip = ChipLabel(theme, self)
-        self._uses_button = QToolButton(self)
-        set_widget_look(self._uses_button, "chip")
-        self._uses_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self._uses_button.setAccessibleName(tr("Used in"))
-        self._shape_button = QToolButton(self)
-        set_widget_look(self._shape_button, "chip")
-        self._shape_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self._shape_button.setAccessibleName(tr("View as"))
-        self._copy = self._build_viewer_button(tr("Copy"), self.copy_shown_content)
-        self._save = self._build_viewer_button(tr("Save as…"), self.save_wanted.emit)
-        self._show = self._build_viewer_button(tr("Show in chat"), self.show_last_use_in_chat)
-        self.recall_button = self._build_viewer_button(
-            tr("Recall into chat"), self.recall_selected_lines, look="primary"
-        )
-        self._more = QToolButton(self)
-        self._more.setText("⋯")
-        set_widget_look(self._more, "icon")
-        self._more.setAccessibleName(tr("More actions"))
-        self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._uses_button = build_tool_button(tr("Used in"), self, look="chip")
+        self._shape_button = build_tool_button(tr("View as"), self, look="chip")
+        self._copy = build_push_button(tr("Copy"), self, self.copy_shown_content)
+        self._save = build_push_button(tr("Save as…"), self, self.save_wanted.emit)
+        self._show = build_push_button(tr("Show in chat"), self, self.show_last_use_in_chat)
+        self.recall_button = build_push_button(tr("Recall into chat"), self, self.recall_selected_lines, "primary")
+        self._more = build_tool_button(tr("More actions"), self, "⋯")
+        for button in (self._uses_button, self._shape_button, self._more):
+            button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._more.setMenu(self._build_more_menu())
         self._lay_out_entry_viewer(theme)
-        self.content_view.content_read.connect(self._on_content_read)
+        self.content_view.content_read.connect(lambda: self.show_checked_state(good=True))
         self.content_view.reading_failed.connect(self._on_reading_failed)
         self.content_view.shapes_found.connect(self._fill_shape_menu)
-        self.content_view.selection_changed.connect(self._update_recall_button)
+        self.content_view.lines.selection_changed.connect(self._update_recall_button)
         self.show_no_entry()
 
     def _lay_out_entry_viewer(self, theme: Theme) -> None:
@@ -105,16 +96,9 @@ class EntryViewer(QWidget):
     def _show_fitting_hash(self) -> None:
         if self.row is not None:
             digest = self.row.stored.digest
-            # Wide enough for the longest words of every language.
+            # At this width, the long hash fits beside the longest button labels of every language.
             roomy = self.width() >= self._theme.zoomed_pixels(1_120)
             self._hash.setText(f"{digest.hex[:16]}…{digest.hex[-12:]}" if roomy else digest.short_hex)
-
-    def _build_viewer_button(self, words: str, act: Callable[[], None], look: str = "") -> QPushButton:
-        button = QPushButton(words, self)
-        if look:
-            set_widget_look(button, look)
-        button.clicked.connect(lambda _: act())
-        return button
 
     def _build_more_menu(self) -> QMenu:
         menu = QMenu(self)
@@ -199,9 +183,6 @@ class EntryViewer(QWidget):
         what = make_safe_text(f"{row.about.tool} {row.about.source}").strip()
         words = tr("The content of this entry was removed to free up space. Description: {what}.", what=what)
         self.content_view.show_sentence(words + "\n" + tr("Run the tool again to get the content back."))
-
-    def _on_content_read(self) -> None:
-        self.show_checked_state(good=True)
 
     def _on_reading_failed(self, error: HelixError) -> None:
         if isinstance(error, CacheCorrupt):

@@ -3,14 +3,15 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtGui import QActionGroup, QKeyEvent, Qt
-from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QMenu, QPushButton, QWidget
 
 from helix_desktop.engine.entry_catalogue import EntryFilter
-from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_push_button
-from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.shared.plain_widgets import add_choice, build_line_edit, build_plain_label, build_push_button
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 
 _DAY = 86_400
@@ -37,8 +38,7 @@ class EntryFilterBar(QWidget):
         )
         self.field.setClearButtonEnabled(True)
         self.field.installEventFilter(self)
-        self._hint = QLabel(self.field)
-        set_widget_look(self._hint, "kbd")
+        self._hint = build_plain_label("", "kbd", self.field, wraps=False)
         self._tool_button, self._conversation_button, self._time_button, self._more_filters_button = (
             build_push_button("", self, look="pill") for _ in range(4)
         )
@@ -136,18 +136,15 @@ class EntryFilterBar(QWidget):
         make: Callable[[str], EntryFilter],
         chosen: str = "",
     ) -> None:
+        def choose(short: str, value: str) -> None:
+            self._apply_filter(pill, short, make(value))
+
         menu = QMenu(pill)
         group = QActionGroup(menu)
         for words, short, value in [(everything, everything, ""), *choices]:
-            action = menu.addAction(words.replace("&", "&&"))
-            action.setCheckable(True)
-            action.setChecked(value == chosen)
+            group.addAction(add_choice(menu, words, partial(choose, short, value), chosen=value == chosen))
             if value == chosen:
                 _set_button_words(pill, short)
-            group.addAction(action)
-            action.triggered.connect(
-                lambda _=False, value=value, short=short: self._apply_filter(pill, short, make(value))
-            )
         _replace_button_menu(pill, menu)
 
     def _fill_time_menu(self) -> None:
@@ -164,12 +161,8 @@ class EntryFilterBar(QWidget):
         group = QActionGroup(menu)
         sizes = [(tr("Any size"), 0), (tr("Over 10 KB"), 10), (tr("Over 100 KB"), 100), (tr("Over 1 MB"), 1000)]
         for words, kilobytes in sizes:
-            action = menu.addAction(words)
-            action.setCheckable(True)
-            action.setChecked(not kilobytes)
-            group.addAction(action)
-            least = kilobytes * _KB
-            action.triggered.connect(lambda _=False, least=least: self._apply_more_filters(least=least))
+            apply = partial(self._apply_more_filters, least=kilobytes * _KB)
+            group.addAction(add_choice(menu, words, apply, chosen=not kilobytes))
         menu.addSeparator()
         for words, name in (
             (tr("Pinned"), "pinned"),

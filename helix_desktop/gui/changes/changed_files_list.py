@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QPainter, QStaticText, QTransform
-from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QListView, QStyle, QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges, UncoveredPath, printable_path
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.shared.list_row_model import Index, ListRowModel
+from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 
 _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
-MOST_SHAPED_TEXTS = 4_000  # How many shaped texts are kept.
+MOST_SHAPED_TEXTS = 4_000  # When this many shaped texts are kept, all of them are discarded.
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,9 @@ def describe_changes_row(entry: ChangesListRow) -> str:
     return entry.heading
 
 
-class _ChangesRowDelegate(QStyledItemDelegate):
+class _ChangesRowDelegate(RowPainter):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._theme = theme
+        super().__init__(theme, parent, 28)
         self._reset_fonts_and_texts()
         theme.changed.connect(self._reset_fonts_and_texts)
 
@@ -84,24 +83,19 @@ class _ChangesRowDelegate(QStyledItemDelegate):
         self._texts: dict[tuple[str, str, int], QStaticText] = {}
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        entry = _changes_row_of_index(index)
-        return QSize(100, self._theme.zoomed_pixels(34 if entry.heading and index.row() else 28))
+        is_later_heading = _changes_row_of_index(index).heading and index.row()
+        return QSize(100, self._theme.zoomed_pixels(34)) if is_later_heading else super().sizeHint(option, index)
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+    def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         entry, px = _changes_row_of_index(index), self._theme.zoomed_pixels
         place = QRectF(option.rect).adjusted(px(8), 1, -px(8), -1)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if option.state & QStyle.StateFlag.State_Selected:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(self._theme.colour_of_token("selected"))
-            painter.drawRoundedRect(place, px(6), px(6))
+            self._theme.fill_surface(painter, place, "selected", px(6))
         inner = place.adjusted(px(10), 0, -px(10), 0)
         if entry.file is not None:
             self._paint_changed_file(painter, inner, entry.file)
         else:
             self._paint_heading_or_folder(painter, inner, entry)
-        painter.restore()
 
     def _paint_heading_or_folder(self, painter: QPainter, place: QRectF, entry: ChangesListRow) -> None:
         name = entry.heading or entry.folder or printable_path(entry.uncovered.place if entry.uncovered else "")

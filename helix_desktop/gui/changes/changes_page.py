@@ -31,9 +31,9 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
 
-# Widths in pixels: of the file list, its least, and of the sentence beside the buttons.
+# Widths in pixels: the file list's usual and least widths, and the note's least width.
 WIDTH, LEAST, NOTE = 268, 168, 90
-MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and characters of each.
+MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and characters of each title.
 ARROW = " ▾"
 LoadedFileChange = tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]]
 EXECUTABLE_SUFFIXES = (".desktop", ".sh", ".bash", ".command", ".app", ".bat", ".cmd", ".exe", ".jar")
@@ -59,7 +59,7 @@ class ChangesPage(QWidget):
         self._files: list[FileChange] = []
         self._scope, self._revision, self._checkpoint_turn_seq = "turns", "", 0
         self._is_up_to_date = False
-        self._turn_to_show = (0, "")  # The fact whose turn will be shown once it is known, and the file in it.
+        self._turn_to_show = (0, "")  # The fact and the file to show once the turns are known.
         self._shown: FileChange | None = None
         self.files = ChangedFilesList(theme, self)
         self.body = ChangedFileView(theme, self)
@@ -150,7 +150,7 @@ class ChangesPage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if self._split is not None:  # On a first resize there is no sidebar to restore yet.
+        if self._split is not None:  # Shown for the first time: only now is the page's width known.
             files = min(self._theme.zoomed_pixels(WIDTH), self.width() // 3)
             self._split.setSizes([files, self.width() - files])
             self._split = None
@@ -240,7 +240,7 @@ class ChangesPage(QWidget):
 
     def _on_checkpoint_progress(self, progress: CheckpointProgress) -> None:
         self._show_coverage_note(progress)
-        if progress.state == "ready" and self.isVisible():  # Now it is known what is not covered.
+        if progress.state == "ready" and self.isVisible():  # Only now are the uncovered files known.
             self.reload_changes()
 
     def _show_coverage_note(self, progress: CheckpointProgress) -> None:
@@ -257,9 +257,7 @@ class ChangesPage(QWidget):
         )
         over = self._changes is not None and any(left.is_beyond_limits for left in self._changes.list_uncovered_paths())
         if over:
-            usual = join_sentences(
-                usual, tr("Some files exceed the limits and are not covered. They are listed below.")
-            )
+            usual = join_sentences(usual, tr("The files listed below exceed the limits and are not covered."))
         self.cover_button.setVisible(over)
         first = tr(
             "First checkpoint: {files}, {size}, {seconds} s.",

@@ -23,7 +23,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import FileChanges, FileUndoResult
 
-MOST_STEPS = 8  # The most steps of a turn that are offered one by one.
+MOST_STEPS = 8  # The most steps of a turn, and the most undone turns, that the menu offers.
 
 
 class ChangesUndo(QObject):
@@ -51,7 +51,7 @@ class ChangesUndo(QObject):
     async def _undoable_steps(
         self, changes: FileChanges, turn: TurnOfChanges, undone: Sequence[TurnOfChanges]
     ) -> Sequence[ChangeSource]:
-        """The last steps of a turn that are not undone already; none where the turn has one alone."""
+        """The last steps of a turn that are not undone yet; none where the turn has only one."""
         steps = without_user_undos(turn.sources)
         last = steps[-MOST_STEPS:] if len(steps) > 1 and turn not in undone else ()
         return [step for step in last if await changes.changes_with_folders(step_with_undos(step, turn.sources))]

@@ -3,20 +3,18 @@
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QDialogButtonBox,
-    QListWidget,
-    QListWidgetItem,
-    QPlainTextEdit,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QListWidget, QListWidgetItem, QPlainTextEdit, QPushButton, QWidget
 
 from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
+from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.shared.plain_widgets import (
+    TransientDialog,
+    build_confirm_buttons,
+    build_plain_label,
+    build_push_button,
+)
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import FileChanges
@@ -46,16 +44,10 @@ class CommitDialog(TransientDialog):
             "small",
             self,
         )
-        buttons = QDialogButtonBox(self)
-        self.commit_button = buttons.addButton(tr("Commit"), QDialogButtonBox.ButtonRole.AcceptRole)
-        set_widget_look(self.commit_button, "primary")
-        buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
-        buttons.accepted.connect(self.accept)
-        buttons.rejected.connect(self.reject)
+        self.commit_button = build_push_button(tr("Commit"), self, look="primary")
+        buttons = build_confirm_buttons(self, self.commit_button, self.accept)
         self.message.textChanged.connect(self._enable_commit_button)
-        column = QVBoxLayout(self)
-        for widget, stretch in ((self.list, 2), (self.message, 1), (self.propose, 0), (note, 0), (buttons, 0)):
-            column.addWidget(widget, stretch)
+        build_column((self.list, 2), (self.message, 1), self.propose, note, buttons, owner=self)
         self._enable_commit_button()
 
     @property
@@ -92,7 +84,7 @@ class CommitButton(QPushButton):
         self._conversation = ""
         self._files: Sequence[FileChange] = ()
         self._has_git = True
-        self._unused_messages: dict[str, str] = {}  # The messages of commits that were not made, by conversation.
+        self._unused_messages: dict[str, str] = {}  # Unused commit messages, by conversation.
         self.setAutoDefault(False)
         set_widget_look(self, "primary")
         self.clicked.connect(lambda _checked=False: self._show_commit_dialog())

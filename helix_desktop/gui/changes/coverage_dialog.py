@@ -4,12 +4,18 @@ from collections.abc import Sequence
 from glob import escape
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialogButtonBox, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QListWidget, QListWidgetItem, QWidget
 
 from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
-from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.shared.plain_widgets import (
+    TransientDialog,
+    build_confirm_buttons,
+    build_plain_label,
+    build_push_button,
+)
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 
 
@@ -30,18 +36,12 @@ class CheckpointCoverageDialog(TransientDialog):
         self.list = QListWidget(self)
         self.list.setAccessibleName(tr("The largest folders"))
         self.state = build_plain_label(tr("Counting files…"), "small", self, wraps=False)
-        buttons = QDialogButtonBox(self)
-        self.cover_button = buttons.addButton(tr("Cover the checked folders"), QDialogButtonBox.ButtonRole.AcceptRole)
-        set_widget_look(self.cover_button, "primary")
+        self.cover_button = build_push_button(tr("Cover the checked folders"), self, look="primary")
         self.cover_button.setEnabled(False)
-        buttons.addButton(tr("Not now"), QDialogButtonBox.ButtonRole.RejectRole)
-        buttons.accepted.connect(self.accept)
-        buttons.rejected.connect(self.reject)
+        buttons = build_confirm_buttons(self, self.cover_button, self.accept, tr("Not now"))
         self.accepted.connect(lambda: self.coverage_chosen.emit(self.rules_for_unchecked, True))
         self.list.itemChanged.connect(self._show_covered_totals)
-        column = QVBoxLayout(self)
-        for widget, stretch in ((why, 0), (self.list, 1), (self.state, 0), (buttons, 0)):
-            column.addWidget(widget, stretch)
+        build_column(why, (self.list, 1), self.state, buttons, owner=self)
 
     def show_folder_sizes(self, folders: Sequence[tuple[str, int, int]]) -> None:
         """By name, files and bytes; an empty name: what lies in no folder."""
@@ -50,7 +50,7 @@ class CheckpointCoverageDialog(TransientDialog):
             words = f"{_folder_label(name)}: {format_count(files, '{n} file', '{n} files')}, {format_byte_size(held)}"
             item = QListWidgetItem(words, self.list)
             item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
-            if not name or name != name.strip() or "\n" in name:  # No rule expresses such a name.
+            if not name or name != name.strip() or "\n" in name:  # No rule can express such a name.
                 item.setFlags(Qt.ItemFlag.NoItemFlags)
             item.setCheckState(Qt.CheckState.Checked)
         self.cover_button.setEnabled(True)

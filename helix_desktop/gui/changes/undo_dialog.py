@@ -3,14 +3,20 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtWidgets import QComboBox, QDialogButtonBox, QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.diff_hunks import binary
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
-from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.shared.plain_widgets import (
+    TransientDialog,
+    build_confirm_buttons,
+    build_plain_label,
+    build_push_button,
+    build_scroll_area,
+)
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
 
@@ -48,13 +54,8 @@ class UndoChangesDialog(TransientDialog):
         )
         column.addWidget(note)
         column.addStretch(0 if conflicts else 1)
-        buttons = QDialogButtonBox(self)
-        self.undo_button = buttons.addButton(tr("Redo") if redo else tr("Undo"), QDialogButtonBox.ButtonRole.AcceptRole)
-        set_widget_look(self.undo_button, "primary")
-        buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
-        buttons.accepted.connect(self.accept)
-        buttons.rejected.connect(self.reject)
-        column.addWidget(buttons)
+        self.undo_button = build_push_button(tr("Redo") if redo else tr("Undo"), self, look="primary")
+        column.addWidget(build_confirm_buttons(self, self.undo_button, self.accept))
         self.resize(theme.zoomed_pixels(620), min(theme.zoomed_pixels(360), self.sizeHint().height()))
 
     @property
@@ -104,10 +105,7 @@ class UndoChangesDialog(TransientDialog):
                 grid.addWidget(widget, row, column)
         grid.setColumnStretch(0, 1)
         grid.setRowStretch(len(planned), 1)
-        area = QScrollArea(self)
-        area.setWidgetResizable(True)
-        area.setWidget(inner)
-        return area
+        return build_scroll_area(inner, self)
 
 
 def _shorten_name_list(places: Sequence[str]) -> str:

@@ -201,14 +201,13 @@ class AttachmentChips(QWidget):
                 self.unknown.emit(attachment)
 
     def _build_thumbnail_button(self, attachment: Attachment, picture: QPixmap) -> QPushButton:
-        button = build_push_button("", self, look="chip")
+        button = build_push_button("", self, lambda: self.opened.emit(attachment), "chip")
         button.setIcon(QIcon(picture))
         button.setIconSize(QSize(self._theme.zoomed_pixels(48), self._theme.zoomed_pixels(32)))
         button.setCursor(Qt.CursorShape.PointingHandCursor)
         words = tr("Open {name} at full size", name=attachment.name)
         button.setToolTip(safe_tooltip(words))
         button.setAccessibleName(words)
-        button.clicked.connect(lambda _checked=False: self.opened.emit(attachment))
         button.show()
         return button
 
@@ -219,15 +218,13 @@ class AttachmentChips(QWidget):
         return describe_token_count(attachment.tokens) if attachment.tokens else ""
 
     def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:
-        name = attachment.name  # Of a path, the end matters most; of a command, the beginning.
+        name = attachment.name  # A long name loses its middle, which matters least.
         name = name if len(name) <= NAME else f"{name[: NAME // 2 - 1]}…{name[-NAME // 2 :]}"
         figures = self._describe_size_and_tokens(attachment)
-        chip = build_push_button(
-            " · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕", self, look="chip"
-        )
+        words = " · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕"
+        chip = build_push_button(words, self, lambda: self._remove_attachment(attachment), "chip")
         chip.setCursor(Qt.CursorShape.PointingHandCursor)
         chip.setToolTip(safe_tooltip(tr("Remove {name} from the message", name=attachment.name)))
         chip.setAccessibleName(tr("Attachment {name}. Press to remove.", name=attachment.name))
-        chip.clicked.connect(lambda _checked=False: self._remove_attachment(attachment))
         chip.show()
         return chip

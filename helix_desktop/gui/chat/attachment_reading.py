@@ -19,18 +19,16 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp": "image/webp"}
-LARGEST_PICTURE = 3_700_000  # In bytes; this becomes five million characters of base64.
-WIDEST = 8_000  # The longest edge that is sent, in pixels.
-SMALLER = 2_000  # A larger picture is scaled to this longest edge. Models use no more.
+LARGEST_PICTURE = 3_700_000  # In bytes. Encoded as base64, it has five million characters.
+WIDEST = 8_000  # In pixels. A picture with a longer edge is scaled down before it is sent.
+SMALLER = 2_000  # The longest edge of a scaled-down picture, in pixels. Models use no more.
 MOST_PIXELS = 100_000_000
 _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 
 def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
-    """Returns the picture, shrunk or converted if necessary, and its media type. Raises InvalidInput if
-    it is no picture. Safe on any thread.
-
-    May run on any thread.
+    """Returns the picture, shrunk or converted if necessary, and its media type. Raises
+    InvalidInput if it is no picture. May run on any thread.
     """
     kind, picture = _decode_picture(content)
     if picture.isNull():
@@ -77,9 +75,9 @@ def _encode_picture(picture: QImage, kind: bytes) -> bytes:
     return bytes(buffer.data().data())
 
 
-Reading = Coroutine[None, None, tuple[str, bytes, str]]  # name, content, media type
+Reading = Coroutine[None, None, tuple[str, bytes, str]]  # returns name, content and media type
 LARGEST = 200 * 1024 * 1024
-HEAD = 4_096  # The first bytes decide whether a file is text, as they do for models.
+HEAD = 4_096  # This many first bytes decide whether a file is text, as when a model reads one.
 
 
 class AttachmentReader:
@@ -148,16 +146,13 @@ def _read_file_bytes(file: Path) -> bytes:
         if file.is_dir():
             raise InvalidInput(
                 tr("{name} is a folder.", name=file.name),
-                remedy=tr("Attach the files in it, or mention the folder with @."),
+                remedy=tr("Attach the files in the folder, or mention the folder with @."),
             )
         if not file.is_file() and file.exists():
-            raise InvalidInput(
-                tr("{name} is a pipe or a device and can't be attached.", name=file.name),
-                remedy=tr("Attach the files in it, or mention the folder with @."),
-            )
+            raise InvalidInput(tr("{name} is a pipe or a device and can't be attached.", name=file.name))
         if file.stat().st_size > LARGEST:
             raise InvalidInput(
-                tr("{name} is larger than 200 MB.", name=file.name), remedy=tr("Mention it with @ instead.")
+                tr("{name} is larger than 200 MB.", name=file.name), remedy=tr("Mention the file with @ instead.")
             )
         return file.read_bytes()
     except OSError as error:

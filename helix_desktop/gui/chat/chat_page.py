@@ -20,8 +20,8 @@ from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_memory import WindowMemory
 
-SLOW_MS = 300  # milliseconds until it is said that a conversation is loading
-# Least heights in pixels: of the transcript beside a question, and of the question with the composer.
+SLOW_MS = 300  # A conversation that loads for longer than this many milliseconds shows "Loading…".
+# Pixels. The transcript above a question is up to ABOVE high, as long as BELOW is left for the rest.
 ABOVE, BELOW = 96, 560
 
 
@@ -74,13 +74,13 @@ class ChatPage(QWidget):
         super().resizeEvent(event)
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.LayoutRequest:  # A question has appeared, or has grown.
+        if event.type() == QEvent.Type.LayoutRequest:  # A question may have appeared or grown.
             self._fit_transcript_to_question()
         return super().event(event)
 
     def _fit_transcript_to_question(self) -> None:
-        """A question that fits gets all the room it needs; beside one that must be scrolled, and where the window is not low, a few
-        lines of the transcript stay in sight.
+        """A question that fits gets all the room it needs; beside one that must be scrolled,
+        and where the window is not low, a few lines of the transcript stay in sight.
         """
         px = self._theme.zoomed_pixels
         shown = (self.approvals, self.way_on, self.rewrite_cost, self.composer, self.foreign)
@@ -89,8 +89,8 @@ class ChatPage(QWidget):
         self._above.setMinimumSize(1, least)
 
     def show_transcript_or_start(self, name: str, *, begun: bool, loads: bool = False, scripted: bool = False) -> None:
-        """Shows the transcript, or the start panel before the first message. `name`: the workspace's name. `loads`: the
-        transcript is not there yet. `scripted`: the built-in script is the model.
+        """Shows the transcript, or the start panel before the first message. `name`: the workspace's
+        name. `loads`: the transcript is not there yet. `scripted`: the built-in script is the model.
         """
         self.empty.show_workspace_name(name)
         self.empty.show_demo_suggestions(scripted=scripted)

@@ -1,30 +1,38 @@
 """The composer: text and attachments, what waits, the permission mode, the meter, Send and Stop."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QResizeEvent, QTextCursor
-from PySide6.QtWidgets import QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.chat.attachment_chips import AttachmentChips, decode_message_parts
-from helix_desktop.gui.chat.centred_column import COLUMN
-from helix_desktop.gui.chat.composer_completion import ComposerCompletion
 from helix_desktop.gui.chat.composer_text import ComposerTextEdit
 from helix_desktop.gui.chat.message_drafts import DraftPlace, EditedMessage, MessageDrafts
 from helix_desktop.gui.chat.next_message_cost import NextMessageCostLabel
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageList, message_as_one_line
 from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button, build_surface, set_surface_look
-from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.shared.plain_widgets import (
+    COLUMN,
+    add_choice,
+    build_plain_label,
+    build_popup_menu,
+    build_push_button,
+    build_surface,
+    set_surface_look,
+)
+from helix_desktop.gui.shared.running_states import WORKING_STATES
+from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_memory import WindowMemory
 
 BAR, MOST_BAR = 60, 132  # The least and the greatest width of the meter, in pixels.
-LEAST_BAR = 20  # The least width of the bar where there is no room for the figures, in pixels.
+LEAST_BAR = 20  # The least width of the bar when it takes the place of the figures, in pixels.
 LEAST = 30  # The least width of a shortened permission mode, in pixels.
 ALLOW_ALL = "allow all"  # the permission mode under which nothing is asked
 
@@ -38,11 +46,7 @@ class Composer(QWidget):
     fold_wanted = Signal()
     context_wanted = Signal()
     attach_wanted = Signal()
-    files_given = Signal(object)
-    long_pasted = Signal(str)
     mode_chosen = Signal(str)
-    editing = Signal(int)
-    discarding = Signal(int)
 
     def __init__(self, theme: Theme, memory: WindowMemory, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -53,9 +57,9 @@ class Composer(QWidget):
         self._begun_from_new: DraftPlace | None = None
         self._running = ConversationActivity.IDLE
         self._edited = 0
-        # The draft that was put aside while an earlier message is edited.
+        # The draft that is put aside while the user edits an earlier message.
         self._interrupted_draft: tuple[UserPart, ...] = ()
-        self._known = False  # Whether it is known how full the window is.
+        self._known = False  # Whether the size of the context window is known.
         self._measured: tuple[Mapping[ContextKind, int], int, float, float, bool] = ({}, 0, 0.0, 1.0, False)
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
@@ -75,8 +79,7 @@ class Composer(QWidget):
         self.context_button = self._build_composer_button("", "quiet", tr("Show what is in the context"))
         self.context_button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.meter = ContextMeter(theme, height=5, parent=self.context_button)
-        self._figures = QLabel(self.context_button)
-        self._figures.setProperty("look", "small")
+        self._figures = build_plain_label("", "small", self.context_button, wraps=False)
         for inside in (self.meter, self._figures):
             inside.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._fold = self._build_composer_button(tr("Fold first"), "link", tr("Fold first"))
@@ -84,7 +87,6 @@ class Composer(QWidget):
         self.price = NextMessageCostLabel(self._fold, self)
         self._stop = self._build_composer_button(tr("Stop"), "", tr("Stop the agent (Esc)"))
         self._send = self._build_composer_button(tr("Send"), "primary", tr("Send the message (Enter)"))
-        self.completion = ComposerCompletion(theme, self.text, self._box)
         self._lay_out_composer()
         self._connect_composer_signals()
         self.show_run_state(ConversationActivity.IDLE)
@@ -122,13 +124,9 @@ class Composer(QWidget):
         self.text.sending.connect(lambda steer: self.send_composed_message(steer=steer))
         self.text.textChanged.connect(self._on_draft_changed)
         self.price.changed.connect(self._fit_to_room)
-        self.text.files_given.connect(self.files_given)
-        self.text.long_pasted.connect(self.long_pasted)
         self.text.focused.connect(self._show_focus_border)
         self.attachments.changed.connect(self._update_meter_with_attachments)
         self.attachments.changed.connect(self._on_draft_changed)
-        self.waiting.editing.connect(self.editing)
-        self.waiting.discarding.connect(self.discarding)
         self._theme.changed.connect(self._restyle_composer)
 
     def show_draft_of(self, workspace: str, conversation: str, name: str) -> None:
@@ -151,7 +149,7 @@ class Composer(QWidget):
         self._on_draft_changed()
 
     def set_new_conversation_id(self, conversation: str) -> None:
-        """The new conversation has been given this id: the text typed meanwhile becomes its draft."""
+        """The new conversation now has this id: the text typed meanwhile becomes its draft."""
         before, after = self.draft_place, (self.draft_place[0], conversation)
         if before[1] == "new":
             self.drafts.move_draft(before, after)
@@ -188,7 +186,7 @@ class Composer(QWidget):
     def show_run_state(self, running: ConversationActivity) -> None:
         self._running = running
         self.price.show_whether_idle(idle=running is ConversationActivity.IDLE)
-        works = running in (ConversationActivity.THINKING, ConversationActivity.TOOLS, ConversationActivity.ASKING)
+        works = running in WORKING_STATES
         self._stop.setVisible(works)
         self._send.setText(tr("Queue") if works else tr("Send"))
         hint = tr("Send when the agent finishes (Enter), or after its current step (Ctrl+Enter)")
@@ -201,9 +199,7 @@ class Composer(QWidget):
         self._modes = modes
         self._mode_words = dict(modes).get(current, current)
         self._mode.setVisible(bool(modes))
-        self._mode.setProperty("look", "danger-chip" if current == ALLOW_ALL else "quiet")
-        self._mode.style().unpolish(self._mode)
-        self._mode.style().polish(self._mode)
+        set_widget_look(self._mode, "danger-chip" if current == ALLOW_ALL else "quiet")
         self._fit_to_room()
 
     def show_waiting_messages(self, messages: Sequence[Sequence[UserPart]]) -> None:
@@ -255,7 +251,7 @@ class Composer(QWidget):
     def _add_message_parts(self, parts: Sequence[UserPart]) -> None:
         if words := [part.text for part in parts if isinstance(part, Text)]:
             begun = ["\n\n"] if self.text.toPlainText().strip() else []
-            # A cursor of its own: the user may be in the middle of a word.
+            # A separate cursor inserts the text, so that the user's own cursor stays where it is.
             QTextCursor(self.text.document()).insertText("".join(["\n\n".join(words), *begun]))
             self.text.ensureCursorVisible()
         for part in parts:
@@ -280,10 +276,7 @@ class Composer(QWidget):
     def open_mode_menu(self) -> None:
         menu = build_popup_menu(self)
         for name, words in self._modes:
-            action = menu.addAction(words)
-            action.setCheckable(True)
-            action.setChecked(words == self._mode_words)
-            action.triggered.connect(lambda _checked=False, n=name: self.mode_chosen.emit(n))
+            add_choice(menu, words, partial(self.mode_chosen.emit, name), chosen=words == self._mode_words)
         menu.popup(self._mode.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
 
     def _add_to_sent_history(self, words: str) -> None:
@@ -295,12 +288,7 @@ class Composer(QWidget):
         self.text.set_sent_messages(history)
 
     def _on_draft_changed(self) -> None:
-        works = self._running in (
-            ConversationActivity.THINKING,
-            ConversationActivity.TOOLS,
-            ConversationActivity.ASKING,
-        )
-        words = self.text.toPlainText()
+        works, words = self._running in WORKING_STATES, self.text.toPlainText()
         filled = bool(words.strip() or self.attachments.listed_attachments)
         if self._send.isHidden() is (filled or not works) or filled is self._was_empty:
             self._was_empty = not filled
@@ -316,8 +304,8 @@ class Composer(QWidget):
         self._fit_to_room()
 
     def _fit_to_room(self) -> None:
-        """When the window gets narrow, hides the bar, then the cost, then shortens the mode, and last
-        shows the bar in place of the figures: one of the two opens the context.
+        """When the window gets narrow, hides the bar, then the cost, then shortens the mode,
+        and last shows the bar in place of the figures: one of the two opens the context.
         """
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
@@ -334,7 +322,7 @@ class Composer(QWidget):
             shortened = min(max(whole - missing, px(LEAST)), whole)
             self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
             room += whole - shortened
-        written = bool(self.text.toPlainText().strip())  # what the next message costs is said once there is one
+        written = bool(self.text.toPlainText().strip())  # The cost is shown once text is typed.
         price = self.price.sizeHint().width() + px(10) if self.price.text() and written else 0
         self.price.setVisible(price > 0 and room >= figures + price)
         with_figures, with_bar = room >= figures, room < figures or room >= figures + price + px(BAR)

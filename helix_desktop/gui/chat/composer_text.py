@@ -1,27 +1,36 @@
 """The text of the composer: grows to ten lines, sends with Enter, walks its history, takes files, completes."""
 
 import sys
+from collections.abc import Sequence
 
-from PySide6.QtCore import QMimeData, QSize, Qt, Signal
+from PySide6.QtCore import QMimeData, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
 
 from helix_desktop.gui.chat.attachment_chips import has_files_or_picture
-from helix_desktop.gui.chat.completion_list import CompletionList, CompletionRequest, find_completion_request
+from helix_desktop.gui.chat.completion_list import (
+    CompletionList,
+    CompletionOffer,
+    CompletionRequest,
+    find_completion_request,
+)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 LINES = 10
-PASTED = 20_000  # In characters. A longer paste becomes an attachment, so that the window need not wrap it.
+PASTED = 20_000  # In characters. A longer paste becomes an attachment, because wrapping it is slow.
 KEPT = 200
-ALT_WRITES = sys.platform == "darwin"  # On a Mac, Alt types letters that have no key.
+ALT_WRITES = sys.platform == "darwin"  # On a Mac, Alt types letters that have no key of their own.
 
 
 class ComposerTextEdit(QPlainTextEdit):
-    """`sending(steer)`; `completion_requested` an Asked or None while something is typed that can be completed."""
+    """`sending(steer)`. While something is typed that can be completed, `offers_wanted(request)` is answered with
+    `show_completion_offers`; `offer_taken` carries an offer that is more than text.
+    """
 
     sending = Signal(bool)
-    completion_requested = Signal(object)
+    offers_wanted = Signal(object)
+    offer_taken = Signal(object)
     files_given = Signal(object)
     long_pasted = Signal(str)
     focused = Signal(bool)
@@ -35,6 +44,7 @@ class ComposerTextEdit(QPlainTextEdit):
         self._unsent = ""
         self.enter_sends = True
         self.completion: CompletionList | None = None
+        self._asked: CompletionRequest | None = None
         self.setProperty("look", "bare")
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setTabChangesFocus(True)
@@ -95,7 +105,7 @@ class ComposerTextEdit(QPlainTextEdit):
         ):
             return
         if event.modifiers() == Qt.KeyboardModifier.AltModifier and event.text() and not ALT_WRITES:
-            event.ignore()  # a shortcut of a disabled action; it is not text for the message
+            event.ignore()  # The shortcut of a disabled action must not become text of the message.
         else:
             super().keyPressEvent(event)
 
@@ -153,17 +163,32 @@ class ComposerTextEdit(QPlainTextEdit):
         else:
             super().insertFromMimeData(source)
 
-    def replace_completion_request(self, asked: CompletionRequest, text: str) -> None:
-        cursor = self.textCursor()
-        cursor.setPosition(asked.start)
-        cursor.setPosition(asked.start + 1 + len(asked.typed_letters), QTextCursor.MoveMode.KeepAnchor)
-        cursor.insertText(text)
-        self.setTextCursor(cursor)
+    def show_completion_offers(self, asked: CompletionRequest, offers: Sequence[CompletionOffer]) -> None:
+        """Shows the offers for a request above the box, unless the text has changed since it was made."""
+        if asked != self._asked:
+            return
+        if self.completion is None:
+            self.completion = CompletionList(self._theme, self.window())
+            self.completion.offer_chosen.connect(self._insert_chosen_offer)
+        box = self.parentWidget() or self
+        corner = box.mapTo(self.window(), QPoint(0, -4))
+        self.completion.show_offers(offers, corner, min(box.width(), self._theme.zoomed_pixels(480)))
+
+    def _insert_chosen_offer(self, offer: CompletionOffer) -> None:
+        if (asked := self._asked) is not None:
+            cursor = self.textCursor()
+            cursor.setPosition(asked.start)
+            cursor.setPosition(asked.start + 1 + len(asked.typed_letters), QTextCursor.MoveMode.KeepAnchor)
+            cursor.insertText(offer.inserted_text)
+            self.setTextCursor(cursor)
+        self._asked = None
+        if offer.value is not None:
+            self.offer_taken.emit(offer)
 
     def _on_text_changed(self) -> None:
         if self.hasFocus() or not self.toPlainText():
             self._at = len(self._history)
-        if self.sizeHint().height() != self.height():  # Another number of lines moves everything around the box.
+        if self.sizeHint().height() != self.height():  # Another height of the box moves everything around it.
             self.updateGeometry()
 
     def _notify_completion_request(self) -> None:
@@ -173,9 +198,13 @@ class ComposerTextEdit(QPlainTextEdit):
         asked = find_completion_request(block.text(), self.textCursor().positionInBlock())
         if asked is not None and asked.trigger == "/" and block.position() > 0:
             asked = None
-        self.completion_requested.emit(
-            CompletionRequest(asked.trigger, asked.typed_letters, asked.start + block.position()) if asked else None
-        )
+        if asked is not None:
+            self._asked = CompletionRequest(asked.trigger, asked.typed_letters, asked.start + block.position())
+            self.offers_wanted.emit(self._asked)
+            return
+        self._asked = None
+        if self.completion is not None:
+            self.completion.hide()
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)

@@ -1,5 +1,7 @@
 """Shown in place of a conversation without messages: what this page is for, and first things to try."""
 
+from functools import partial
+
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
 
@@ -11,8 +13,8 @@ WIDTH = 460
 
 
 class EmptyConversationPanel(QWidget):
-    """`suggested` carries the words of a first step, to be put into the composer and not sent; `demo_prompt_chosen` those for the built-in
-    script, which are sent as they stand.
+    """`suggested` carries the words of a first step, to be put into the composer and not
+    sent; `demo_prompt_chosen` those for the built-in script, which are sent as they stand.
     """
 
     suggested = Signal(str)
@@ -31,18 +33,13 @@ class EmptyConversationPanel(QWidget):
         for widget in (self._title, words):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addSpacing(12)
-        # Every translation contains a word that the script knows, such as "demo".
+        # Every translation contains a word that the demo model's script recognises, such as "demo".
         scripted = tr("Show me what you can do")
         self.first = build_push_button(scripted, self, lambda: self.demo_prompt_chosen.emit(scripted), "primary")
         column.addWidget(self.first, 0, Qt.AlignmentFlag.AlignHCenter)
         self._others: list[QPushButton] = []
-        for suggestion in (
-            tr("Explain this project"),
-            tr("Find unfinished work"),
-            tr("Run the tests"),
-        ):
-            button = build_push_button(suggestion, self)
-            button.clicked.connect(lambda _checked=False, s=suggestion: self.suggested.emit(s))
+        for suggestion in (tr("Explain this project"), tr("Find unfinished work"), tr("Run the tests")):
+            button = build_push_button(suggestion, self, partial(self.suggested.emit, suggestion))
             column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
             self._others.append(button)
         column.addStretch(3)
@@ -54,7 +51,7 @@ class EmptyConversationPanel(QWidget):
         self._words.setMinimumHeight(self._words.heightForWidth(width))
 
     def show_demo_suggestions(self, *, scripted: bool) -> None:
-        """Offers the demo if the built-in script answers here; it cannot do the usual suggestions."""
+        """Offers the demo if the built-in script answers here; the usual ones are beyond it."""
         self._is_scripted = scripted
         self.first.setVisible(scripted)
         for button in self._others:
@@ -63,8 +60,8 @@ class EmptyConversationPanel(QWidget):
     def show_folder_use(self, *, has_folder: bool) -> None:
         """A workspace without a folder has no project to explain and no tests to run."""
         self._has_folder = has_folder
-        here = tr("The agent reads and edits files here and runs commands. It asks before it changes anything.")
-        nowhere = tr("This workspace has no folder: ask anything, or attach files. Choose a folder in its settings.")
+        here = tr("The agent reads and edits files here and runs commands. You are asked before anything is changed.")
+        nowhere = tr("This workspace has no folder. Ask anything, attach files, or choose a folder in the settings.")
         self._words.setText(here if has_folder else nowhere)
         self._fit_suggestions(self._words.width())
         self.show_demo_suggestions(scripted=self._is_scripted)

@@ -1,11 +1,10 @@
 """Shown in place of the composer while a connected agent or another computer writes, with a button to continue here."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QWidget
 
-from helix_desktop.gui.chat.centred_column import build_centred_column
 from helix_desktop.gui.layouts import build_row
-from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_centred_column, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
@@ -19,9 +18,7 @@ class ForeignWriterLine(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._words = QLabel(self)
-        self._words.setProperty("look", "muted")
-        self._words.setWordWrap(True)
+        self._words = build_plain_label("", "muted", self)
         self.button = build_push_button(tr("Continue here"), self, self._continue_or_take_over)
         self._machine = ""
         build_row(
@@ -51,5 +48,4 @@ class ForeignWriterLine(QWidget):
         self.setVisible(bool(agent or machine))
 
     def _continue_or_take_over(self) -> None:
-        wanted = self.taking_over if self._machine else self.continuing
-        wanted.emit()
+        (self.taking_over if self._machine else self.continuing).emit()

@@ -1,8 +1,8 @@
 """Shows permission questions above the composer: what exactly will be done and for how long it is allowed.
 
-A question never takes the focus from somebody who is writing; the keys on its buttons work from everywhere in the
-window. What is to be done is shown exactly (`engine/exact_text.py`), made from the value that runs; it cannot be
-allowed before its end has been shown.
+A question never takes the focus from somebody who is writing; the keys on its buttons work
+from everywhere in the window. What is to be done is shown exactly (`engine/exact_text.py`),
+made from the value that runs; it cannot be allowed before its end has been shown.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ from helix_desktop.engine import exact_text
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gui.chat.attachment_chips import FlowLayout
-from helix_desktop.gui.chat.centred_column import build_centred_column
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.engine_sentences import translate_sentences, translate_title
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, set_surface_look
+from helix_desktop.gui.shared.plain_widgets import build_centred_column, build_plain_label, set_surface_look
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.translation import format_count, format_number, tr
@@ -46,12 +45,12 @@ if TYPE_CHECKING:
     from helix_desktop.gui.chat.schema_form import SchemaForm
     from helix_desktop.gui.shared.exact_text_view import ExactTextView
 
-LOW = 400  # In a window lower than this (pixels), only the question itself is shown.
+LOW = 400  # In pixels. A narrow window lower than this shows only the question and its buttons.
 WORDS = 120  # The least width of the field "what to do instead", in pixels.
-NAMED = 5  # The most paths listed that an undo does not cover.
+NAMED = 5  # The most paths named that an undo does not cover.
 COMMANDS = ("run_command",)
 LONGEST = 2_000  # The most characters shown of a sub-agent's task.
-READING = 0.7  # In seconds. An earlier key press was meant for what had the focus before, so it is no answer.
+READING = 0.7  # Seconds. A key pressed sooner after the card got the focus was not meant for it.
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
 
@@ -106,7 +105,7 @@ def format_uncovered_files(state: str, names: Sequence[str]) -> str:
 def describe_asking_agent(question: PermissionQuestion) -> str:
     """Names the sub-agent, hook or command that asks; empty for the conversation's own agent."""
     if question.command:
-        return tr("Your slash command /{name} runs this.", name=exact_text.mark_on_one_line(question.command))
+        return tr("Your slash command /{name} runs this command.", name=exact_text.mark_on_one_line(question.command))
     if not question.by:
         return ""
     task, more = exact_text.mark_text(question.by[:LONGEST]), len(question.by) - LONGEST
@@ -221,8 +220,7 @@ class PermissionQuestionCard(QWidget):
         self._length = self._build_question_label("", "faint")
         if difference is not None:
             self._columns = self._build_columns_button(difference)
-            below = build_row((self._length, 1), self._columns)
-            self._inside.addLayout(below)
+            self._inside.addLayout(build_row((self._length, 1), self._columns))
         return shown
 
     def _build_change_preview(self) -> ExactDifferenceView | None:
@@ -260,8 +258,7 @@ class PermissionQuestionCard(QWidget):
         choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
         choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         choice.setEnabled(len(self._question.rules) > 1)
-        row = build_row(label, (choice, 1))
-        self._inside.addLayout(row)
+        self._inside.addLayout(build_row(label, (choice, 1)))
         return choice
 
     def _on_preview_read_further(self) -> None:
@@ -330,7 +327,7 @@ class PermissionQuestionCard(QWidget):
 
     def event(self, event: QEvent) -> bool:
         handled = super().event(event)
-        if event.type() == QEvent.Type.LayoutRequest:  # its buttons have another size, as with larger text
+        if event.type() == QEvent.Type.LayoutRequest:  # The buttons may have changed their size.
             self._fit_buttons_to_width()
         return handled
 
@@ -343,7 +340,7 @@ class PermissionQuestionCard(QWidget):
             self._words.setMinimumWidth(px(WORDS))
             self._ways_on.setMinimumWidth(width if wide else 0)
             self._answers.setDirection(way.LeftToRight if wide else way.TopToBottom)
-            if self._columns is not None:  # In a narrow window, two columns do not help.
+            if self._columns is not None:  # A narrow window has no room for two columns.
                 self._columns.setVisible(wide or self._columns.isChecked())
             low = not wide and self.window().height() < px(LOW)
             self._words.setVisible(not low)
@@ -374,15 +371,14 @@ class PermissionQuestionPanel(QWidget):
         self.keys = keys
         self._question: PermissionQuestion | None = None
         self.visible_card: PermissionQuestionCard | None = None
-        self._more = QLabel(self)
-        self._more.setProperty("look", "faint")
+        self._more = build_plain_label("", "faint", self, wraps=False)
         self._column = build_column(self._more, margins=(0, 8, 0, 8))
         build_centred_column(self, theme).setLayout(self._column)
         self.hide()
 
     def show_oldest_question(self, questions: Mapping[int, PermissionQuestion], uncovered: str = "") -> None:
-        """Show the oldest question and how many wait behind it. Each conversation counts its own from one. `describe_uncovered_files`: what an undo of a
-        command will not bring back.
+        """Show the oldest question and how many wait behind it. Each conversation counts its
+        own from one. `describe_uncovered_files`: what an undo of a command will not bring back.
         """
         number = min(questions, default=0)
         question = questions.get(number)

@@ -8,18 +8,17 @@ from helix_desktop.engine.request_changes import CauseKind
 from helix_desktop.engine.request_costs import CauseCost, RequestCost
 from helix_desktop.engine.token_budget import PendingRewrite
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.chat.centred_column import build_centred_column
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_centred_column, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
-TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # In dollars, and as a share of the turn. Smaller costs are not shown.
+TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # Dollars, and a share of the turn's cost. A cost above neither is hidden.
 LEAST_DOLLARS = 0.001
-PENDING_DOLLARS = 0.01  # In dollars. A choice that costs at least this is announced before it is made.
+PENDING_DOLLARS = 0.01  # In dollars. The line announces a choice that costs at least this.
 
 
 class RewriteCostLine(QWidget):
@@ -100,6 +99,6 @@ def _describe_reason(one: CauseCost) -> str:
         CauseKind.SYSTEM: tr("the system prompt or the rules have changed ({names})", names=detail),
         CauseKind.ORDER: tr("the same tools were sent in another order"),
         CauseKind.MODEL: tr("the model or its thinking time was changed"),
-        CauseKind.EDIT: tr("earlier messages were changed, or you went back"),
+        CauseKind.EDIT: tr("earlier messages were changed, or you returned to one of them"),
     }
-    return words.get(one.cause.kind, tr("the provider did not keep the text, although nothing had changed"))
+    return words.get(one.cause.kind, tr("the provider dropped the text from its cache, although nothing had changed"))

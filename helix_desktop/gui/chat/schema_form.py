@@ -17,8 +17,8 @@ from helix_desktop.gui.translation import tr
 
 
 class SchemaForm(QWidget):
-    """`values_as_json()` returns the values or raises InvalidInput naming the field. `entered`: Enter
-    was pressed in a line that had been typed in.
+    """`values_as_json()` returns the values or raises InvalidInput naming the field.
+    `entered`: Enter was pressed in a line that had been typed in.
     """
 
     entered = Signal()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtWidgets import QDialogButtonBox, QLabel, QListWidget, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialogButtonBox, QLabel, QListWidget, QPushButton, QSizePolicy, QWidget
 
 from helix_desktop.engine import exact_text
 from helix_desktop.gui.engine_sentences import translate_sentences
@@ -15,8 +15,8 @@ from helix_desktop.gui.workbench_types import ProjectItem
 
 
 class TrustDialog(TransientDialog):
-    """One item, or a list of them, each shown when it is chosen. `trust` is called with those whose end has been shown when
-    the user agrees; closing it otherwise changes nothing.
+    """One item, or a list of them, each shown when it is chosen. `trust` is called with those
+    whose end has been shown when the user agrees; closing it otherwise changes nothing.
     """
 
     def __init__(
@@ -45,15 +45,11 @@ class TrustDialog(TransientDialog):
         self.filter = build_line_edit(tr("Filter"), tr("Filter"), self)
         self.filter.setClearButtonEnabled(True)
         self.filter.textChanged.connect(self._filter_items)
-        self._right = QVBoxLayout()
-        for widget in (self._path, self._means, self._length):
-            self._right.addWidget(widget)
-        left = QVBoxLayout()
+        self._right = build_column(self._path, self._means, self._length)
         for one in (self.filter, self._list):
             one.setVisible(len(items) > 1)
-            left.addWidget(one)
-        across = build_row(left, (self._right, 1), spacing=16)
-        build_column((across, 1), self._build_trust_buttons(trust), owner=self, margins=(20, 20, 20, 20))
+        across = build_row(build_column(self.filter, self._list), (self._right, 1), spacing=16)
+        build_column((across, 1), self._build_trust_buttons(trust), owner=self, margins=20)
         for item in items:
             self._list.addItem(
                 f"{item_kind_names().get(item.kind, item.kind)}: {exact_text.mark_on_one_line(item.name)}"
@@ -141,33 +137,34 @@ def describe_untrusted_items(items: Sequence[ProjectItem]) -> str:
     item = items[0]
     if len(items) > 1:
         return tr(
-            "This folder contains {n} items for agents. They are used only after you trust them.",
+            "This folder contains {n} items for agents. These items are used only after you trust them.",
             n=format_number(len(items)),
         )
     words = {
-        "rules": tr("{name} contains rules for agents. They are used only after you trust them.", name=item.name),
-        "skill": tr("This folder contains a skill: {name}. Agents can use it only after you trust it.", name=item.name),
+        "rules": tr("The rules in {name} are used only after you trust them.", name=item.name),
+        "skill": tr("The skill {name} in this folder is used only after you trust it.", name=item.name),
         "command": tr(
-            "This folder contains a slash command: /{name}. You can use it only after you trust it.", name=item.name
+            "The slash command /{name} in this folder can be used only after you trust it.",
+            name=item.name,
         ),
-        "hook": tr("This folder contains a hook: {name}. It runs only after you trust it.", name=item.name),
-        "agent": tr("This folder contains an agent: {name}. It can be used only after you trust it.", name=item.name),
+        "hook": tr("The hook {name} in this folder runs only after you trust it.", name=item.name),
+        "agent": tr("The agent {name} in this folder is used only after you trust it.", name=item.name),
     }
     return words.get(item.kind, item.name)
 
 
 def _explain_item_effect(item: ProjectItem) -> str:
     words = {
-        "rules": tr("If you trust it, this text is sent to the model with every request until the file changes."),
+        "rules": tr("If you trust this file, its text is sent to the model with every request until the file changes."),
         "skill": tr(
-            "If you trust it, the agent may read these instructions when they are useful. You are still asked before any of its scripts run."
+            "If you trust this skill, the agent may read its instructions when they are useful. You are still asked before any of its scripts run."
         ),
         "command": tr(
-            "If you trust it, you can send this text as a slash command. You are still asked before its shell commands run."
+            "If you trust this text, you can send it as a slash command. You are still asked before its shell commands run."
         ),
-        "hook": tr("If you trust it, this program runs inside the sandbox whenever the event named above happens."),
+        "hook": tr("If you trust this hook, its program runs in the sandbox when the event named above happens."),
         "agent": tr(
-            "If you trust it, other agents can delegate work to an agent with these instructions. You are still asked before its tools run."
+            "If you trust these instructions, other agents can delegate work to an agent that follows them. You are still asked before that agent's tools run."
         ),
     }
     return words.get(item.kind, "")

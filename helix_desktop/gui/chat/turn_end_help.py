@@ -1,14 +1,13 @@
-"""Offers what helps after a turn ended by itself; shown above the composer until the next message."""
+"""Offers help after a turn ended early; shown above the composer until the next message."""
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
 from helix_desktop.engine.session_events import ConversationActivity
-from helix_desktop.gui.chat.centred_column import build_centred_column
 from helix_desktop.gui.engine_sentences import join_sentences, translate_sentences
 from helix_desktop.gui.layouts import build_row
-from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.shared.plain_widgets import build_centred_column, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.markdown_blocks import without_backticks
 from helix_desktop.gui.translation import tr
@@ -25,18 +24,14 @@ class TurnEndHelpLine(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._words = QLabel(self)
-        self._words.setProperty("look", "muted")
-        self._words.setWordWrap(True)
+        self._words = build_plain_label("", "muted", self)
         self._page = ""
-        # whether another agent or computer writes here; the turn is not this program's then
+        # Whether another agent or computer writes here; if so, this program does not run the turn.
         self.elsewhere = False
         self._settings = build_push_button("", self, lambda: self.settings_wanted.emit(self._page))
         self._go = build_push_button("", self, self.going_on.emit)
-        line = build_row((self._words, 1), owner=build_centred_column(self, theme), margins=(0, 4, 0, 4), spacing=8)
-        for button in (self._settings, self._go):
-            button.setAutoDefault(False)
-            line.addWidget(button)
+        middle = build_centred_column(self, theme)
+        build_row((self._words, 1), self._settings, self._go, owner=middle, margins=(0, 4, 0, 4), spacing=8)
         self.hide()
 
     def show_last_turn_end(self, session: Session | None) -> None:

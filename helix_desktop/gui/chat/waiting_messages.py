@@ -1,6 +1,7 @@
 """The messages that wait while the agent works, above the composer: each can be changed or taken away."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
@@ -60,9 +61,8 @@ class WaitingMessageList(QWidget):
         words.setToolTip(safe_tooltip(text[:2_000]))
         line = build_row(waits, (words, 1), owner=row, margins=(12, 4, 6, 4), spacing=4)
         for name, signal in ((tr("Edit"), self.editing), (tr("Remove"), self.discarding)):
-            button = build_push_button(name, row, look="link")
+            button = build_push_button(name, row, partial(signal.emit, index), "link")
             button.setAccessibleName(f"{name}: {short[:80]}")
-            button.clicked.connect(lambda _checked=False, s=signal: s.emit(index))
             line.addWidget(button)
         row.show()
         return row

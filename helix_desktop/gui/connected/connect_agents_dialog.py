@@ -6,15 +6,23 @@ from typing import Any
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.context_meter import describe_token_count
 from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_ago
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import (
+    TransientDialog,
+    build_plain_label,
+    build_push_button,
+    build_scroll_area,
+    set_surface_look,
+)
+from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, format_percent, tr
 from helix_desktop.resident.connected_agents import (
     AgentConnections,
@@ -29,23 +37,13 @@ class FigureTile(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        style_as_card(self)
-        self._name, self._figure, self._below = (
-            build_plain_label("", "small"),
-            build_plain_label("", "large"),
-            build_plain_label("", "faint"),
-        )
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 12, 16, 12)
-        column.setSpacing(2)
-        for each in (self._name, self._figure, self._below):
-            column.addWidget(each)
-        column.addStretch(1)
+        set_surface_look(self, "card")
+        self._labels = [build_plain_label("", look) for look in ("small", "large", "faint")]
+        build_column(*self._labels, 1, owner=self, margins=(16, 12, 16, 12), spacing=2)
 
     def show_figure(self, name: str, figure: str, below: str) -> None:
-        self._name.setText(name)
-        self._figure.setText(figure)
-        self._below.setText(below)
+        for label, words in zip(self._labels, (name, figure, below), strict=True):
+            label.setText(words)
 
 
 class ConnectedAgentCard(QWidget):
@@ -55,29 +53,19 @@ class ConnectedAgentCard(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        style_as_card(self)
+        set_surface_look(self, "card")
         self.row = ConnectedAgentRow("", "", "")
-        self._name, self._state, self._mark = (
-            build_plain_label("", "title"),
-            build_plain_label("", "small"),
-            build_plain_label(tr("connected"), "chip"),
-        )
-        self._mark.setWordWrap(False)
-        self.copy, self.change = QPushButton(tr("Copy command"), self), QPushButton(self)
-        self.copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.row.start_command))
-        self.change.clicked.connect(self.change_wanted)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addWidget(self._name)
-        words.addWidget(self._state)
-        line = QHBoxLayout(self)
-        line.setContentsMargins(16, 12, 16, 12)
-        line.setSpacing(10)
-        line.addLayout(words, 1)
-        line.addWidget(self._mark, 0, Qt.AlignmentFlag.AlignVCenter)
-        for button in (self.copy, self.change):
-            button.setAutoDefault(False)
-            line.addWidget(button)
+        self._name, self._state = build_plain_label("", "title"), build_plain_label("", "small")
+        self._mark = build_plain_label(tr("connected"), "chip", wraps=False)
+        self.copy = build_push_button(tr("Copy command"), self, self._copy_start_command)
+        self.change = build_push_button("", self, self.change_wanted.emit)
+        words = build_column(self._name, self._state, spacing=2)
+        line = build_row((words, 1), owner=self, margins=(16, 12, 16, 12), spacing=10)
+        for part in (self._mark, self.copy, self.change):
+            line.addWidget(part, 0, Qt.AlignmentFlag.AlignVCenter)
+
+    def _copy_start_command(self) -> None:
+        QGuiApplication.clipboard().setText(self.row.start_command)
 
     def show_connected_agent(self, row: ConnectedAgentRow, now: float) -> None:
         """Every second, while requests may arrive."""
@@ -88,8 +76,7 @@ class ConnectedAgentCard(QWidget):
         self._name.setText(row.title)
         self._mark.setVisible(row.connected)
         self.change.setText(tr("Disconnect…") if row.connected else tr("Connect…"))
-        self.change.setProperty("look", "primary" if row.installed and not row.connected else "")
-        self.change.style().polish(self.change)
+        set_widget_look(self.change, "primary" if row.installed and not row.connected else "")
         self.change.setAccessibleName(f"{self.change.text()} {row.title}")
         self.copy.setToolTip(row.start_command)
         self.copy.setAccessibleName(f"{self.copy.text()} {row.title}")
@@ -100,16 +87,13 @@ class CopyableCommandLine(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        style_as_card(self)
+        set_surface_look(self, "card")
         self.line = build_plain_label("", "mono")
         self.line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._copy = build_push_button(
             tr("Copy"), self, lambda: QGuiApplication.clipboard().setText(self.line.text()), "link"
         )
-        row = QHBoxLayout(self)
-        row.setContentsMargins(12, 6, 6, 6)
-        row.addWidget(self.line, 1)
-        row.addWidget(self._copy)
+        build_row((self.line, 1), self._copy, owner=self, margins=(12, 6, 6, 6))
 
     def show_command_line(self, text: str) -> None:
         self.line.setText(text or tr("Turn the gateway on to see its address."))
@@ -135,35 +119,24 @@ def describe_agent_activity(row: ConnectedAgentRow, now: float) -> str:
     return tr("Found on this computer") if row.installed else tr("Not found on this computer")
 
 
-def style_as_card(widget: QWidget) -> None:
-    """A surface with a line around it."""
-    widget.setProperty("look", "card")
-    widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-
-
 WIDTH, HEIGHT = 1_060, 780
-REFRESH_INTERVAL_MS = 1_000  # How often the state is read again, in milliseconds.
+REFRESH_INTERVAL_MS = 1_000  # How often the agents' connections are listed again, in milliseconds.
 
 
-class ConnectAgentsDialog(QDialog):
+class ConnectAgentsDialog(TransientDialog):
     """Looks every second while it is open."""
 
     def __init__(self, parent: QWidget, doing: BackgroundRunner, agents: ConnectedAgents) -> None:
-        super().__init__(parent)
+        super().__init__(tr("Connect an agent"), parent)
         self._doing, self._agents = doing, agents
         self._shown: AgentConnections | None = None
         self._shows_missing = False
         self._cards: dict[str, ConnectedAgentCard] = {}
-        self.setWindowTitle(tr("Connect an agent"))
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(QSize(WIDTH, HEIGHT).boundedTo(self.screen().availableGeometry().size() * 0.92))
         self.switch = build_push_button(tr("Turn on"), self, self._switch_gateway)
-        self._address, self._words = (
-            build_plain_label(tr("The gateway is off"), "muted"),
-            build_plain_label("", "danger"),
-        )
+        self._address = build_plain_label(tr("The gateway is off"), "muted", wraps=False)
         self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._address.setWordWrap(False)
+        self._words = build_plain_label("", "danger")
         self._words.hide()
         self._tiles = self._without, self._billed, self._saved, self._recalls = [FigureTile(self) for _ in range(4)]
         self._agent_column = QVBoxLayout()
@@ -172,8 +145,7 @@ class ConnectAgentsDialog(QDialog):
         self._missing.hide()
         self._once_line, self._other_program_line = CopyableCommandLine(self), CopyableCommandLine(self)
         self._lay_out_gateway_dialog()
-        self._timer = QTimer(self)
-        self._timer.setInterval(REFRESH_INTERVAL_MS)
+        self._timer = QTimer(self, interval=REFRESH_INTERVAL_MS)
         self._timer.timeout.connect(self.refresh_connections)
 
     def _lay_out_gateway_dialog(self) -> None:
@@ -188,11 +160,7 @@ class ConnectAgentsDialog(QDialog):
         )
         column.addWidget(build_plain_label(told, "muted"))
         column.addWidget(self._words)
-        tiles = QHBoxLayout()
-        tiles.setSpacing(12)
-        for tile in self._tiles:
-            tiles.addWidget(tile, 1)
-        column.addLayout(tiles)
+        column.addLayout(build_row(*((tile, 1) for tile in self._tiles), spacing=12))
         column.addLayout(self._agent_column)
         column.addWidget(self._missing, 0, Qt.AlignmentFlag.AlignLeft)
         for words, line in (
@@ -203,18 +171,10 @@ class ConnectAgentsDialog(QDialog):
             column.addWidget(build_plain_label(words, "heading"))
             column.addWidget(line)
         column.addStretch(1)
-        area = QScrollArea(self)
-        area.setWidgetResizable(True)
-        area.setFrameShape(QScrollArea.Shape.NoFrame)
-        area.setWidget(page)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.addWidget(area)
+        build_column(build_scroll_area(page, self), owner=self, margins=0)
 
     def _build_gateway_switch_row(self) -> QHBoxLayout:
-        head = QHBoxLayout()
-        head.addWidget(build_plain_label(tr("Connect an agent"), "large"), 1)
-        head.addWidget(self._address)
+        head = build_row((build_plain_label(tr("Connect an agent"), "large"), 1), self._address)
         head.addSpacing(8)
         head.addWidget(self.switch)
         return head
@@ -233,7 +193,7 @@ class ConnectAgentsDialog(QDialog):
         for row in found.agents:
             self._cards[row.name].setVisible(row not in missing)
         names = ", ".join(row.title for row in missing)
-        self._missing.setText(tr("Not found on this computer: {agents}. Show them", agents=names))
+        self._missing.setText(tr("Not found on this computer: {agents}. Show these agents", agents=names))
         self._missing.setVisible(bool(missing))
         self._shown = found
         place = found.address.partition("//")[2]

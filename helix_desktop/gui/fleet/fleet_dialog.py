@@ -23,7 +23,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbenches
 from helix_desktop.resident.schedules import WorkSchedule, read_schedules
 
-LONGEST_TEXT = 1_500  # characters of a task and of its answer
+LONGEST_TEXT = 1_500  # The most characters shown of a task and of its answer.
 MARGINS = (20, 14, 20, 16)
 
 
@@ -168,9 +168,9 @@ class FleetDialog(TransientDialog):
         text.setTabChangesFocus(True)
         for identity, name in self._names.items():
             workspace.addItem(name, identity)
-        allowed.addItem(tr("It waits for you if it needs permission"), ())
-        allowed.addItem(tr("It may edit files without asking"), ("edits",))
-        allowed.addItem(tr("It may edit files and run commands without asking"), ("edits", "commands"))
+        allowed.addItem(tr("The agent waits for you if it needs permission"), ())
+        allowed.addItem(tr("The agent may edit files without asking"), ("edits",))
+        allowed.addItem(tr("The agent may edit files and run commands without asking"), ("edits", "commands"))
         for field, name in ((text, tr("What to do")), (workspace, tr("Workspace")), (allowed, tr("Permissions"))):
             field.setAccessibleName(name)
 
@@ -190,7 +190,7 @@ class FleetDialog(TransientDialog):
     def _build_schedules_page(self) -> QWidget:
         columns = ((tr("Time"), 200), (tr("Days"), 220), (tr("Next"), 170), (tr("Workspace"), 150), (tr("Task"), 0))
         self._schedule_list = FleetList(tr("Schedules"), columns, self)
-        hint = build_plain_label(tr("To add one, run helix-desktop schedule add."), "faint", self)
+        hint = build_plain_label(tr("To add a schedule, run helix-desktop schedule add."), "faint", self)
         remove = build_push_button(tr("Remove"), self, self._remove_chosen_schedule)
         return self._build_list_page(self._schedule_list, build_row((hint, 1), remove))
 
@@ -202,7 +202,7 @@ class FleetDialog(TransientDialog):
         for bench in self._desk.opened_workbenches():
             self._run_fleet_work(bench.copies.note_files_changed(""))
         hint = build_plain_label(
-            tr("Conversations that run now, and those that work in a copy of the folders."), "faint", self
+            tr("Conversations that are running now, and those that work in a copy of the folders."), "faint", self
         )
         show = build_push_button(tr("Open conversation"), self, self._open_listed_conversation)
         return self._build_list_page(self._conversation_list, build_row((hint, 1), show))
@@ -216,8 +216,8 @@ class FleetDialog(TransientDialog):
     def _build_workers_page(self) -> QWidget:
         columns = ((tr("Worker"), 260), (tr("Workspace"), 180), (tr("Tasks"), 100), (tr("State"), 0))
         self._worker_list = FleetList(tr("Workers"), columns, self)
-        here = build_push_button(tr("Do waiting tasks on this computer"), self, self._do_tasks_here)
-        drain = build_push_button(tr("Let it end"), self, self._drain_chosen_worker)
+        here = build_push_button(tr("Run waiting tasks on this computer"), self, self._do_tasks_here)
+        drain = build_push_button(tr("Finish and exit"), self, self._drain_chosen_worker)
         return self._build_list_page(self._worker_list, build_row(1, here, drain, spacing=8))
 
     def _build_list_page(self, shown: FleetList, below: QHBoxLayout) -> QWidget:

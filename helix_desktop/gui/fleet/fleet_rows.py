@@ -17,15 +17,15 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
-LONGEST_CELL = 200  # characters
+LONGEST_CELL = 200  # The most characters shown in a cell.
 NOTHING = "–"
 DOT_BY_STATE = {"running": "output", "needs_you": "handover", "waiting": "faint", "failed": "danger", "done": "conversation", "cancelled": "edge"}  # fmt: skip
-Figures = Mapping[str, Any]  # of one workspace, as `fleet status --json` prints them
+Figures = Mapping[str, Any]  # of a workspace or a task, as `fleet status --json` prints them
 
 
 class FleetList(QTreeWidget):
-    """`columns`: their titles and widths; one of width 0 takes what is left. `figures`: the columns of numbers. Only cells that
-    changed are drawn again.
+    """`columns`: their titles and widths; one of width 0 takes what is left. `figures`:
+    the columns of numbers. Only cells that changed are drawn again.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ def task_cells(state: str, one: Figures, task: Figures) -> list[str]:
         "waiting": tr("waiting"), "running": tr("running"), "needs_you": tr("needs you"), "done": tr("done"),
         "failed": tr("failed"), "cancelled": tr("cancelled"),
     }  # fmt: skip
-    where = task["worker"].rpartition(" ")[0]  # without the number of its process
+    where = task["worker"].rpartition(" ")[0]  # The name without its process number at the end.
     if task["worker"] in one["lost"]:
         where = tr("{worker} (not responding)", worker=where)
     now = describe_task_reason(state, task) or (tr("attempt {n}", n=task["claims"]) if task["claims"] > 1 else "")

@@ -7,23 +7,22 @@ from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import (
     QRect,
-    QSize,
     Qt,
     QTimer,
     Signal,
 )
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
-from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QStyle, QStyleOptionViewItem, QWidget
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.frame.search_popup import SearchPopup
-from helix_desktop.gui.shared.list_row_model import Index, ListRowModel
+from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
 
-SEARCH_DELAY_MS = 120  # milliseconds of quiet before the workspace is searched
+SEARCH_DELAY_MS = 120  # Milliseconds without typing before the workspaces are searched.
 WIDTH, ROW, SHOWN, MAX_MATCHES = 640, 36, 10, 40
 
 
@@ -65,26 +64,15 @@ class PaletteRows(ListRowModel[PaletteItem]):
         return None
 
 
-class PaletteRowPainter(QStyledItemDelegate):
+class PaletteRowPainter(RowPainter):
     """An icon, the text, where it is, and the shortcut at the end."""
 
-    def __init__(self, theme: Theme, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._theme = theme
-
-    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        return QSize(200, self._theme.zoomed_pixels(ROW))
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+    def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         theme, px = self._theme, self._theme.zoomed_pixels
         find: PaletteItem = index.data(Qt.ItemDataRole.UserRole)
         rect = QRect(option.rect).adjusted(px(8), 0, -px(8), 0)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if option.state & QStyle.StateFlag.State_Selected:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(theme.colour_of_token("selected"))
-            painter.drawRoundedRect(rect, 6, 6)
+            theme.fill_surface(painter, rect, "selected", 6)
         inner = rect.adjusted(px(10), 0, -px(10), 0)
         middle = inner.center().y()
         build_icon(find.kind, theme.colour_of_token("muted")).paint(
@@ -96,7 +84,6 @@ class PaletteRowPainter(QStyledItemDelegate):
         painter.setPen(theme.colour_of_token("text" if find.enabled else "faint"))
         text = QFontMetrics(painter.font()).elidedText(find.text, Qt.TextElideMode.ElideRight, inner.width())
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, text)
-        painter.restore()
 
     def _draw_shortcut_or_note(self, painter: QPainter, inner: QRect, find: PaletteItem) -> int:
         """Draws the shortcut, or where the item was found. Returns the right edge of the room left for the text."""
@@ -126,7 +113,7 @@ class CommandPalette(SearchPopup):
         self._is_open_to_all = True
         self.line.setAccessibleName(tr("Search everything"))
         self._model = PaletteRows(self)
-        self.set_rows_model(self._model, PaletteRowPainter(theme, self.list))
+        self.set_rows_model(self._model, PaletteRowPainter(theme, self.list, ROW))
         self.list.setAccessibleName(tr("Found"))
         self._nothing = build_plain_label(tr("Nothing found"), "muted", self.list, wraps=False)
         self._nothing.hide()
@@ -163,7 +150,7 @@ class CommandPalette(SearchPopup):
             self._nothing.adjustSize()
             self._nothing.setVisible(bool(words) and not self._model.rowCount())
             self._nothing.move(self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8))
-            # search results come after the items in memory, so the chosen row keeps its number
+            # Search results come after the items in memory, so the chosen row keeps its number.
             if chosen >= 0:
                 self.highlight_row(chosen)
 

@@ -1,7 +1,7 @@
-"""The panel that connects a model: a local server, a pasted key that is tested, or the built-in demo.
+"""The panel that connects a model: a local server, a pasted and tested key, or the built-in demo.
 
-This is the only place that asks for a key. The key stays in the field until it is tested, then it is stored where keys
-are kept.
+This is the only place that asks for a key. The key stays in the field until it is tested,
+then it is stored where keys are kept.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 
-MODEL_BUTTONS_PER_SERVER = 6  # models of a local server that have a button of their own
+MODEL_BUTTONS_PER_SERVER = 6  # The most models of a local server that get buttons of their own.
 DEMO_MODEL = "demo/demo"
 OTHER_PROVIDER = "other"
 
@@ -118,7 +118,7 @@ class ConnectPanel(QWidget):
         self._address.setVisible(other)
         self._address_label.setVisible(other)
         needed = self._chosen_provider().needs_key
-        self._key.setPlaceholderText(tr("Paste the key") if needed else tr("Paste the key, if one is needed"))
+        self._key.setPlaceholderText(tr("Paste the key") if needed else tr("Paste the key, if a key is needed"))
 
     def _chosen_provider(self) -> ProviderChoice:
         found = self._provider.currentData()
@@ -127,7 +127,7 @@ class ConnectPanel(QWidget):
     def _show_local_servers(self, found: Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]) -> None:
         clear_layout(self._local_server_buttons)
         self._search_label.setVisible(not found)
-        self._search_label.setText(tr("No local servers running. Start Ollama or LM Studio and they appear here."))
+        self._search_label.setText(tr("No local server is running. Start Ollama or LM Studio to see it here."))
         for provider, models in found:
             for model in list(models)[:MODEL_BUTTONS_PER_SERVER]:
                 words = tr("{model} from {server}", model=model.id, server=provider.title)
@@ -208,8 +208,8 @@ class KeyPlaceButtons(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         build_row(
-            build_push_button(tr("Use it for this session only"), self, lambda: self.chosen.emit("session")),
-            build_push_button(tr("Save it in a file only I can read"), self, lambda: self.chosen.emit("file")),
+            build_push_button(tr("Use the key for this session only"), self, lambda: self.chosen.emit("session")),
+            build_push_button(tr("Save the key in a file only I can read"), self, lambda: self.chosen.emit("file")),
             1,
             owner=self,
             margins=0,

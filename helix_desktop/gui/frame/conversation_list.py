@@ -16,13 +16,13 @@ from PySide6.QtCore import (
     Signal,
 )
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPen
-from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_short_day
-from helix_desktop.gui.shared.list_row_model import Index
+from helix_desktop.gui.shared.list_row_model import Index, RowPainter
 from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
@@ -31,7 +31,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import tr
 
 ROWS_PER_FETCH = 200
-MOST_OVERLAPS = 3  # files named in a row
+MOST_OVERLAPS = 3  # The most files that a row names as changed elsewhere, too.
 ROW, TWO_LINES, HEADING = 34, 52, 30
 
 
@@ -101,7 +101,7 @@ class ConversationListModel(QAbstractListModel):
         super().__init__(parent)
         self._lines: list[ConversationGroupHeading | ConversationListRow] = []
         self._fetched_count = 0
-        self._minute = 0  # the minute in which ages were last drawn
+        self._minute = 0  # The minute in which the ages of the rows were last updated.
         self._running: dict[str, ConversationActivity] = {}
 
     def replace_list_lines(self, lines: list[ConversationGroupHeading | ConversationListRow]) -> None:
@@ -112,7 +112,7 @@ class ConversationListModel(QAbstractListModel):
             for at in range(self._fetched_count):
                 if aged or before[at] != lines[at]:
                     self.dataChanged.emit(self.index(at), self.index(at))
-                    if _other_writer_of(before[at]) != _other_writer_of(lines[at]):
+                    if _describe_who_works_there(before[at]) != _describe_who_works_there(lines[at]):
                         self.row_height_changed.emit(self.index(at))
             return
         self.beginResetModel()
@@ -170,7 +170,7 @@ def _row_text_for_role(row: ConversationListRow, running: ConversationActivity, 
     return None
 
 
-def _other_writer_of(line: ConversationGroupHeading | ConversationListRow) -> str:
+def _describe_who_works_there(line: ConversationGroupHeading | ConversationListRow) -> str:
     """Who works there and where, if not this program's own agent in the workspace's folders, and where others do the same."""
     if isinstance(line, ConversationGroupHeading):
         return ""
@@ -197,12 +197,12 @@ def describe_overlaps(row: ConversationListRow) -> str:
 
 def has_second_line(row: ConversationListRow, running: ConversationActivity) -> bool:
     """Whether the row needs a second line: the conversation is running, or an agent or another computer writes to it."""
-    return running is not ConversationActivity.IDLE or bool(_other_writer_of(row))
+    return running is not ConversationActivity.IDLE or bool(_describe_who_works_there(row))
 
 
 def _title_with_writer(row: ConversationListRow) -> str:
     """Puts the name of the connected agent or other computer that writes there before the title."""
-    writer = _other_writer_of(row)
+    writer = _describe_who_works_there(row)
     return f"{writer}: {row.title}" if writer else row.title
 
 
@@ -216,12 +216,11 @@ def _key_of_line(line: ConversationGroupHeading | ConversationListRow) -> str:
     return f"\0{line.text}" if isinstance(line, ConversationGroupHeading) else line.id
 
 
-class ConversationRowPainter(QStyledItemDelegate):
+class ConversationRowPainter(RowPainter):
     """Paints a line: the title and the age; a second line only where there is something to say."""
 
     def __init__(self, theme: Theme, view: QWidget) -> None:
-        super().__init__(view)
-        self._theme = theme
+        super().__init__(theme, view, ROW)
         self._view = view
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
@@ -231,9 +230,7 @@ class ConversationRowPainter(QStyledItemDelegate):
         told = has_second_line(line, ConversationActivity(index.data(ConversationListRole.RUNNING)))
         return QSize(120, self._theme.zoomed_pixels(TWO_LINES if told else ROW))
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         line, rect = index.data(ConversationListRole.ROW), QRect(option.rect)
         if isinstance(line, ConversationGroupHeading):
             self._draw_group_heading(painter, rect, line)
@@ -241,7 +238,6 @@ class ConversationRowPainter(QStyledItemDelegate):
             self._draw_conversation_row(
                 painter, rect, line, option, ConversationActivity(index.data(ConversationListRole.RUNNING))
             )
-        painter.restore()
 
     def _draw_group_heading(self, painter: QPainter, rect: QRect, heading: ConversationGroupHeading) -> None:
         px = self._theme.zoomed_pixels
@@ -262,10 +258,8 @@ class ConversationRowPainter(QStyledItemDelegate):
         state = option.state
         card = rect.adjusted(px(8), 0, -px(8), 0)
         if state & QStyle.StateFlag.State_Selected or state & QStyle.StateFlag.State_MouseOver:
-            painter.setPen(Qt.PenStyle.NoPen)
             selected = bool(state & QStyle.StateFlag.State_Selected)
-            painter.setBrush(theme.colour_of_token("selected" if selected else "rail"))
-            painter.drawRoundedRect(card, 8, 8)
+            theme.fill_surface(painter, card, "selected" if selected else "rail", 8)
         if state & QStyle.StateFlag.State_HasFocus and state & QStyle.StateFlag.State_KeyboardFocusChange:
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.setPen(QPen(theme.colour_of_token("accent"), 1))
@@ -312,7 +306,7 @@ class ConversationRowPainter(QStyledItemDelegate):
             running, "output_text"
         )
         state = "" if running is ConversationActivity.IDLE else describe_running_state(running)
-        writer = _other_writer_of(row)
+        writer = _describe_who_works_there(row)
         told = [
             (state, colour),
             (f" · {writer}" if state and writer else writer, "danger" if row.overlaps else "muted"),

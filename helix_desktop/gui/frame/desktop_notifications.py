@@ -1,7 +1,7 @@
 """Desktop notifications: an agent is done, waits or failed, and the window is not in front.
 
-On Linux through the desktop's own service on the session bus, elsewhere through the system tray. Where there is
-neither, nothing happens; the rail's dots say the same.
+On Linux through the desktop's own service on the session bus, elsewhere through the
+system tray. Where there is neither, nothing happens; the rail's dots say the same.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 
 _SERVICE, _PATH = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
 MAX_TEXT_LENGTH = 200
-SHOWN_MS = 8_000  # milliseconds
-MAX_FOLLOWED_NOTIFICATIONS = 50  # how many notifications still react to a click
-DESKTOP_TIMEOUT_SECONDS = 2.0  # seconds for the desktop to answer
+SHOWN_MS = 8_000  # How long a notification is shown, in milliseconds.
+MAX_FOLLOWED_NOTIFICATIONS = 50  # How many of the newest notifications react to a click.
+DESKTOP_TIMEOUT_SECONDS = 2.0  # How long the desktop may take to answer.
 
 
 class DesktopNotifier(QObject):

@@ -12,14 +12,14 @@ from PySide6.QtGui import QKeyEvent
 
 from helix_desktop.gui.window_memory import WindowMemory
 
-# values of Qt.Key: importing the enum takes 25 ms
+# Values of Qt.Key, written out because importing the enum takes 25 ms.
 RETURN, ENTER, BACKSPACE = 0x01000004, 0x01000005, 0x01000003
 SHIFT, CONTROL, ALT, META = 0x02000000, 0x04000000, 0x08000000, 0x10000000
 
 
 class EarlyTyping:
-    """Keeps what the user types before the window is ready. `sent_messages` holds what was sent with Enter so far,
-    oldest first, in the form of drafts; it is sent once the conversation is open.
+    """Keeps what the user types before the window is ready. `sent_messages` holds what was sent with
+    Enter so far, oldest first, in the form of drafts; it is sent once the conversation is open.
     """
 
     def __init__(self, memory: WindowMemory) -> None:
@@ -64,7 +64,7 @@ class EarlyTyping:
         self._save_draft_text(self.typed_text + words)
 
     def _queue_typed_message(self) -> None:
-        """Saves the message as waiting. A waiting message that is never sent becomes a draft again."""
+        """Saves the message as waiting. A waiting message that is not sent becomes a draft again."""
         message = {**self._saved_draft, "text": self.typed_text.strip()}
         waiting = self._memory.get_remembered("waiting", *self.draft_owner, default=list[object]())
         self._memory.remember_value("waiting", *self.draft_owner, value=[*waiting, message])

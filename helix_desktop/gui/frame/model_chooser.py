@@ -7,12 +7,11 @@ from PySide6.QtCore import (
     QLocale,
     QObject,
     QRect,
-    QSize,
     Qt,
     Signal,
 )
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
-from PySide6.QtWidgets import QLabel, QPushButton, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QPushButton, QStyle, QStyleOptionViewItem, QWidget
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import format_token_count
@@ -20,14 +19,14 @@ from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.search_popup import SearchPopup
 from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels, WindowSizeSource
-from helix_desktop.gui.shared.list_row_model import Index, ListRowModel
+from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.window_memory import WindowMemory
 
 WIDTH, ROW, SHOWN, RECENT = 560, 34, 12, 5
-STAR, WINDOW, PRICE = 24, 110, 106  # widths of the columns
+STAR, WINDOW, PRICE = 24, 110, 106  # The widths of the columns, in pixels.
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,33 +124,18 @@ class ModelRows(ListRowModel[ModelRow]):
         return None
 
 
-class ModelRowPainter(QStyledItemDelegate):
+class ModelRowPainter(RowPainter):
     """A star, the name, what the model can do, its window and its price, in columns."""
 
-    def __init__(self, theme: Theme, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._theme = theme
-
-    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        return QSize(200, self._theme.zoomed_pixels(ROW))
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+    def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         row: ModelRow = index.data(Qt.ItemDataRole.UserRole)
-        painter.save()
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        rect = QRect(option.rect)
+        rect, side = QRect(option.rect), self._theme.zoomed_pixels(14)
         if row.model is None:
             self._draw_provider_heading(painter, rect, row, first=index.row() == 0)
-        else:
-            if option.state & QStyle.StateFlag.State_Selected:
-                painter.fillRect(rect, self._theme.colour_of_token("accent_soft"))
-            self._draw_model_row(
-                painter,
-                rect.adjusted(self._theme.zoomed_pixels(14), 0, -self._theme.zoomed_pixels(14), 0),
-                row,
-                row.model,
-            )
-        painter.restore()
+            return
+        if option.state & QStyle.StateFlag.State_Selected:
+            painter.fillRect(rect, self._theme.colour_of_token("accent_soft"))
+        self._draw_model_row(painter, rect.adjusted(side, 0, -side, 0), row, row.model)
 
     def _draw_provider_heading(self, painter: QPainter, rect: QRect, row: ModelRow, *, first: bool) -> None:
         inner = rect.adjusted(
@@ -221,11 +205,10 @@ class ModelChooser(SearchPopup):
         self.line.setAccessibleName(tr("Search models"))
         self.list.setAccessibleName(tr("Models"))
         self._model = ModelRows(self)
-        self.set_rows_model(self._model, ModelRowPainter(theme, self.list))
+        self.set_rows_model(self._model, ModelRowPainter(theme, self.list, ROW))
         self.inside.setContentsMargins(1, 1, 1, 1)
         self.inside.setSpacing(0)
-        self._state = QLabel(self.line)
-        self._state.setProperty("look", "small")
+        self._state = build_plain_label("", "small", self.line, wraps=False)
         self.inside.addWidget(self._build_chooser_footer())
         self.line.textChanged.connect(lambda _words: self._refill_models())
         self.list.viewport().installEventFilter(self)

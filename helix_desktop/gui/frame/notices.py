@@ -5,7 +5,7 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, QTimer
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.engine_sentences import translate_sentences
@@ -18,7 +18,7 @@ from helix_desktop.gui.translation import tr
 
 NOTICE_MS = 6_000
 ERROR_NOTICE_MS = 15_000
-ERRORS_TOGETHER_MS = 1_500  # milliseconds
+ERRORS_TOGETHER_MS = 1_500  # Errors that come within this many milliseconds share a notice.
 MAX_ERROR_LINES = 4
 WIDTH = 560
 
@@ -40,15 +40,14 @@ class Notices(QWidget):
         self._undo: Callable[[], object] | None = None
         self._errors: list[str] = []
         self._repeat_shown_offer: Callable[[], None] | None = None  # shows the current offer again
-        self._offers_more_than_undo = False  # the offer is something other than an undo
+        self._offers_more_than_undo = False  # True if the offer is not an undo.
         self._waiting_offers: list[Callable[[], None]] = []
         set_surface_look(self, "notice")
         self.setAccessibleName(tr("Notice"))
         self._text = build_plain_label(parent=self)
         self._button = build_push_button("", self, self.run_notice_action)
-        self._close = QPushButton(self)
+        self._close = build_push_button("", self, self._close_notice)
         self._close.setAccessibleName(tr("Dismiss"))
-        self._close.clicked.connect(self._close_notice)
         build_row((self._text, 1), self._button, self._close, owner=self, margins=(16, 8, 8, 8), spacing=8)
         self._timer = QTimer(self, singleShot=True)
         self._timer.timeout.connect(self._on_notice_timeout)

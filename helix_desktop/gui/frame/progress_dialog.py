@@ -4,17 +4,17 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QLabel, QProgressBar, QPushButton, QWidget
+from PySide6.QtWidgets import QProgressBar, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.translation import tr
 
 T = TypeVar("T")
-SHOW_DELAY_MS = 300  # milliseconds; shorter work shows no window
+SHOW_DELAY_MS = 300  # Work that takes fewer milliseconds than this shows no dialog.
 WIDTH = 380
 
 
@@ -29,11 +29,8 @@ class ProgressDialog(TransientDialog):
         self._bar.setRange(0, 0)
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName(words)
-        self._progress_label = QLabel(self)
-        self._progress_label.setProperty("look", "small")
-        stop = QPushButton(tr("Stop"), self)
-        stop.clicked.connect(self.reject)
-        line = build_row((self._progress_label, 1), stop)
+        self._progress_label = build_plain_label("", "small", self, wraps=False)
+        line = build_row((self._progress_label, 1), build_push_button(tr("Stop"), self, self.reject))
         build_column(self._words, self._bar, line, owner=self)
         self._show_timer = QTimer(self, singleShot=True, interval=SHOW_DELAY_MS)
         self._show_timer.timeout.connect(self.show)

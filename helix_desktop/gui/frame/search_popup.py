@@ -14,7 +14,7 @@ from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.plain_widgets import build_surface
 from helix_desktop.gui.theme import Theme
 
-ROWS_PER_PAGE_KEY = 10  # rows that Page Up and Page Down move by
+ROWS_PER_PAGE_KEY = 10  # How many rows Page Up and Page Down move by.
 
 
 class SearchPopup(QWidget):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QEvent, QPoint, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QEnterEvent, QFontMetrics, QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLabel, QLineEdit, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QGridLayout, QHBoxLayout, QLineEdit, QPushButton, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
@@ -17,6 +17,7 @@ from helix_desktop.gui.shared.plain_widgets import (
     build_plain_label,
     build_popup_menu,
     build_push_button,
+    build_tool_button,
     set_surface_look,
 )
 from helix_desktop.gui.theme import Theme
@@ -26,7 +27,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 WIDTH = 252
-AGE_UPDATE_MS = 60_000  # milliseconds after which "now" has become "1m"
+AGE_UPDATE_MS = 60_000  # Milliseconds between updates of the ages, which are shown in whole minutes.
 
 
 def format_folder(folder: Path) -> str:
@@ -44,8 +45,7 @@ class ConversationSearchField(QLineEdit):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._key = QLabel(self)
-        self._key.setProperty("look", "kbd")
+        self._key = build_plain_label("", "kbd", self, wraps=False)
         self._key.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setPlaceholderText(tr("Search everything"))
         self.setAccessibleName(tr("Search conversations. Press Enter to search everything."))
@@ -86,11 +86,9 @@ class Sidebar(QWidget):
     "archive", "trash", "restore", "fork", "export-markdown", ...) and a conversation.
     """
 
-    opened = Signal(str)
     conversation_action_wanted = Signal(str, str)
     new_wanted = Signal()
-    search_wanted = Signal(str)
-    workspace_menu_wanted = Signal(QPoint)  # where on the screen
+    workspace_menu_wanted = Signal(QPoint)  # The menu's position on the screen.
     emptying_wanted = Signal()
     sharing_wanted = Signal()
 
@@ -108,9 +106,9 @@ class Sidebar(QWidget):
         self._shared = self._build_sidebar_link("")
         self._shared.setStyleSheet("padding-left: 0; padding-right: 0")
         self._shared.hide()
-        self._new = self._build_sidebar_button("plus", tr("New conversation"))
+        self._new = build_tool_button(tr("New conversation"), self)
         self._new.clicked.connect(self.new_wanted)
-        self.more = self._build_sidebar_button("more", tr("Rename, export or remove this workspace"))
+        self.more = build_tool_button(tr("Rename, export or remove this workspace"), self)
         self.more.clicked.connect(
             lambda: self.workspace_menu_wanted.emit(self.more.mapToGlobal(self.more.rect().bottomLeft()))
         )
@@ -122,15 +120,13 @@ class Sidebar(QWidget):
         self.search = ConversationSearchField(theme, self)
         self.search.setProperty("look", "search")
         self.list = ConversationList(theme, self)
-        self._empty_list_label = QLabel(self)
-        self._empty_list_label.setProperty("look", "muted")
-        self._empty_list_label.setWordWrap(True)
+        self._empty_list_label = build_plain_label("", "muted", self)
         self._back = self._build_sidebar_link(tr("Back"))
         self._archive = self._build_sidebar_link("")
         self._trash = self._build_sidebar_link("")
         self._empty_trash_link = self._build_sidebar_link(tr("Empty trash…"))
         for link in (self._back, self._archive, self._trash, self._empty_trash_link):
-            link.hide()  # until the number of archived and trashed conversations is known
+            link.hide()  # Hidden until the number of archived and trashed conversations is known.
         self._lay_out_sidebar()
         self._connect_sidebar_signals()
 
@@ -154,9 +150,7 @@ class Sidebar(QWidget):
 
     def _connect_sidebar_signals(self) -> None:
         self.search.textChanged.connect(lambda _text: self._refill_conversation_list())
-        self.search.search_everywhere_wanted.connect(self.search_wanted)
         self.search.list_wanted.connect(self.list.setFocus)
-        self.list.opened.connect(self.opened)
         self.list.menu_wanted.connect(self._show_conversation_menu)
         self._back.clicked.connect(lambda: self.show_list_place(""))
         self._archive.clicked.connect(lambda: self.show_list_place("archived"))
@@ -252,14 +246,6 @@ class Sidebar(QWidget):
             ("delete", tr("Delete permanently…")),
         ]
 
-    def _build_sidebar_button(self, name: str, text: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setObjectName(name)
-        button.setProperty("look", "icon")
-        button.setToolTip(text)
-        button.setAccessibleName(text)
-        return button
-
     def _build_sidebar_link(self, text: str) -> QPushButton:
         return build_push_button(text, self, look="link")
 
@@ -269,10 +255,10 @@ class Sidebar(QWidget):
         self._box.setContentsMargins(px(12), 0, px(12), px(8))
         self._foot.setContentsMargins(px(12), px(4), px(12), px(8))
         self._empty_list_label.setContentsMargins(px(16), px(16), px(16), 0)
-        for button in (self._new, self.more):
+        for button, icon in ((self._new, "plus"), (self.more, "more")):
             button.setIconSize(QSize(px(16), px(16)))
             button.setFixedSize(px(26), px(26))
-            button.setIcon(build_icon(button.objectName(), self._theme.colour_of_token("muted")))
+            button.setIcon(build_icon(icon, self._theme.colour_of_token("muted")))
         self._title.setFixedHeight(px(21))
         self._path.setFixedHeight(px(17))
         self.search.setFixedHeight(px(34))

@@ -2,9 +2,14 @@
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
 
-from helix_desktop.gui.shared.plain_widgets import build_push_button, set_surface_look
+from helix_desktop.gui.shared.plain_widgets import (
+    build_plain_label,
+    build_push_button,
+    build_tool_button,
+    set_surface_look,
+)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
@@ -12,7 +17,7 @@ from helix_desktop.gui.views.choice_pill import ChoicePill
 
 HEIGHT = 48
 PAGES = ("chat", "changes", "cache", "timeline")
-SHORTENED_CHOICE_WIDTH = 110  # pixels of a choice that is shortened
+SHORTENED_CHOICE_WIDTH = 110  # The least width, in pixels, of a button whose text is shortened.
 
 
 class TopBar(QWidget):
@@ -25,12 +30,11 @@ class TopBar(QWidget):
         super().__init__(parent)
         self._theme = theme
         set_surface_look(self, "top")
-        self._side = self._build_top_bar_button("sidebar", tr("Show the sidebar"))
+        self._side = build_tool_button(tr("Show the sidebar"), self)
+        self._side.setIconSize(QSize(16, 16))
+        self._side.setFixedSize(28, 28)
         self._side.clicked.connect(self.sidebar_wanted)
-        self._state = QLabel(self)
-        self._state.setProperty("look", "small")
-        self._copy = QLabel(self)
-        self._copy.setProperty("look", "small")
+        self._state, self._copy = (build_plain_label("", "small", self, wraps=False) for _ in range(2))
         self.model = ChoicePill(tr("Model"), self)
         self._tabs: dict[str, QPushButton] = {}
         self._row = QHBoxLayout(self)
@@ -92,28 +96,16 @@ class TopBar(QWidget):
         self.model.fit_pill_text(room - px(10))
 
     def _add_page_tab(self, name: str, words: str) -> QPushButton:
-        tab = build_push_button(words, self, look="tab")
+        tab = build_push_button(words, self, lambda: self.page_chosen.emit(name), "tab")
         tab.setCheckable(True)
-        tab.setAutoExclusive(True)  # Screen readers then announce one of several, not a check box.
-        tab.setAutoDefault(False)
+        tab.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         tab.setAccessibleName(tr("{name} page", name=words))
-        tab.clicked.connect(lambda _checked=False: self.page_chosen.emit(name))
         self._row.addWidget(tab)
         return tab
 
-    def _build_top_bar_button(self, name: str, hint: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setObjectName(name)
-        button.setProperty("look", "icon")
-        button.setIconSize(QSize(16, 16))
-        button.setFixedSize(28, 28)
-        button.setToolTip(hint)
-        button.setAccessibleName(hint)
-        return button
-
     def _apply_top_bar_sizes(self) -> None:
         self.setFixedHeight(self._theme.zoomed_pixels(HEIGHT))
-        # Less than the buttons need. Some of them are then hidden.
+        # The buttons need more than this minimum; in a narrow bar, some of them are hidden.
         self.setMinimumWidth(self._theme.zoomed_pixels(360))
         self._row.setContentsMargins(self._theme.zoomed_pixels(20), 0, self._theme.zoomed_pixels(20), 0)
-        self._side.setIcon(build_icon(self._side.objectName(), self._theme.colour_of_token("muted")))
+        self._side.setIcon(build_icon("sidebar", self._theme.colour_of_token("muted")))

@@ -1,22 +1,23 @@
 """Highlights one part of the window during the tour and explains it on a card with Back, Next and Leave.
 
-The user still presses the highlighted part themselves: the overlay lets every click and key through except on its own
-buttons.
+The user still presses the highlighted part themselves: the overlay lets every click and
+key through except on its own buttons.
 """
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent, QPen
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui.frame.notices import announce_to_screen_reader
-from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
-CARD_WIDTHS = (340, 264)  # the narrower one where the wider would cover the highlighted area
+CARD_WIDTHS = (340, 264)  # In pixels; the narrower if the wider would cover the highlighted area.
 RING_TO_CARD_GAP = 14  # pixels between the ring and the card
-WINDOW_EDGE_GAP = 12  # and between the card and the window's edge
-SHADE_ALPHA = 70  # of 255
+WINDOW_EDGE_GAP = 12  # pixels between the card and the window's edge
+SHADE_ALPHA = 70  # The opacity of the shade, from 0 to 255.
 
 
 class HighlightRing(QWidget):
@@ -53,35 +54,18 @@ class HighlightRing(QWidget):
 class TourStepCard(QWidget):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
-        self.setProperty("look", "card")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "card")
         self.setAccessibleName(tr("Tour"))
-        self.number = QLabel(self)
-        set_widget_look(self.number, "small")
-        self.title = QLabel(self)
-        set_widget_look(self.title, "title")
-        self.words = QLabel(self)
-        for label in (self.title, self.words):
-            label.setWordWrap(True)
-            label.setTextFormat(Qt.TextFormat.PlainText)
+        self.number = build_plain_label("", "small", self, wraps=False)
+        self.title, self.words = build_plain_label("", "title", self), build_plain_label("", "", self)
         self.offer = build_push_button("", self)
-        self.leave = build_push_button(tr("Leave the tour"), self)
-        self.leave.setProperty("look", "link")
+        self.leave = build_push_button(tr("Leave the tour"), self, look="link")
         self.back = build_push_button(tr("Back"), self)
         self.next = build_push_button(tr("Next"), self)
-        row = QHBoxLayout()
-        row.setSpacing(8)
-        row.addWidget(self.leave)
-        row.addStretch(1)
-        row.addWidget(self.back)
-        row.addWidget(self.next)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(16, 12, 16, 12)
-        column.setSpacing(8)
-        for widget in (self.number, self.title, self.words):
-            column.addWidget(widget)
-        column.addWidget(self.offer, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addLayout(row)
+        offered = build_row(self.offer, 1)
+        below = build_row(self.leave, 1, self.back, self.next, spacing=8)
+        words = (self.number, self.title, self.words)
+        build_column(*words, offered, below, owner=self, margins=(16, 12, 16, 12), spacing=8)
         self._theme = theme
 
     def compute_card_size(self, width: int) -> QSize:
@@ -92,24 +76,16 @@ class TourStepCard(QWidget):
 
 
 class TourGuide(QObject):
-    """The tour's ring and card. Its signals are the card's buttons; `target_needed` asks which area to highlight."""
+    """The tour's ring and card. `target_needed` asks which area to highlight."""
 
-    next_wanted = Signal()
-    back_wanted = Signal()
-    leave_wanted = Signal()
-    offer_chosen = Signal()
     target_needed = Signal()
 
     def __init__(self, theme: Theme, window: QWidget) -> None:
         super().__init__(window)
         self._window = window
         self.ring, self.card = HighlightRing(theme, window), TourStepCard(theme, window)
-        self.card.next.clicked.connect(self.next_wanted)
-        self.card.back.clicked.connect(self.back_wanted)
-        self.card.leave.clicked.connect(self.leave_wanted)
-        self.card.offer.clicked.connect(self.offer_chosen)
         self._shown_step: object = None
-        self._clear_area = QRect()  # the card does not cover it
+        self._clear_area = QRect()  # The area that the card must not cover.
         self._timer = QTimer(self, interval=150)
         self._timer.timeout.connect(self.target_needed)
         window.installEventFilter(self)
@@ -126,7 +102,7 @@ class TourGuide(QObject):
         card.number.setText(tr("Step {n} of {all}", n=number, all=steps))
         card.title.setText(title)
         card.words.setText(words)
-        # hiding the focused button would move the focus on to Leave
+        # Hiding the focused button would move the focus to "Leave the tour".
         if not offer and card.window().focusWidget() is card.offer:
             card.next.setFocus()
         card.offer.setText(offer)
@@ -148,7 +124,7 @@ class TourGuide(QObject):
         if (place, clear) != (self.ring.highlighted_area, self._clear_area):
             self._clear_area = clear
             self.ring.highlight_area(place)
-            for widget in (self.ring, self.card):  # above a panel that was opened meanwhile
+            for widget in (self.ring, self.card):  # A panel opened meanwhile may cover them.
                 widget.raise_()
             self._place_ring_and_card()
 

@@ -5,13 +5,20 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
-from PySide6.QtWidgets import QDialog, QGridLayout, QHBoxLayout, QLabel, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.frame.connect_panel import ConnectPanel
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.model_setup_port import ModelSetupPort
 from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import (
+    TransientDialog,
+    build_plain_label,
+    build_push_button,
+    build_scroll_area,
+    set_surface_look,
+)
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 
@@ -30,8 +37,7 @@ class WelcomePage(QWidget):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setProperty("look", "inspector")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "inspector")
         self.setAcceptDrops(True)
         column = QVBoxLayout()
         column.setSpacing(12)
@@ -41,7 +47,7 @@ class WelcomePage(QWidget):
         column.addWidget(
             build_plain_label(
                 tr(
-                    "For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what it costs."
+                    "For people who work with AI agents all day: every output is kept on this computer and can be found again, every change to a file can be undone, and you see what everything costs."
                 ),
                 "muted",
             )
@@ -60,31 +66,22 @@ class WelcomePage(QWidget):
         self.folder = self._add_action_card(
             column,
             tr("Open a folder"),
-            tr("It becomes a workspace with its own conversations. You can also drag it here."),
+            tr("The folder becomes a workspace with its own conversations. You can also drag a folder here."),
             tr("Open…"),
         )
         self.tour = self._add_action_card(
-            column, tr("Take the tour"), tr("Three minutes in a sample folder. No key, no network."), tr("Start")
+            column, tr("Take the tour"), tr("The tour takes three minutes and needs no key or network."), tr("Start")
         )
         set_widget_look(self.folder, "primary")
         self.folder.clicked.connect(self.folder_wanted)
         self.tour.clicked.connect(self.tour_wanted)
-        self._import = QPushButton(tr("Import workspace…"), self)
-        self._import.setProperty("look", "link")
-        self._import.clicked.connect(self.import_wanted)
+        self._import = build_push_button(tr("Import workspace…"), self, self.import_wanted.emit, "link")
         column.addWidget(self._import, 0, Qt.AlignmentFlag.AlignLeft)
         middle = QWidget(self)
         middle.setProperty("look", "plain")
         middle.setLayout(column)
         theme.keep_scaled(self, middle.setMaximumWidth, WIDTH)
-        row = QHBoxLayout()
-        row.addStretch(1)
-        row.addWidget(middle, 100)
-        row.addStretch(1)
-        whole = QVBoxLayout(self)
-        whole.addStretch(2)
-        whole.addLayout(row)
-        whole.addStretch(3)
+        build_column(2, build_row(1, (middle, 100), 1), 3, owner=self)
 
     def show_startup_problem(self, why: str) -> None:
         """Shows why the program cannot work on this computer and what to do, in place of the first steps."""
@@ -97,13 +94,13 @@ class WelcomePage(QWidget):
     def show_importable_conversations(
         self, conversations: int, programs: Sequence[str], newest: Sequence[Sequence[str]]
     ) -> None:
-        """How many conversations of other programs are on this computer; they are the first thing to begin with.
-        `newest`: of a few the program, the title, the folder and when.
+        """How many conversations of other programs are on this computer; they are the first
+        thing to begin with. `newest`: of a few the program, the title, the folder and when.
         """
         some = ", ".join(programs[:-1])
         names = tr("{some} and {last}", some=some, last=programs[-1]) if some else "".join(programs)
         count = format_count(conversations, "{n} conversation", "{n} conversations")
-        self._found.setText(tr("{count} of {programs}: search and continue them", count=count, programs=names))
+        self._found.setText(tr("{count} from {programs}: search and continue them", count=count, programs=names))
         for line, words in enumerate(newest):
             for column, word in enumerate(words):
                 self._newest.addWidget(_build_newest_cell(word, column, self._found_card), line, column)
@@ -112,7 +109,7 @@ class WelcomePage(QWidget):
 
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
         """Builds the card that offers to import; hidden until something is found."""
-        about = tr("See what they cost, and continue any of them with any model.")
+        about = tr("See what these conversations cost, and continue any of them with any model.")
         words, button = self._fill_action_card(self._found_card, self._found, about, tr("Choose…"))
         set_widget_look(button, "primary")
         words.addLayout(self._newest)
@@ -126,7 +123,7 @@ class WelcomePage(QWidget):
         for button in (self.folder, self.tour, self._import):
             button.setEnabled(ready)
         if ready and self.isVisible():
-            self.folder.setFocus()  # Return opens a folder at once.
+            self.folder.setFocus()  # So that pressing Return opens a folder right away.
         if ready:
             self.became_ready.emit()
 
@@ -139,17 +136,10 @@ class WelcomePage(QWidget):
         return button
 
     def _fill_action_card(self, card: QWidget, title: QLabel, text: str, act: str) -> tuple[QVBoxLayout, QPushButton]:
-        card.setProperty("look", "card")
-        card.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        row = QHBoxLayout(card)
-        row.setContentsMargins(18, 14, 18, 14)
-        row.setSpacing(16)
-        words = QVBoxLayout()
-        words.setSpacing(4)
-        words.addWidget(title)
-        words.addWidget(build_plain_label(text, "muted"))
-        row.addLayout(words, 1)
+        set_surface_look(card, "card")
+        words = build_column(title, build_plain_label(text, "muted"), spacing=4)
         button = QPushButton(act, card)
+        row = build_row((words, 1), owner=card, margins=(18, 14, 18, 14), spacing=16)
         row.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)
         return words, button
 
@@ -173,7 +163,7 @@ def _build_newest_cell(word: str, column: int, parent: QWidget) -> QLabel:
     return label
 
 
-class ConnectModelDialog(QDialog):
+class ConnectModelDialog(TransientDialog):
     """Asks for a model, for the first message where one waits for it.
 
     `chosen` carries the model; `added` carries a provider whose model the user chooses next.
@@ -183,33 +173,22 @@ class ConnectModelDialog(QDialog):
     added = Signal(str)
 
     def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner, parent: QWidget, *, message_waits: bool) -> None:
-        super().__init__(parent)
-        self.setWindowTitle(tr("Connect a model"))
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        super().__init__(tr("Connect a model"), parent)
         self.resize(560, 460)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(20, 20, 20, 20)
-        whole.addWidget(build_plain_label(tr("Which model should answer?"), "title"))
-        if message_waits:
-            whole.addWidget(
-                build_plain_label(tr("Your message will be sent as soon as a model is connected."), "muted")
-            )
+        waits = tr("Your message will be sent as soon as a model is connected.")
         self.panel = ConnectPanel(setup, doing, self)
-        self.panel.chosen.connect(self._on_model_connected)
-        self.panel.added.connect(self._on_provider_connected)
-        area = QScrollArea(self)
-        area.setWidgetResizable(True)
-        area.setWidget(self.panel)
+        for heard, passed_on in ((self.panel.chosen, self.chosen), (self.panel.added, self.added)):
+            heard.connect(passed_on)
+            heard.connect(self.accept)
+        area = build_scroll_area(self.panel, self)
         area.viewport().setAutoFillBackground(False)
         self.panel.setAutoFillBackground(False)
-        whole.addWidget(area, 1)
-        whole.addWidget(build_push_button(tr("Cancel"), self, self.reject), 0, Qt.AlignmentFlag.AlignRight)
+        build_column(
+            build_plain_label(tr("Which model should answer?"), "title"),
+            *([build_plain_label(waits, "muted")] if message_waits else []),
+            (area, 1),
+            build_row(1, build_push_button(tr("Cancel"), self, self.reject)),
+            owner=self,
+            margins=20,
+        )
         self.panel.search_local_servers()
-
-    def _on_model_connected(self, model: str) -> None:
-        self.chosen.emit(model)
-        self.accept()
-
-    def _on_provider_connected(self, provider: str) -> None:
-        self.added.emit(provider)
-        self.accept()

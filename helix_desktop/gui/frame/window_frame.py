@@ -22,11 +22,11 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_memory import WindowMemory
 
 SIDE_WIDTH = 300
-MAX_SIDE_SHARE = 0.55  # share of the room beside the sidebar
-# share of the whole width for a sidebar the user has not resized, so that the page has room with
-# large text
+MAX_SIDE_SHARE = 0.55  # The most that the side panel takes of the width beside the sidebar.
+# A sidebar that the user has not resized takes at most this share of the whole width, so that
+# the page has room even with large text.
 MAX_SIDEBAR_SHARE = 0.3
-# in a narrower window (at the usual text size) the inspector is hidden unless the user asks for it
+# Pixels at the usual text size. In a narrower window, the inspector is shown only on request.
 NARROW_WINDOW_WIDTH = 1_160
 
 
@@ -44,8 +44,8 @@ class WindowFrame(QWidget):
         self._wants_sidebar = True
         self._wants_side = False
         self._inspector_wanted_when_narrow = False
-        self._is_dragging_splitter = False  # the user is dragging the splitter
-        self._is_changing_page = False  # the page is being changed
+        self._is_dragging_splitter = False  # Widths are only saved during a drag.
+        self._is_changing_page = False  # True while Qt replaces one page with another.
         self._pages: dict[str, QWidget] = {}
         self._page_factories: dict[str, Callable[[], tuple[QWidget, ...]]] = {}
         self._sides: dict[str, QWidget] = {}

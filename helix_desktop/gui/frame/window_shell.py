@@ -21,11 +21,11 @@ from helix_desktop.gui.frame.early_typing import EarlyTyping
 from helix_desktop.gui.window_memory import WindowMemory
 
 FIRST_SIZE = QSize(1440, 900)
-# room for the system's window frame; under Wayland also for its panels, whose size is not known
+# Room for the system's window frame and, under Wayland, for panels whose size is unknown.
 WINDOW_BORDER_SIZE = QSize(16, 64)
 SMALLEST_SIZE = QSize(880, 520)
 RAIL_WIDTH, SIDEBAR_WIDTH, TOP_BAR_HEIGHT = 56, 252, 48
-# The width of the message box, its most lines, and the room below its text.
+# The message box: its width in pixels, its greatest number of lines, and the pixels below its text.
 MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = 720, 10, 74
 
 
@@ -61,11 +61,11 @@ class WindowPlaceholder(QWidget):
         places += [(tokens.line, line, 0, 1, height) for line in (RAIL_WIDTH - 1, left - 1)]
         if self._sidebar:
             places.append((tokens.line, left, round(TOP_BAR_HEIGHT * self._zoom) - 1, width, 1))
-        for colour, *place in places:  # QBrush would load Qt enums, which takes PySide6 25 ms
+        for colour, *place in places:  # Pixmaps, because QBrush loads Qt's enums, which takes 25 ms.
             surface = QPixmap(1, 1)
             surface.fill(QColor(colour))
             painter.drawPixmap(QRect(*place), surface)
-        # not in the first paint: drawing text loads the enums, too
+        # Text is left out of the first paint, because drawing it loads Qt's enums, too.
         if self.early_typing.has_box and self.was_painted:
             self._draw_typed_text(painter, left, width, height)
         self.was_painted = True
@@ -95,7 +95,7 @@ class WindowShell(QMainWindow):
     def __init__(self, memory: WindowMemory, title: str) -> None:
         super().__init__()
         self._memory = memory
-        self.is_closing = False  # set even while nobody listens to `closing` yet
+        self.is_closing = False  # Set even if nothing is connected to `closing` yet.
         self.setMinimumSize(SMALLEST_SIZE)
         self.setWindowTitle(title)
         self.placeholder = WindowPlaceholder(memory)

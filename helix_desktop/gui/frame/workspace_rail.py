@@ -9,7 +9,6 @@ from PySide6.QtGui import QColor, QFont, QMouseEvent, QPainter, QPaintEvent, QPe
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
-    QMenu,
     QScrollArea,
     QSizePolicy,
     QToolButton,
@@ -19,6 +18,7 @@ from PySide6.QtWidgets import (
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.colour_tokens import readable_text_colour
+from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_tool_button, set_surface_look
 from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
@@ -49,7 +49,7 @@ class WorkspaceButton(QAbstractButton):
         self._is_dragged = False
         self._title = row.name  # not set as the button's text, where “R&D” would claim Alt+D
         self.setCheckable(True)
-        self.setAutoExclusive(True)  # Screen readers then announce one of several, not a check box.
+        self.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         self.setFixedSize(WIDTH, SQUARE)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
@@ -112,9 +112,7 @@ class WorkspaceButton(QAbstractButton):
 
     def _draw_selection_mark(self, painter: QPainter) -> None:
         left = WIDTH - 3 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else 0
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self._theme.colour_of_token("text"))
-        painter.drawRoundedRect(QRectF(left, 8, 3, 20), 1.5, 1.5)
+        self._theme.fill_surface(painter, QRectF(left, 8, 3, 20), "text", 1.5)
 
     def _draw_state_dot(self, painter: QPainter, square: QRectF) -> None:
         """Draws the state's dot with a sign in it, for people who cannot tell the colours apart."""
@@ -149,8 +147,7 @@ class WorkspaceRail(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._buttons: list[WorkspaceButton] = []
-        self.setProperty("look", "rail")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "rail")
         self.setFixedWidth(WIDTH)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self.setAccessibleName(tr("Workspaces"))
@@ -250,21 +247,18 @@ class WorkspaceRail(QWidget):
         return self._buttons[number - 1].workspace if 0 < number <= len(self._buttons) else ""
 
     def _add_rail_button(self, name: str, text: str, signal: SignalInstance) -> QToolButton:
-        button = QToolButton(self)
+        button = build_tool_button(text, self)
         button.setObjectName(name)
-        button.setProperty("look", "icon")
         button.setIcon(build_icon(name, self._theme.colour_of_token("muted")))
         button.setIconSize(QSize(18, 18))
         button.setFixedSize(SQUARE, 28)
-        button.setToolTip(text)
-        button.setAccessibleName(text)
         button.clicked.connect(signal)
         self._layout.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
         return button
 
     def open_workspace_menu(self, workspace: str, at: QPoint) -> None:
         """What can be done with a workspace, at a place of the screen."""
-        menu = QMenu(self)
+        menu = build_popup_menu(self)
         for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):
             menu.addAction(text).triggered.connect(partial(self.move_workspace, workspace, steps))
         menu.addSeparator()
@@ -277,12 +271,11 @@ class WorkspaceRail(QWidget):
             ("trash", tr("Move to trash")),
         ):
             menu.addAction(text).triggered.connect(partial(self.workspace_action_wanted.emit, what, workspace))
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(at)
 
     def _show_add_menu(self) -> None:
         """What else brings a workspace here: actions by their names."""
-        menu = QMenu(self)
+        menu = build_popup_menu(self)
         for name, text in (
             ("open-folder", tr("Open folder as workspace…")),
             ("bring-in", tr("Import conversations…")),
@@ -292,7 +285,6 @@ class WorkspaceRail(QWidget):
             ("workspace-trash", tr("Workspaces in the trash…")),
         ):
             menu.addAction(text).triggered.connect(partial(self.add_action_wanted.emit, name))
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(self._add.mapToGlobal(self._add.rect().topRight()))
 
     def _update_rail_icons(self) -> None:

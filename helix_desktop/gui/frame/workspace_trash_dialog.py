@@ -5,8 +5,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -36,10 +35,8 @@ class WorkspaceTrashDialog(TransientDialog):
         self._rows = QVBoxLayout()
         self._rows.setSpacing(6)
         self._status_label = build_plain_label(tr("Loading…"), "muted", self)
-        close = QPushButton(tr("Close"), self)
-        close.clicked.connect(self.accept)
-        column = build_column(self._rows, self._status_label, owner=self)
-        column.addWidget(close, 0, Qt.AlignmentFlag.AlignRight)
+        below = build_row(1, build_push_button(tr("Close"), self, self.accept))
+        build_column(self._rows, self._status_label, below, owner=self)
         self._fetch_trashed_workspaces()
 
     def _fetch_trashed_workspaces(self) -> None:
@@ -81,7 +78,7 @@ class WorkspaceTrashDialog(TransientDialog):
 
     def _ask_delete_workspace(self, row: WorkspaceListRow) -> None:
         text = tr(
-            "All conversations and the entire cache of “{name}” will be deleted. This can't be undone. Its folder will not be changed.",
+            "All conversations and the entire cache of “{name}” will be deleted. This can't be undone. The workspace's folder will not be changed.",
             name=row.name,
         )
         ask_to_confirm(

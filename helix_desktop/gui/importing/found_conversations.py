@@ -24,7 +24,7 @@ class FoundConversationTree(QTreeWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}  # By file and folder: a database holds several folders.
+        self.rows: dict[tuple[str, str], QTreeWidgetItem] = {}  # By file and folder: one file may hold several folders.
         self.setHeaderLabels([tr("Conversation"), tr("Date"), tr("Length"), tr("Cost")])
         self.header().setStretchLastSection(False)
         for column in range(self.columnCount()):
@@ -61,7 +61,7 @@ class FoundConversationTree(QTreeWidget):
             project.setToolTip(
                 _TITLE,
                 tr(
-                    "This folder is not on this computer. Its conversations go into the workspace “Imported conversations”."
+                    "This folder is not on this computer. Its conversations are imported into the workspace “Imported conversations”."
                 ),
             )
         return project

@@ -5,13 +5,13 @@ from typing import Protocol
 
 from helix_desktop.fast_dataclass import dataclass
 
-ImportProgressCallback = Callable[[int, int], None]  # The bytes read, and the bytes in all.
+ImportProgressCallback = Callable[[int, int], None]  # called with the bytes read and the total
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryGroup:
-    """What one file of a program holds about one folder: a conversation, or in a database several. `is_folder_present`: the
-    folder is on this computer.
+    """What one file of a program holds about one folder: a conversation, or in a database
+    several. `is_folder_present`: the folder is on this computer.
     """
 
     program: str
@@ -37,8 +37,8 @@ class HistoryDetails:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """What came of it. `first_conversation`: the workspace and the conversation to look at first; `masked_keys`: what looks like a key, masked;
-    `workspaces`: the names of those it came into.
+    """What came of it. `first_conversation`: the workspace and the conversation to look at first;
+    `masked_keys`: what looks like a key, masked; `workspaces`: the names of those it came into.
     """
 
     new_count: int = 0

@@ -3,18 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QDialog,
-    QHBoxLayout,
-    QLineEdit,
-    QMenu,
-    QProgressBar,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QMenu, QProgressBar, QPushButton, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -26,10 +15,16 @@ from helix_desktop.gui.importing.history_import_port import (
     HistoryImportPort,
     ImportOutcome,
 )
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import (
+    TransientDialog,
+    build_line_edit,
+    build_plain_label,
+    build_push_button,
+)
+from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
@@ -38,7 +33,7 @@ WIDTH, HEIGHT = 720, 560
 SHOWN_COMPLAINTS = 200  # The most sentences shown about what was left out.
 
 
-class ImportConversationsDialog(QDialog):
+class ImportConversationsDialog(TransientDialog):
     """`brought` is called with the result of an import, `changed` after an import was undone."""
 
     def __init__(
@@ -50,44 +45,38 @@ class ImportConversationsDialog(QDialog):
         brought: Callable[[ImportOutcome], object],
         changed: Callable[[], object],
     ) -> None:
-        super().__init__(parent)
-        self._settings = settings
-        self._doing, self._histories, self._on_imported, self._on_conversations_changed = (
-            doing,
-            histories,
-            brought,
-            changed,
-        )
+        super().__init__(tr("Import conversations"), parent)
+        self._doing, self._histories, self._settings = doing, histories, settings
+        self._on_imported, self._on_conversations_changed = brought, changed
         self._undescribed: list[HistoryGroup] = []
         self._is_importing = False
         self._outcome = ImportOutcome()
         self._complaints: list[str] = []
-        self.setWindowTitle(tr("Import conversations"))
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(WIDTH, HEIGHT)
         self._message_label = build_plain_label("", "")
         self.found = FoundConversationTree(self)
         self.found.choice_changed.connect(self._update_import_button)
-        self.filter_line = QLineEdit(self)
-        self.filter_line.setPlaceholderText(tr("Filter by title, folder or program"))
-        self.filter_line.setAccessibleName(self.filter_line.placeholderText())
+        words = tr("Filter by title, folder or program")
+        self.filter_line = build_line_edit(words, words, self)
         self.filter_line.textChanged.connect(self.found.filter_rows)
         self._bar = QProgressBar(self)
         self._bar.setRange(0, 1000)
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName(tr("Import conversations"))
         self._progress_label = build_plain_label("", "small")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 20, 20, 16)
-        column.setSpacing(10)
-        column.addWidget(build_plain_label(tr("Conversations from other programs"), "title"))
-        column.addWidget(self._message_label)
-        column.addWidget(self.filter_line)
-        column.addWidget(self.found, 1)
-        column.addLayout(build_row(self._build_recorder_checkbox(), 1, self._build_delete_button()))
-        column.addWidget(self._bar)
-        column.addWidget(self._progress_label)
-        column.addLayout(self._build_import_buttons())
+        build_column(
+            build_plain_label(tr("Conversations from other programs"), "title"),
+            self._message_label,
+            self.filter_line,
+            (self.found, 1),
+            build_row(self._build_recorder_checkbox(), 1, self._build_delete_button()),
+            self._bar,
+            self._progress_label,
+            self._build_import_buttons(),
+            owner=self,
+            margins=(20, 20, 20, 16),
+            spacing=10,
+        )
         self._show_import_running(going=False)
 
     def _build_recorder_checkbox(self) -> QCheckBox:
@@ -109,7 +98,7 @@ class ImportConversationsDialog(QDialog):
         return button
 
     def _ask_to_delete_recorded(self, kind: str, days: int, choice: str) -> None:
-        text = tr("What was recorded or imported is deleted permanently in all workspaces, along with cached content that nothing else uses. This can't be undone. The agents' own files stay, and the recorder leaves these conversations out from now on.")  # fmt: skip
+        text = tr("The recorded and imported conversations are deleted permanently in all workspaces, along with cached content that nothing else uses. This can't be undone. The agents' own files stay, and the recorder leaves these conversations out from now on.")  # fmt: skip
 
         def show_deleted(number: int) -> None:
             self._message_label.setText(format_count(number, "{n} conversation deleted", "{n} conversations deleted"))
@@ -127,14 +116,9 @@ class ImportConversationsDialog(QDialog):
         self._close = build_push_button(tr("Close"), self, self.reject, "")
         self._stop = build_push_button(tr("Stop"), self, self._stop_import, "")
         self.import_button = build_push_button(tr("Import"), self, self.import_checked_groups, "primary")
-        line = QHBoxLayout()
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
-            line.addWidget(button)
-        line.addStretch(1)
-        for button in (self._close, self._stop, self.import_button):
-            line.addWidget(button)
-        return line
+        return build_row(self._undo, self._keys, self._left_out, 1, self._close, self._stop, self.import_button)
 
     def find_conversations(self) -> None:
         self._message_label.setText(tr("Loading…"))
@@ -187,12 +171,7 @@ class ImportConversationsDialog(QDialog):
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
         work = self._histories.import_history_groups(self.found.chosen_groups(), self._show_import_progress)
-        self._doing.run_in_background(
-            work,
-            then=self._show_import_result,
-            owner=self,
-            failed=self._show_import_error,
-        )
+        self._doing.run_in_background(work, then=self._show_import_result, owner=self, failed=self._show_import_error)
 
     def _show_import_progress(self, done: int, total: int) -> None:
         self._bar.setValue(min(1000, done * 1000 // max(1, total)))
@@ -229,8 +208,7 @@ class ImportConversationsDialog(QDialog):
         self._outcome = outcome
         self._show_import_running(going=False)
         self.import_button.setVisible(outcome.stopped)
-        self._close.setProperty("look", "" if outcome.stopped else "primary")
-        self._close.style().polish(self._close)
+        set_widget_look(self._close, "" if outcome.stopped else "primary")
         self._close.setFocus()
         words = [format_count(outcome.new_count, "{n} conversation was imported.", "{n} conversations were imported.")]
         if outcome.workspaces:
@@ -278,8 +256,8 @@ class ImportConversationsDialog(QDialog):
             words.append(
                 format_count(
                     len(stayed),
-                    "{n} conversation was kept because you continued it here.",
-                    "{n} conversations were kept because you continued them here.",
+                    "{n} conversation was kept because you continued it in Helix Desktop.",
+                    "{n} conversations were kept because you continued them in Helix Desktop.",
                 )
             )
         self._message_label.setText(" ".join(words))
@@ -302,8 +280,5 @@ class ImportConversationsDialog(QDialog):
         self._on_conversations_changed()
 
     def _show_what_was_left_out(self) -> None:
-        show_text_box(
-            self,
-            tr("What was left out"),
-            "\n".join(map(translate_sentences, self._complaints[:SHOWN_COMPLAINTS])),
-        )
+        text = "\n".join(map(translate_sentences, self._complaints[:SHOWN_COMPLAINTS]))
+        show_text_box(self, tr("What was left out"), text)

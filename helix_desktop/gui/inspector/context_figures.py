@@ -17,12 +17,12 @@ from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_percent, tr
 
 PER_MILLION = 1_000_000
-_MARKDOWN_MARKS = re.compile(r"^#+ |`|\*\*|\$\$", re.MULTILINE)  # Marks of Markdown, which a plain label would show.
+_MARKDOWN_MARKS = re.compile(r"^#+ |`|\*\*|\$\$", re.MULTILINE)  # Markdown marks, which a plain label would show.
 
 
 @dataclass(frozen=True)
 class ListedBlock:
-    """A block of the view as the inspector lists it. `cost`: dollars to send it once, 0 if unknown."""
+    """A block of the view, as the inspector lists it. `cost`: dollars for one request, or 0."""
 
     number: int
     block: Block
@@ -103,7 +103,7 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
         rows.append((tr("Read from the provider's cache"), _format_saved_share(figures.cache_read_share), False))
     if figures.paid:
         rows.append((tr("Cost so far"), format_dollars(figures.paid), False))
-    if figures.sent and figures.saved_share > 0:  # nothing is reported for a reply that was stopped
+    if figures.sent and figures.saved_share > 0:  # A stopped reply reports no tokens.
         saved = _format_saved_share(figures.saved_share)
         if figures.paid_without > figures.paid > 0:
             saved += f" · {format_dollars(figures.paid_without - figures.paid)}"

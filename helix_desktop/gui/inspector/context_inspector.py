@@ -8,7 +8,7 @@ from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QCursor, QShowEvent
-from PySide6.QtWidgets import QLabel, QMenu, QSlider, QWidget
+from PySide6.QtWidgets import QMenu, QSlider, QWidget
 
 from helix_desktop.engine import context_policy, token_budget
 from helix_desktop.engine.blocks import ContextKind
@@ -29,8 +29,13 @@ from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_of_day
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, describe_block_source
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu, build_push_button, set_surface_look
-from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.shared.plain_widgets import (
+    build_plain_label,
+    build_popup_menu,
+    build_push_button,
+    set_surface_look,
+)
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript.basic_boxes import ActionLineBox, LayoutBox, SectionKey, ToggleSection, build_note_box
 from helix_desktop.gui.transcript.chat_intents import OpenEntry, OpenFold, ShowInChat
@@ -53,7 +58,7 @@ class ContextInspector(QWidget):
     """Shows how full the window is and with what. `intent_requested` carries values of `chat_intents`."""
 
     intent_requested = Signal(object)
-    moment_shown = Signal(object)  # the seq of the newest fact of the shown moment, None for now
+    moment_shown = Signal(object)  # The seq of the newest fact at the shown moment; None means now.
     closing_wanted = Signal()
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
@@ -74,8 +79,7 @@ class ContextInspector(QWidget):
         self.view.intent_requested.connect(self._handle_box_action)
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName(tr("Step"))
-        self._step = QLabel(self)
-        set_widget_look(self._step, "faint")
+        self._step = build_plain_label("", "faint", self, wraps=False)
         self._now_button = build_push_button(tr("Now"), self, self._go_to_present, "chip")
         self._close = build_push_button("✕", self, self.closing_wanted.emit, "chip")
         self._close.setAccessibleName(tr("Hide the side panel"))
@@ -108,7 +112,7 @@ class ContextInspector(QWidget):
     def update_inspector_from_events(self, events: Sequence[Event]) -> None:
         for event in events:
             if isinstance(event, FactAppended) and self._session is not None:
-                # otherwise a slice will read it
+                # While older facts are still being read in slices, a slice will read this one, too.
                 new = event.recorded.seq > self._last_read_seq and not self._read_timer.isActive()
                 if new and event.recorded.conversation == self._session.id:
                     self._add_step_from_fact(event.recorded)

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, Qt, Signal, SignalInstance
 from PySide6.QtGui import QMouseEvent
-from PySide6.QtWidgets import QApplication, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from helix_desktop.engine import context_policy, token_budget
 from helix_desktop.gui import tab_order
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.inspector import context_figures
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.theme import Theme
@@ -52,18 +52,13 @@ class ContextPanel(QWidget):
             self._build_panel_link(tr("Open as a side panel"), self.side_panel_wanted),
             1,
         )
-        column = self._column = QVBoxLayout(self)
-        theme.keep_scaled(self, column.setContentsMargins, 18, 14, 18, 12)
-        theme.keep_scaled(self, column.setSpacing, 8)
-        column.addWidget(self.figures)
-        column.addLayout(saving)
-        column.addWidget(self._meaning)
-        column.addWidget(self._coming)
         self._compare_link = self._build_panel_link(
             tr("What would other settings have cost here?"), self.comparison_wanted
         )
-        column.addWidget(self._compare_link, 0, Qt.AlignmentFlag.AlignLeading)
-        column.addLayout(links)
+        comparing = build_row(self._compare_link, 1)
+        self._column = build_column(self.figures, saving, self._meaning, self._coming, comparing, links, owner=self)
+        theme.keep_scaled(self, self._column.setContentsMargins, 18, 14, 18, 12)
+        theme.keep_scaled(self, self._column.setSpacing, 8)
         self.hide()
 
     def _build_panel_link(self, words: str, wanted: SignalInstance) -> QPushButton:

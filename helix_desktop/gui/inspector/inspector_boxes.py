@@ -92,9 +92,7 @@ class FigureBox(LayoutBox):
         ink = self.ink
         if near and self.hot_spots:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(ink.token_colour("selected"))
-            painter.drawRoundedRect(QRectF(-6, 0, self.width + 12, self.height), 6, 6)
+            ink.theme.fill_surface(painter, QRectF(-6, 0, self.width + 12, self.height), "selected", 6)
         left = 0.0
         if self._dot is not None:
             left = ink.scaled_pixels(16)

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QComboBox, QPushButton, QWidget
+from PySide6.QtWidgets import QComboBox, QWidget
 
 from helix_desktop.engine.blocks import Image, MessagePart, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
@@ -29,16 +29,13 @@ class RequestDialog(TransientDialog):
         self.resize(theme.zoomed_pixels(900), theme.zoomed_pixels(640))
         self.view = TextLineView(theme, self)
         self._forms = forms
-        about = build_plain_label(said, "small", self)
-        copying = QPushButton(tr("Copy"), self)
-        copying.clicked.connect(self._copy_request)
         self.form = QComboBox(self)
         self.form.addItems(list(self._forms))
         self.form.setAccessibleName(tr("View as"))
         self.form.currentTextChanged.connect(self._show_request_form)
         self._show_request_form(self.form.currentText())
-        row = build_row((about, 1), self.form, copying)
-        build_column(row, (self.view, 1), owner=self)
+        about, copying = build_plain_label(said, "small", self), build_push_button(tr("Copy"), self, self._copy_request)
+        build_column(build_row((about, 1), self.form, copying), (self.view, 1), owner=self)
 
     def _show_request_form(self, form: str) -> None:
         self.view.show_text_lines(self._forms[form])
@@ -55,7 +52,7 @@ def describe_request(request: Request, *, as_sent: bool | None) -> str:
     words = [format_count(len(request.messages), "{n} message", "{n} messages")]
     if as_sent is not None:
         same = tr("verified: exactly what was sent")
-        other = tr("not exactly what was sent: some of it was removed or is damaged")
+        other = tr("not exactly what was sent: some content was removed or is damaged")
         words.append(same if as_sent else other)
     return " · ".join(words)
 

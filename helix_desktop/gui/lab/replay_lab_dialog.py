@@ -1,5 +1,5 @@
-"""The dialog of the replay lab: what the open conversation, or the last ones, would have cost with other policies. It can
-adopt one of them.
+"""The dialog of the replay lab: what the open conversation, or the last ones, would have
+cost with other policies. It can adopt one of them.
 
 Other windows and recorded sessions are what `helix-desktop replay` is for.
 """
@@ -89,13 +89,13 @@ class ReplayLabDialog(TransientDialog):
         name, cost = self._names[outcome.policy], format_percent(outcome.cost_share)
         if self._count > 1:
             return tr(
-                "In your last {n} conversations, {name} would have cost the least: {cost} of sending everything. The last column shows how much of the reused text was still in the context.",
+                "In your last {n} conversations, {name} would have cost the least: {cost} of what it costs to send everything. The last column shows how much of the text that was used again was still in the context.",
                 n=str(self._count),
                 name=name,
                 cost=cost,
             )
         return tr(
-            "{name} would have cost the least here: {cost} of sending everything, with the window at most {peak} full.",
+            "{name} would have cost the least here: {cost} of what it costs to send everything, with the window at most {peak} full.",
             name=name,
             cost=cost,
             peak=format_percent(outcome.peak),

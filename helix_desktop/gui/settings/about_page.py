@@ -23,13 +23,11 @@ class AboutPage(SettingsPage):
         super().__init__(tr("About"))
         self.add_sentence(f"Helix Desktop {__version__}", "")
         self.add_sentence(", ".join(f"{name} {version}" for name, version in program.library_versions()), "small")
-        licences = self.add_page_button(tr("Licences"))
-        licences.clicked.connect(lambda: show_text_box(self, tr("Licences"), program.licence_texts()))
+        self.add_page_button(tr("Licences"), lambda: show_text_box(self, tr("Licences"), program.licence_texts()))
         self.add_heading(tr("Installation"))
         self._findings = QVBoxLayout()
         self.add_page_layout(self._findings)
-        self._copy = self.add_page_button(tr("Copy results"))
-        self._copy.clicked.connect(self._copy_findings)
+        self.add_page_button(tr("Copy results"), lambda: QGuiApplication.clipboard().setText(self._text))
         self._text = ""
         doing.run_in_background(program.examine_installation(), then=self._show_findings, owner=self)
 
@@ -41,9 +39,6 @@ class AboutPage(SettingsPage):
             shown = tr("{what}: {says}", what=translate_sentences(finding.what), says=told)
             look = "danger" if finding.state == "bad" else "small"
             self._findings.addWidget(build_plain_label(f"{sign} {shown}".strip(), look, self.page_content))
-            # the copied report is always in English
+            # The copied report is always in English.
             lines.append(f"{sign} {finding.what}: {finding.says} {finding.remedy}".strip())
         self._text = "\n".join(lines)
-
-    def _copy_findings(self) -> None:
-        QGuiApplication.clipboard().setText(self._text)

@@ -16,7 +16,7 @@ from helix_desktop.gui.translation import format_count, tr
 
 LOG_HEIGHT = 110
 LOG_LINES = 200
-MAX_DESCRIPTION_LENGTH = 300  # characters of a tool's description
+MAX_DESCRIPTION_LENGTH = 300  # The most characters shown of a tool's description.
 
 ServerWorkRunner = Callable[[Coroutine[Any, Any, Any]], None]
 
@@ -76,23 +76,18 @@ class McpServerCard(QWidget):
             self._show_server_log()
 
     def _build_card_buttons(self) -> QHBoxLayout:
-        line = QHBoxLayout()
-        line.setSpacing(0)
-        self._sign_in = self._add_card_button(line, tr("Sign in"), lambda: self._run_server_action("sign_in"))
-        self._more = self._add_card_button(line, tr("Tools and log"), self._toggle_card_details)
-        self._switch = self._add_card_button(
-            line, tr("Turn off"), lambda: self._run_server_action("switch", on=not self._server.enabled)
-        )
-        self._test = self._add_card_button(line, tr("Test"), lambda: self._run_server_action("test"))
-        self._restart = self._add_card_button(line, tr("Restart"), lambda: self._run_server_action("restart"))
-        self._remove = self._add_card_button(line, tr("Remove"), self._ask_remove_server)
-        line.addStretch(1)
-        return line
+        def build_link(text: str, act: Callable[[], object]) -> QPushButton:
+            return build_push_button(text, self, act, "link")
 
-    def _add_card_button(self, line: QHBoxLayout, text: str, act: Callable[[], object]) -> QPushButton:
-        button = build_push_button(text, self, act, "link")
-        line.addWidget(button)
-        return button
+        self._sign_in = build_link(tr("Sign in"), lambda: self._run_server_action("sign_in"))
+        self._more = build_link(tr("Tools and log"), self._toggle_card_details)
+        self._switch = build_link(
+            tr("Turn off"), lambda: self._run_server_action("switch", on=not self._server.enabled)
+        )
+        self._test = build_link(tr("Test"), lambda: self._run_server_action("test"))
+        self._restart = build_link(tr("Restart"), lambda: self._run_server_action("restart"))
+        self._remove = build_link(tr("Remove"), self._ask_remove_server)
+        return build_row(self._sign_in, self._more, self._switch, self._test, self._restart, self._remove, 1, spacing=0)
 
     def _run_server_action(self, what: str, **given: object) -> None:
         self._run_work(self._build_server_work(what, self._server.name, **given))
@@ -106,8 +101,7 @@ class McpServerCard(QWidget):
         self._inside.setVisible(self._inside.isHidden())
 
     def _lay_out_card_details(self) -> None:
-        self._log_title = build_plain_label("", "small", self)
-        self._log_title.setText(tr("Error output"))
+        self._log_title = build_plain_label(tr("Error output"), "small", self)
         build_column(self._tools, self._limits, self._log_title, self._log, owner=self._inside, margins=(0, 6, 8, 6))
         self._show_server_log()
 
@@ -129,23 +123,17 @@ class McpServerCard(QWidget):
             reads.toggled.connect(
                 lambda on, name=tool.name: self._run_server_action("mark_reading", tool=name, reads=on)
             )
-            line = build_row((check, 1), reads)
-            self._tools.addLayout(line)
+            self._tools.addLayout(build_row((check, 1), reads))
             if tool.about:
-                about = build_plain_label("", "small", self)
-                about.setText(tool.about[:MAX_DESCRIPTION_LENGTH])
+                about = build_plain_label(tool.about[:MAX_DESCRIPTION_LENGTH], "small", self)
                 about.setContentsMargins(24, 0, 0, 4)
                 self._tools.addWidget(about)
         if self._server.approvals:
-            said = build_plain_label("", "small", self)
-            names = ", ".join(self._server.approvals)
-            said.setText(
-                tr(
-                    "The server's configuration asks to run these tools without approval: {names}. You will still be asked before they run.",
-                    names=names,
-                )
+            said = tr(
+                "The server's configuration asks to run these tools without approval: {names}. You will still be asked before they run.",
+                names=", ".join(self._server.approvals),
             )
-            self._tools.addWidget(said)
+            self._tools.addWidget(build_plain_label(said, "small", self))
 
     def _show_server_timeouts(self) -> None:
         clear_layout(self._limits)
@@ -153,9 +141,9 @@ class McpServerCard(QWidget):
             (
                 "start_seconds",
                 tr("Startup timeout"),
-                tr("If the server doesn't respond within this time, startup fails."),
+                tr("If the server doesn't respond within this time, the attempt to start it fails."),
             ),
-            ("call_seconds", tr("Call timeout"), tr("Tool calls that take longer are cancelled.")),
+            ("call_seconds", tr("Call timeout"), tr("Tool calls that take longer than this are cancelled.")),
         )
         for name, title, sentence in limits:
             value = float(getattr(self._server, name))

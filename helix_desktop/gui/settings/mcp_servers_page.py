@@ -20,7 +20,7 @@ from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_push_b
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
-REFRESH_MS = 1_000  # milliseconds; the state of servers changes in the background
+REFRESH_MS = 1_000  # Milliseconds between updates: servers change in the background.
 
 
 class McpServersPage(SettingsPage):
@@ -126,7 +126,7 @@ class McpServersPage(SettingsPage):
 
     def _add_server(self, text: str, name: str) -> None:
         def clear_server_form() -> None:
-            if self._text.toPlainText() == text:  # unless the user has begun to type another
+            if self._text.toPlainText() == text:  # The user may have typed another text.
                 self._text.clear()
                 self._name.clear()
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui.frame.model_chooser import ModelChooser, format_model_price, format_model_window
 from helix_desktop.gui.layouts import build_row
@@ -15,7 +15,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 EFFORTS = ("", "low", "medium", "high")  # the values of ModelSet.effort
-UNSET_STEP = 0.05  # one step below the least value, where a field shows "Default"
+UNSET_STEP = 0.05  # A field shows "Default" at its least value, which is this far below 0.
 
 
 class ModelsPage(SettingsPage):
@@ -55,17 +55,15 @@ class ModelsPage(SettingsPage):
 
     def _build_role_row(self, role: str, title: str, sentence: str, current: str) -> QWidget:
         side = QWidget(self.page_content)
-        button = QPushButton(self._role_button_text(role, current), side)
+        button = build_push_button(
+            self._role_button_text(role, current), side, lambda: self._open_role_chooser(role, button, current)
+        )
         button.setObjectName(role)
         button.setAccessibleName(title)
-        button.setAutoDefault(False)
-        button.clicked.connect(lambda _checked=False: self._open_role_chooser(role, button, current))
         line = build_row(button, owner=side, margins=0)
         if current and role != "main":
-            clear = build_push_button(tr("Clear"), side, look="link")
+            clear = build_push_button(tr("Clear"), side, lambda: self._choose_role_model(role, ""), "link")
             clear.setAccessibleName(tr("Use the main model as the {role}", role=title))
-            clear.setAutoDefault(False)
-            clear.clicked.connect(lambda _checked=False: self._choose_role_model(role, ""))
             line.addWidget(clear)
         return build_labelled_row(title, sentence, side, self.page_content)
 

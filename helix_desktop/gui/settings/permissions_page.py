@@ -49,8 +49,7 @@ class PermissionsPage(SettingsPage):
         self.add_heading(tr("Folders"))
         for root in bench.workspace.settings.roots:
             self.add_sentence(root, "mono")
-        folder = self.add_page_button(tr("Choose another folder…"))
-        folder.clicked.connect(self.folder_wanted)
+        self.add_page_button(tr("Choose another folder…"), self.folder_wanted.emit)
         self.add_heading(tr("Rules"))
         self.add_sentence(tr("Rules take precedence over the mode. “Always allow” adds a rule."))
         self._rules = QVBoxLayout()
@@ -66,7 +65,7 @@ class PermissionsPage(SettingsPage):
         self.add_heading(tr("Your home folder"))
         self.add_sentence(
             tr(
-                "In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git name. Here you can give them access to more."
+                "In your home folder, commands in the sandbox can see only the workspace's folders, installed toolchains and your Git name. Here you can give commands access to more files."
             )
         )
         for name, title, gives in self._access.openings:
@@ -121,8 +120,7 @@ class PermissionsPage(SettingsPage):
 
     def _show_permission_rules(self) -> None:
         clear_layout(self._rules)
-        rules = self._bench.workspace.settings.rules
-        for rule in rules:
+        for rule in self._bench.workspace.settings.rules:
             self._rules.addWidget(self._build_permission_rule_row(rule))
 
     def _build_permission_rule_row(self, rule: Mapping[str, Any]) -> QWidget:
@@ -135,14 +133,12 @@ class PermissionsPage(SettingsPage):
         if self._program.is_rule_too_broad(rule):
             wide = build_plain_label(tr("Too broad: also allows other programs"), "danger", row_widget, wraps=False)
             line.addWidget(wide)
-        remove = build_push_button(tr("Remove"), row_widget, look="link")
+        remove = build_push_button(tr("Remove"), row_widget, lambda: self._remove_permission_rule(rule), "link")
         remove.setAccessibleName(tr("Remove the rule {rule}", rule=describe_permission_rule(rule)))
-        remove.clicked.connect(lambda _checked=False: self._remove_permission_rule(rule))
         line.addWidget(remove)
         return row_widget
 
     def _build_new_rule_form(self) -> QHBoxLayout:
-        line = QHBoxLayout()
         self._decision = QComboBox(self.page_content)
         for name, words in zip(DECISIONS, (tr("Allow"), tr("Ask"), tr("Deny")), strict=True):
             self._decision.addItem(words, name)
@@ -150,9 +146,7 @@ class PermissionsPage(SettingsPage):
         self._tool = build_line_edit(tr("Tool"), tr("Tool, such as run_command"), self.page_content)
         self._command = build_line_edit(tr("Command"), tr("Command, such as cargo test *"), self.page_content)
         add = build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
-        for widget in (self._decision, self._tool, self._command, add):
-            line.addWidget(widget)
-        return line
+        return build_row(self._decision, self._tool, self._command, add)
 
     def _add_permission_rule(self) -> None:
         given = {"tool": self._tool.text().strip(), "command": self._command.text().strip()}

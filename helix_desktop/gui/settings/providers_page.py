@@ -76,7 +76,7 @@ class ProvidersPage(SettingsPage):
         super().__init__(tr("Providers"))
         self._setup = setup
         self._doing = doing
-        self.add_sentence(tr("Keys are stored in the system's keyring, and in a file only if you choose to."))
+        self.add_sentence(tr("Keys are stored in the system's keyring, or in a file if you allow this."))
         self._rows = QVBoxLayout()
         self._rows.setSpacing(4)
         self.add_page_layout(self._rows)

@@ -1,10 +1,11 @@
 """The page of rules, skills, commands, hooks and agents of the folders: what is used and why, each with a switch."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine import exact_text
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -12,12 +13,12 @@ from helix_desktop.gui.chat.trust_dialog import TrustDialog, item_kind_plurals
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface
+from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_plain_label, build_push_button, build_surface
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.workbench_types import ProjectItem, ProjectItems, Workbench
 
-MAX_ITEMS_WITHOUT_FILTER = 8  # items that need no filter
+MAX_ITEMS_WITHOUT_FILTER = 8  # The most items that are listed without a filter field.
 
 
 class RulesAndSkillsPage(SettingsPage):
@@ -32,9 +33,7 @@ class RulesAndSkillsPage(SettingsPage):
             )
         )
         self._cards: list[tuple[QWidget, str]] = []
-        self._filter = self.add_page_widget(QLineEdit(self.page_content))
-        self._filter.setPlaceholderText(tr("Filter"))
-        self._filter.setAccessibleName(tr("Filter"))
+        self._filter = self.add_page_widget(build_line_edit(tr("Filter"), tr("Filter"), self.page_content))
         self._filter.setClearButtonEnabled(True)
         self._filter.textChanged.connect(self._filter_item_cards)
         self._items = QVBoxLayout()
@@ -111,12 +110,8 @@ class RulesAndSkillsPage(SettingsPage):
             self._theme, items, lambda seen: self._change_items(self._bench.project.trust_items(*seen)), self
         ).open()
 
-    def _change_items(self, work: object) -> None:
-        self._doing.run_in_background(
-            work,  # type: ignore[arg-type]
-            then=lambda _done: self.refresh_project_items(),
-            owner=self,
-        )
+    def _change_items(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._doing.run_in_background(work, then=lambda _done: self.refresh_project_items(), owner=self)
 
     def _build_item_label(self, text: str, look: str) -> QLabel:
         label = build_plain_label(text, look, self.page_content, wraps=look in ("muted", "heading"))

@@ -24,8 +24,8 @@ from helix_desktop.gui.translation import tr
 
 Value = bool | int | float | str
 ValueListener = Callable[[Value], object]
-FIELD_WIDTH_IN_LINES = 15  # in line heights
-MAX_WIDTH_BESIDE_TEXT = 18  # in line heights; a wider field is put below its text
+FIELD_WIDTH_IN_LINES = 15  # The width of every field, in line heights.
+MAX_WIDTH_BESIDE_TEXT = 18  # In line heights. A wider field is put below its text.
 TEXT_MARGIN = 7
 
 
@@ -43,8 +43,8 @@ class FieldDeclaration:
     most: float = 0
     unit: str = ""
     unset: str = ""  # shown by a number field at its least value, if that means "not set"
-    long: bool = False  # a text of several lines, below its title
-    font: str = ""  # "text" or "code": a font of the system
+    long: bool = False  # True for a text of several lines, which is placed below its title.
+    font: str = ""  # "text" or "code" for a choice among the system's fonts of that kind.
 
 
 class LongTextField(QPlainTextEdit):
@@ -112,7 +112,7 @@ def build_field(declared: FieldDeclaration, changed: ValueListener, parent: QWid
     widget.setAccessibleDescription(declared.sentence)
     widget.setObjectName(declared.name)
     if isinstance(widget, QAbstractSpinBox) and (line := widget.findChild(QLineEdit)) is not None:
-        # the style sheet's padding does not apply to the line edit inside
+        # The style sheet's padding does not apply to the line edit inside a spin box.
         line.setTextMargins(TEXT_MARGIN, 0, TEXT_MARGIN, 0)
     return widget
 
@@ -134,7 +134,7 @@ def _build_value_widget(declared: FieldDeclaration, changed: ValueListener, pare
         whole.valueChanged.connect(changed)
         return whole
     if isinstance(value, float):
-        # a share of a whole is shown in percent
+        # A share of a whole is shown as a percentage.
         number, times = NumberField(parent), 100 if declared.most == 1 else 1
         number.setDecimals(1 if times > 1 else 3)
         number.setSingleStep(5 if times > 1 else 1)
@@ -183,7 +183,7 @@ def _set_number_range(whole: QSpinBox, declared: FieldDeclaration) -> None:
 
 
 def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: QWidget) -> QWidget:
-    """Builds a row: title and sentence at the left, the field at the right, or below if it is long."""
+    """Builds a row: title and sentence on the left, the field on the right, or below if long."""
     widget = build_field(declared, changed, parent)
     wide = 0 if isinstance(declared.value, bool) or declared.long else _field_width(widget)
     below = declared.long or wide > MAX_WIDTH_BESIDE_TEXT * widget.fontMetrics().height()

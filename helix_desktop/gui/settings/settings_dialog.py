@@ -28,7 +28,7 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
     PolicyPage,
     TurnLimitsPage,
 )
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
@@ -36,8 +36,8 @@ GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Logs",
 
 
 class SettingsDialog(QDialog):
-    """`model_chosen`: a provider was connected, and this model is to be used. `comparison_wanted`: what each policy would have
-    cost.
+    """`model_chosen`: a provider was connected, and this model is to be used.
+    `comparison_wanted`: what each policy would have cost.
     """
 
     model_chosen = Signal(str)
@@ -87,12 +87,8 @@ class SettingsDialog(QDialog):
         return tuple(self._page_factories)
 
     def _add_all_pages(self) -> None:
-        window, settings, doing, program = (
-            self._window,
-            self._window.settings,
-            self._window.background_runner,
-            self._program,
-        )
+        window, program = self._window, self._program
+        settings, doing = window.settings, window.background_runner
         self._add_page_group(tr("Program"))
         self._add_settings_page(
             "appearance", tr("Appearance"), lambda: ProgramSettingsPage(tr("Appearance"), settings, ["Appearance"])
@@ -145,7 +141,7 @@ class SettingsDialog(QDialog):
         return page
 
     def _choose_another_folder(self) -> None:
-        """Closes the settings: the workspace is reopened, so these pages would show the old folder."""
+        """Closes the settings: the workspace reopens, and these pages would show the old folder."""
         self.accept()
         self._window.window_actions["workspace-folder"].trigger()
 
@@ -162,12 +158,9 @@ class SettingsDialog(QDialog):
 
     def _add_settings_page(self, name: str, title: str, make: Callable[[], SettingsPage]) -> None:
         self._page_factories[name] = make
-        button = QPushButton(title, self)
-        button.setProperty("look", "row")
+        button = build_push_button(title, self, lambda: self.show_settings_page(name), "row")
         button.setCheckable(True)
-        button.setAutoExclusive(True)  # Screen readers then announce one of several, not a check box.
-        button.setAutoDefault(False)
-        button.clicked.connect(lambda _checked=False: self.show_settings_page(name))
+        button.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         self._group.addButton(button)
         self._page_list.addWidget(button)
         self._buttons[name] = button

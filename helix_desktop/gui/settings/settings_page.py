@@ -1,5 +1,6 @@
 """What all pages of the settings share: a heading, sentences, rows, and a column that scrolls."""
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from PySide6.QtCore import Qt
@@ -10,7 +11,7 @@ from helix_desktop.gui.settings.setting_fields import FieldDeclaration, ValueLis
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface
 
 W = TypeVar("W", bound=QWidget)
-# items in the column after the first sentence: the title, the sentence and the stretch
+# How many items the column has once a first sentence is added: title, sentence and stretch.
 ITEMS_BEFORE_INTRODUCTION = 3
 
 
@@ -21,28 +22,25 @@ class SettingsPage(QScrollArea):
         super().__init__()
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
-        # it shows no focus itself; focused widgets in it are scrolled into view
+        # The page shows no focus itself, and it scrolls focused widgets into view.
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName(title)
         self.page_content = build_surface(self, "page")
         self._column = build_column(1, owner=self.page_content, margins=(24, 20, 24, 24), spacing=4)
         self.setWidget(self.page_content)
-        self._title = self._insert_before_stretch(build_plain_label(title, "large", self.page_content))
+        self._title = self.add_page_widget(build_plain_label(title, "large", self.page_content))
 
     def add_heading(self, text: str) -> QLabel:
         label = build_plain_label(text, "heading", self.page_content)
         label.setContentsMargins(0, 16, 0, 2)
-        return self._insert_before_stretch(label)
+        return self.add_page_widget(label)
 
     def add_sentence(self, text: str, look: str = "muted") -> QLabel:
-        label = self._insert_before_stretch(build_plain_label(text, look, self.page_content))
+        label = self.add_page_widget(build_plain_label(text, look, self.page_content))
         if text and look == "muted" and self._column.count() == ITEMS_BEFORE_INTRODUCTION:
             label.setContentsMargins(0, 0, 0, 8)
         return label
-
-    def add_page_widget(self, widget: W) -> W:
-        return self._insert_before_stretch(widget)
 
     def add_field(self, declared: FieldDeclaration, changed: ValueListener) -> None:
         """The row of one declared value, with its title and sentence."""
@@ -51,8 +49,8 @@ class SettingsPage(QScrollArea):
     def add_page_layout(self, layout: QLayout) -> None:
         self._column.insertLayout(self._column.count() - 1, layout)
 
-    def add_page_button(self, text: str, look: str = "") -> QPushButton:
-        button = build_push_button(text, self.page_content, look=look)
+    def add_page_button(self, text: str, act: Callable[[], object], look: str = "") -> QPushButton:
+        button = build_push_button(text, self.page_content, act, look)
         self._column.insertWidget(self._column.count() - 1, button, 0, Qt.AlignmentFlag.AlignLeft)
         return button
 
@@ -63,6 +61,6 @@ class SettingsPage(QScrollArea):
         self._column.addWidget(self._title)
         self._column.addStretch(1)
 
-    def _insert_before_stretch(self, widget: W) -> W:
+    def add_page_widget(self, widget: W) -> W:
         self._column.insertWidget(self._column.count() - 1, widget)
         return widget

@@ -30,8 +30,7 @@ class ShortcutsPage(SettingsPage):
                 grid.setColumnStretch(0, 1)
                 self.add_page_layout(grid)
             self._add_shortcut_row(grid, each.id, each.title)
-        again = self.add_page_button(tr("Reset all"))
-        again.clicked.connect(self._reset_shortcuts)
+        self.add_page_button(tr("Reset all"), self._reset_shortcuts)
 
     def _add_shortcut_row(self, grid: QGridLayout, name: str, title: str) -> None:
         edit = QKeySequenceEdit(self._actions[name].shortcut(), self.page_content)

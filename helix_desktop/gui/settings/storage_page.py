@@ -53,20 +53,17 @@ class StoragePage(SettingsPage):
         )
         self._add_maintenance_button(
             tr("Verify all entries"),
-            tr("Reads all content and compares it with its hashes."),
+            tr("Reads all content and compares it with the hashes."),
             lambda: program.verify_workspace_entries(bench, self._show_maintenance_progress),
             ends=True,
         )
-        self._free_space_button = self.add_page_button(tr("Free up space…"))
-        self._free_space_button.clicked.connect(self._estimate_freeable_space)
+        self._free_space_button = self.add_page_button(tr("Free up space…"), self._estimate_freeable_space)
         self._add_button_explanation(
             tr("Removes content that no conversation uses, until the cache is within its limit. Descriptions are kept.")
         )
-        self._export = self.add_page_button(tr("Export workspace…"))
-        self._export.clicked.connect(self.export_wanted)
+        self.add_page_button(tr("Export workspace…"), self.export_wanted.emit)
         self._add_button_explanation(tr("History and cache in one file. Keys are never included."))
-        self._forget = self.add_page_button(tr("Forget text everywhere…"))
-        self._forget.clicked.connect(self.forget_wanted)
+        self.add_page_button(tr("Forget text everywhere…"), self.forget_wanted.emit)
         self._add_button_explanation(
             tr("Permanently removes a leaked key or password from conversations, the cache and backups.")
         )
@@ -118,7 +115,7 @@ class StoragePage(SettingsPage):
             ),
             "\n".join([*going.names, "…"] if going.entries > len(going.names) else going.names),
             tr(
-                "This frees {size}. The content can no longer be recalled, but its description is kept.",
+                "{size} will be freed. The content can no longer be recalled, but its description is kept.",
                 size=format_byte_size(going.freed),
             ),
         ]
@@ -127,22 +124,19 @@ class StoragePage(SettingsPage):
         ask_to_confirm(self, tr("Free up space"), "\n\n".join(words), tr("Remove"), self._free_space)
 
     def _free_space(self) -> None:
-        self._run_maintenance(self._free_space_button, self._program.free_up_space(self._bench), tr("Free up space"))
+        self._run_maintenance(self._free_space_button, self._program.free_up_space(self._bench))
 
     def _add_maintenance_button(
         self, text: str, sentence: str, work: Callable[[], Coroutine[Any, Any, str]], *, ends: bool = False
     ) -> None:
-        button = self.add_page_button(text)
+        button = self.add_page_button(text, lambda: self._run_maintenance(button, work(), ends=ends))
         self._add_button_explanation(sentence)
-        button.clicked.connect(lambda _checked=False: self._run_maintenance(button, work(), text, ends=ends))
 
     def _add_button_explanation(self, text: str) -> None:
         """Explains the button above, with less space between them than to the next button."""
         self.add_sentence(text, "small").setContentsMargins(0, 0, 0, 10)
 
-    def _run_maintenance(
-        self, button: QPushButton, work: Coroutine[Any, Any, str], text: str, *, ends: bool = False
-    ) -> None:
+    def _run_maintenance(self, button: QPushButton, work: Coroutine[Any, Any, str], *, ends: bool = False) -> None:
         """`ends`: stop when the page is closed, because nobody would see the result."""
 
         def show_maintenance_result(said: str) -> None:

@@ -17,9 +17,9 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 MEGABYTE = 1_000_000
-# what most people who change anything change; the rest of the policy is under Advanced
+# The thresholds that people change most often. The rest of the policy is under Advanced.
 BASIC_THRESHOLDS = ("admission", "caching", "observation", "handover")
-# The limits at which a turn stops by itself (see engine/collaborators.py).
+# The limits at which a turn stops on its own (see engine/collaborators.py).
 # Each has a name, a title, a sentence, a default and a maximum.
 TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
@@ -45,7 +45,7 @@ TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     (
         "agents_seconds",
         "Time limit for agents",
-        "In seconds, for all agents of a conversation. 0 means no limit.",
+        "In seconds, for all agents in a conversation. 0 means no limit.",
         0.0,
         1e7,
     ),
@@ -73,7 +73,7 @@ class InstructionsPage(SettingsPage):
         self.add_sentence(
             tr("The system prompt is cached by the provider. The first message after a change costs a little more.")
         )
-        self.add_page_button(tr("Instructions for every workspace…"), "link").clicked.connect(self.everywhere_wanted)
+        self.add_page_button(tr("Instructions for every workspace…"), self.everywhere_wanted.emit, "link")
 
     def _save_instructions(self, text: Value) -> None:
         work = self._bench.change_settings({"instructions": str(text).strip() or None})
@@ -81,8 +81,8 @@ class InstructionsPage(SettingsPage):
 
 
 class PolicyPage(SettingsPage):
-    """The preset and what it decides; every other threshold is under Advanced. A value that differs from the preset can be put back.
-    `comparison_wanted`: what each preset would have cost.
+    """The preset and what it decides; every other threshold is under Advanced. A value that
+    differs from the preset can be put back. `comparison_wanted`: what each preset would have cost.
     """
 
     comparison_wanted = Signal()
@@ -103,16 +103,15 @@ class PolicyPage(SettingsPage):
             "preset", tr("Preset"), tr(context_policy.PRESETS[self._preset]), self._preset, names, words
         )
         self.add_field(preset, lambda value: self._save_policy(str(value), {}, again=True))
-        compare = self.add_page_button(tr("What would each have cost in my last conversations?"), "link")
-        compare.clicked.connect(self.comparison_wanted)
+        question = tr("What would each policy have cost in my last conversations?")
+        self.add_page_button(question, self.comparison_wanted.emit, "link")
         if self._values:
-            again = self.add_page_button(tr("Reset to the preset"))
-            again.clicked.connect(lambda: self._save_policy(self._preset, {}, again=True))
+            self.add_page_button(tr("Reset to the preset"), lambda: self._save_policy(self._preset, {}, again=True))
         declared = context_policy.declared_thresholds()
         for name in BASIC_THRESHOLDS:
             self._add_threshold_row(declared[name])
         if not self._is_advanced_open:
-            self.add_page_button(tr("Advanced…"), "link").clicked.connect(self._open_advanced)
+            self.add_page_button(tr("Advanced…"), self._open_advanced, "link")
             return
         group = ""
         for threshold in declared.values():
@@ -231,13 +230,13 @@ class CheckpointsPage(SettingsPage):
             FieldDeclaration(
                 "always",
                 tr("Work in copies"),
-                tr("Each new conversation and sub-agent works in its own copy. You bring its changes back."),
+                tr("Each new conversation and sub-agent works in its own copy. You bring the copy's changes back."),
                 bool(chosen.get("always")),
             ),
             FieldDeclaration(
                 "set_up",
                 tr("Set-up command"),
-                tr("Runs in each new copy before the first message, for example npm ci. It needs permission."),
+                tr("A command to run in each new copy before the first message, such as npm ci. You are asked first."),
                 str(chosen.get("set_up", "")),
             ),
         )

@@ -38,9 +38,7 @@ class ChipLabel(QWidget):
         }.get(self._look, ("", "muted"))
         whole = QRectF(self.rect())
         if ground:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(theme.colour_of_token(ground))
-            painter.drawRoundedRect(whole, radius, radius)
+            theme.fill_surface(painter, whole, ground, radius)
         else:
             painter.setPen(QPen(theme.colour_of_token("line"), 1))
             painter.drawRoundedRect(whole.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)

@@ -1,7 +1,7 @@
 """A text that is to be agreed to, shown exactly: a command, arguments, rules.
 
-All of it can be read, whatever its length: its lines are taken in as the reader comes near them. The widget knows when
-the end has been shown, so that nobody agrees to what they cannot have seen.
+All of it can be read, whatever its length: its lines are taken in as the reader comes near them.
+The widget knows when the end has been shown, so that nobody agrees to what they cannot have seen.
 """
 
 from itertools import islice
@@ -15,7 +15,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 
 LINES = 80  # More lines than any screen shows.
-SHORT = 12  # So many lines of 50 characters fit in every window.
+SHORT = 12  # This many lines of 50 characters fit in every window.
 _PIECE = 200  # How many lines are added at a time.
 
 
@@ -29,7 +29,7 @@ class ExactTextView(QPlainTextEdit):
         self._theme = theme
         self._text = text
         self._lines = exact_text.marked_lines(text)
-        self._more = True  # more lines follow
+        self._more = True  # True while more lines follow.
         self._begun = False
         self._marks = 0
         self.is_end_seen = self._short = len(text) < SHORT * 50 and text.count("\n") < SHORT

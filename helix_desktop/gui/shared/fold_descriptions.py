@@ -16,7 +16,7 @@ KIND: dict[FoldKind, ContextKind] = {
 
 
 def context_kind_of_fold(kind: FoldKind) -> ContextKind:
-    """The kind of context whose colour a fold has: that of observations where nothing else is said."""
+    """The kind of context whose colour a fold has: that of observations unless another is given."""
     return KIND.get(kind, ContextKind.OBSERVATIONS)
 
 
@@ -68,9 +68,11 @@ def describe_kept_details(details: DetailsKept) -> str:
 def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0) -> str:
     """The line across the chat: what happened, in a sentence. `before`, `after`: tokens of all folds done together."""
     happened = {
-        FoldKind.HANDOVER: tr("Older messages became a handover"),
-        FoldKind.MARKER: format_count(folds, "{n} older output became a marker", "{n} older outputs became markers"),
-        FoldKind.OBSERVATIONS: tr("Older messages became observations"),
+        FoldKind.HANDOVER: tr("Older messages were replaced with a handover"),
+        FoldKind.MARKER: format_count(
+            folds, "{n} older output was replaced with a marker", "{n} older outputs were replaced with markers"
+        ),
+        FoldKind.OBSERVATIONS: tr("Older messages were condensed into observations"),
         FoldKind.REFLECTION: tr("Observations were merged"),
         FoldKind.TRUNCATION: tr("The oldest messages are no longer sent"),
     }.get(fold.kind, fold_title(fold, folds))

@@ -1,9 +1,13 @@
-"""Rows of a list that is replaced as a whole, for Qt's views."""
+"""Rows of a list that is replaced as a whole, for Qt's views, and what paints them."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QSize
+from PySide6.QtGui import QPainter
+from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from helix_desktop.gui.theme import Theme
 
 Index = QModelIndex | QPersistentModelIndex
 NOWHERE = QModelIndex()
@@ -24,3 +28,24 @@ class ListRowModel(QAbstractListModel, Generic[T]):
 
     def rowCount(self, parent: Index = NOWHERE) -> int:
         return 0 if parent.isValid() else len(self.items)
+
+
+class RowPainter(QStyledItemDelegate):
+    """Paints rows that are `height` high. How one looks is for each kind of list to say, in `draw_row`."""
+
+    def __init__(self, theme: Theme, parent: QWidget, height: float) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._height = height
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return QSize(100, self._theme.zoomed_pixels(self._height))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self.draw_row(painter, option, index)
+        painter.restore()
+
+    def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        raise NotImplementedError

@@ -1,9 +1,25 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QLineEdit, QMenu, QPushButton, QWidget
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QFrame,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QPushButton,
+    QScrollArea,
+    QToolButton,
+    QWidget,
+)
 
+from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
+
+COLUMN = 720  # The greatest width of text in the transcript and below it, in pixels.
 
 
 def build_plain_label(text: str = "", look: str = "", parent: QWidget | None = None, *, wraps: bool = True) -> QLabel:
@@ -49,6 +65,25 @@ def build_push_button(
     return button
 
 
+def build_tool_button(hint: str, parent: QWidget, text: str = "", look: str = "icon") -> QToolButton:
+    """A small button with a sign or an icon. `hint` says what it does, to a screen reader too."""
+    button = QToolButton(parent)
+    button.setText(text)
+    button.setProperty("look", look)
+    button.setToolTip(hint)
+    button.setAccessibleName(hint)
+    return button
+
+
+def build_scroll_area(inside: QWidget, parent: QWidget) -> QScrollArea:
+    """Shows `inside` as wide as there is room, and scrolls what is too high."""
+    area = QScrollArea(parent)
+    area.setWidgetResizable(True)
+    area.setFrameShape(QFrame.Shape.NoFrame)
+    area.setWidget(inside)
+    return area
+
+
 class TransientDialog(QDialog):
     """A dialog that is deleted once it is closed."""
 
@@ -65,13 +100,33 @@ def build_popup_menu(parent: QWidget) -> QMenu:
     return menu
 
 
-def build_confirm_buttons(dialog: QDialog, yes: str, act: Callable[[], object]) -> QDialogButtonBox:
-    """A dialog's buttons, in the order usual on this system. Return presses `yes`."""
+def add_choice(menu: QMenu, words: str, act: Callable[[], object], *, chosen: bool) -> QAction:
+    """A line of a menu, with a tick where it is what is chosen now."""
+    action = menu.addAction(words.replace("&", "&&"), act)
+    action.setCheckable(True)
+    action.setChecked(chosen)
+    return action
+
+
+def build_confirm_buttons(
+    dialog: QDialog, yes: str | QPushButton, act: Callable[[], object], no: str = ""
+) -> QDialogButtonBox:
+    """A dialog's buttons, in the order usual on this system. Return presses `yes`; `no` is "Cancel" where nothing else is said."""
     buttons = QDialogButtonBox(dialog)
-    wanted = build_push_button(yes, dialog, look="primary")
+    wanted = build_push_button(yes, dialog, look="primary") if isinstance(yes, str) else yes
     wanted.setDefault(True)
     buttons.addButton(wanted, QDialogButtonBox.ButtonRole.AcceptRole)
-    buttons.addButton(tr("Cancel"), QDialogButtonBox.ButtonRole.RejectRole).setAutoDefault(False)
+    buttons.addButton(no or tr("Cancel"), QDialogButtonBox.ButtonRole.RejectRole).setAutoDefault(False)
     buttons.accepted.connect(act)
     buttons.rejected.connect(dialog.reject)
     return buttons
+
+
+def build_centred_column(owner: QWidget, theme: Theme) -> QWidget:
+    """The column in the middle of `owner`, as wide as the text of the transcript above it at every zoom."""
+    set_surface_look(owner, "page")
+    middle = QWidget(owner)
+    middle.setProperty("look", "plain")
+    build_row(1, (middle, 100), 1, owner=owner, margins=(16, 0, 16, 0))
+    theme.keep_scaled(middle, middle.setMaximumWidth, COLUMN)
+    return middle

@@ -3,6 +3,8 @@
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.translation import tr
 
+WORKING_STATES = frozenset({ConversationActivity.THINKING, ConversationActivity.TOOLS, ConversationActivity.ASKING})
+
 
 def describe_running_state(running: ConversationActivity) -> str:
     return {

@@ -1,7 +1,7 @@
 """What all plots over steps share: lines, zooming and scrolling, and the step under the pointer.
 
-However many steps there are, a paint looks at some points for each pixel and no more: level k of the pyramid holds the
-lowest and the highest of every 8^k points.
+However many steps there are, a paint looks at some points for each pixel and no more:
+level k of the pyramid holds the lowest and the highest of every 8^k points.
 """
 
 from abc import abstractmethod
@@ -113,7 +113,7 @@ class StepPlot(QWidget):
     def zoom_plot(self, factor: float, around: float | None = None) -> None:
         """Show `factor` times as many points, keeping the place `around` where it is."""
         middle = (self._first + self._last) / 2 if around is None else around
-        self._show_point_span(middle - (middle - self._first) * factor, middle + (self._last - middle) * factor)
+        self._zoom_to_point_range(middle - (middle - self._first) * factor, middle + (self._last - middle) * factor)
 
     def show_all_points(self) -> None:
         self._whole = True
@@ -123,7 +123,7 @@ class StepPlot(QWidget):
     def _keep_span_in_range(self) -> None:
         self._first, self._last = 0.0, float(max(1, self._count_points - 1))
 
-    def _show_point_span(self, first: float, last: float) -> None:
+    def _zoom_to_point_range(self, first: float, last: float) -> None:
         end = float(max(1, self._count_points - 1))
         span = min(max(last - first, min(_LEAST_SPAN, end)), end)
         middle = (first + last) / 2
@@ -216,12 +216,12 @@ class StepPlot(QWidget):
     def _draw_label(self, painter: QPainter, x: float, words: str) -> None:
         """One line stands centred at the bottom; several beside the pointer, not over what it points at."""
         painter.setFont(self._theme.build_font(11))
-        painter.setPen(self._theme.colour_of_token("text"))  # Qt measures text only with a pen set
+        painter.setPen(self._theme.colour_of_token("text"))  # Qt measures text only if a pen is set.
         several = "\n" in words
         sides = Qt.AlignmentFlag.AlignLeft if several else Qt.AlignmentFlag.AlignHCenter
         flags = int(sides | Qt.AlignmentFlag.AlignVCenter)
         whole = QRectF(0, 0, self.width(), self.height())
-        # Measured as laid out, which works for every script.
+        # Measuring the laid-out text gives the right size in every script.
         place = painter.boundingRect(whole, flags, words).adjusted(-6, -2, 6, 2)
         width, height = place.width(), place.height()
         if several:
@@ -242,7 +242,7 @@ class StepPlot(QWidget):
             by = self._point_at(self._dragged_from) - self._point_at(x)
             if abs(self._dragged_from - x) > 3:
                 self._moved = True
-                self._show_point_span(self._first + by, self._last + by)
+                self._zoom_to_point_range(self._first + by, self._last + by)
                 self._dragged_from = x
         self._hover = self._nearest_point(x)
         self.update()
@@ -277,7 +277,7 @@ class StepPlot(QWidget):
             self.show_all_points()
         elif key in (Qt.Key.Key_Left, Qt.Key.Key_Right):
             by = span / 10 * (1 if key == Qt.Key.Key_Right else -1)
-            self._show_point_span(self._first + by, self._last + by)
+            self._zoom_to_point_range(self._first + by, self._last + by)
         else:
             event.ignore()
 

@@ -44,8 +44,8 @@ class ShareWorkspaceDialog(SharingFormDialog):
 
     def _build_sharing_explanation(self) -> QLabel:
         text = tr(
-            "Other computers can then read the conversations of “{name}” live and continue them. They all use one PostgreSQL database. "
-            "Everything is encrypted on this computer first, so whoever runs the database can't read it.",
+            "Other computers can then read the conversations of “{name}” live and continue them. All computers use one PostgreSQL database. "
+            "Everything is encrypted on this computer first, so whoever runs the database can't read your data.",
             name=self._bench.name,
         )
         return build_plain_label(text)
@@ -53,7 +53,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
     def _build_joining_instructions(self) -> list[QWidget]:
         steps = tr(
             "On another computer, choose Join a shared workspace… in the palette, and enter this address and the key. Whoever has the key "
-            "and can reach the database can read this workspace, so send it only through a channel you trust."
+            "and can reach the database can read this workspace, so send the key only through a channel you trust."
         )
         self.line = self._build_text_field(tr("Address for another computer"))
         self.line.setReadOnly(True)
@@ -83,7 +83,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         talks = format_count(conversations, "{n} conversation", "{n} conversations")
         stored = format_count(entries, "{n} cache entry", "{n} cache entries")
         text = tr(
-            "This uploads {conversations} and {entries} ({size}), and everything new from now on. Files in the folder are not uploaded, except for content that agents read.",
+            "Sharing uploads {conversations} and {entries} ({size}), and everything new from now on. Files in the folder are not uploaded, except for content that agents read.",
             conversations=talks,
             entries=stored,
             size=format_byte_size(size_),
@@ -114,13 +114,13 @@ class ShareWorkspaceDialog(SharingFormDialog):
     def _copy_workspace_key(self) -> None:
         def put_key_on_clipboard(key: str) -> None:
             QGuiApplication.clipboard().setText(key)
-            self._show_sharing_status(tr("The key is on the clipboard."))
+            self._show_sharing_status(tr("The key was copied to the clipboard."))
 
         self._run_sharing_work(self._sharing.key_for_joining(), "", put_key_on_clipboard)
 
     def _copy_store_address(self) -> None:
         QGuiApplication.clipboard().setText(self.line.text())
-        self._show_sharing_status(tr("The address is on the clipboard. It does not contain the password."))
+        self._show_sharing_status(tr("The address was copied to the clipboard, without the password."))
 
     def _ask_stop_sharing(self) -> None:
         text = tr(

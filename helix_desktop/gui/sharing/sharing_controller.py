@@ -33,7 +33,7 @@ class SharingController(QObject):
         self._showing, self._doing, self._list_conversations, self._open_conversation = showing, doing, listed, opened
         self._sidebar, self._chat, self._notices = parts
         self._stop_watching_sharing: Callable[[], None] = lambda: None
-        self._announced_branches: set[str] = set()  # branches that were announced already
+        self._announced_branches: set[str] = set()  # The branches that the user has been told about.
         showing.workspace_changed.connect(self._watch_open_workspace)
         showing.conversation_changed.connect(self._show_who_writes)
         self._chat.foreign.taking_over.connect(self.continue_here)

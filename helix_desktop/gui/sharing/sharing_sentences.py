@@ -24,8 +24,8 @@ def describe_sharing_fully(standing: SharingStatus) -> str:
     """Describes it in full sentences, with what prevents syncing."""
     waiting = format_count(
         standing.waiting,
-        "{n} change has not been sent yet. It is stored on this computer.",
-        "{n} changes have not been sent yet. They are stored on this computer.",
+        "{n} change has not been sent yet. The change is stored on this computer.",
+        "{n} changes have not been sent yet. The changes are stored on this computer.",
     )
     unsent = [waiting] if standing.waiting else []
     sentences = {

@@ -21,7 +21,7 @@ from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
 GROUPED = frozenset({facts.FoldKind.MARKER, facts.FoldKind.EXCERPT})
-LONG_LIST = 30  # From so many events on, those of one kind that follow each other are one row.
+LONG_LIST = 30  # In a list this long, neighbours of one kind in GROUPED share a row.
 
 
 class TimelineLane(StrEnum):
@@ -94,8 +94,8 @@ class ConversationTimeline:
         self.events: list[TimelineEvent] = []
         self.change_count = 0
         self.imported_dollars = 0.0
-        self._in_force: list[TimelineEvent] = []  # The events whose folds save something now.
-        self._settled_seq = 0  # Up to this fact, savings have been added to their events.
+        self._in_force: list[TimelineEvent] = []  # The events whose folds save tokens now.
+        self._settled_seq = 0  # The savings up to this fact have been added to the events.
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
 

@@ -7,7 +7,6 @@ from PySide6.QtCore import (
     QModelIndex,
     QPointF,
     QRectF,
-    QSize,
     Qt,
     Signal,
 )
@@ -17,7 +16,6 @@ from PySide6.QtWidgets import (
     QFrame,
     QListView,
     QStyle,
-    QStyledItemDelegate,
     QStyleOptionViewItem,
     QWidget,
 )
@@ -25,7 +23,7 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.gui.shared.figure_formats import format_short_day_and_time
 from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold
-from helix_desktop.gui.shared.list_row_model import Index, ListRowModel
+from helix_desktop.gui.shared.list_row_model import Index, ListRowModel, RowPainter
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
@@ -55,33 +53,20 @@ class FoldRows(ListRowModel[TimelineEvent]):
         return bool(event.made_folds) and not event.has_fold_in_force
 
 
-class _FoldRowPainter(QStyledItemDelegate):
-    def __init__(self, theme: Theme, parent: QListView) -> None:
-        super().__init__(parent)
-        self._theme = theme
-
-    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        return QSize(200, self._theme.zoomed_pixels(ROW))
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+class _FoldRowPainter(RowPainter):
+    def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         model = index.model()
         if not isinstance(model, FoldRows):
             return
         theme, event = self._theme, model.items[index.row()]
         place = QRectF(option.rect)
-        chosen = bool(option.state & QStyle.StateFlag.State_Selected)
-        painter.save()
         # ring, text and time keep their places in right-to-left languages, too
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        if chosen:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(theme.colour_of_token("selected"))
+        if option.state & QStyle.StateFlag.State_Selected:
             inset = theme.zoomed_pixels(12)
-            painter.drawRoundedRect(place.adjusted(inset, 0, -inset, -theme.zoomed_pixels(2)), 8, 8)
+            theme.fill_surface(painter, place.adjusted(inset, 0, -inset, -theme.zoomed_pixels(2)), "selected", 8)
         self._draw_kind_ring(painter, place, event)
         self._draw_fold_text(painter, place, event, model)
-        painter.restore()
 
     def _draw_kind_ring(self, painter: QPainter, place: QRectF, event: TimelineEvent) -> None:
         pixels = self._theme.zoomed_pixels
@@ -128,7 +113,7 @@ class FoldList(QListView):
         super().__init__(parent)
         self.rows = FoldRows(self)
         self.setModel(self.rows)
-        self.setItemDelegate(_FoldRowPainter(theme, self))
+        self.setItemDelegate(_FoldRowPainter(theme, self, ROW))
         self.setUniformItemSizes(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)

@@ -1,24 +1,27 @@
 """The dialog to fold now: what to create, and what to keep in particular."""
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QDialog, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QWidget
 
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.shared.plain_widgets import build_confirm_buttons, build_plain_label
+from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.shared.plain_widgets import (
+    TransientDialog,
+    build_confirm_buttons,
+    build_line_edit,
+    build_plain_label,
+)
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
 WIDTH = 420
 
 
-class FoldNowDialog(QDialog):
+class FoldNowDialog(TransientDialog):
     def __init__(self, session: Session, doing: BackgroundRunner, parent: QWidget) -> None:
-        super().__init__(parent)
+        super().__init__(tr("Fold now"), parent)
         self._session = session
         self._doing = doing
-        self.setWindowTitle(tr("Fold now"))
-        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.kind = QComboBox(self)
         for name, kind in (
             (tr("Handover: a document with six sections"), FoldKind.HANDOVER),
@@ -27,17 +30,12 @@ class FoldNowDialog(QDialog):
         ):
             self.kind.addItem(name, kind)
         self.kind.setAccessibleName(tr("What to create"))
-        self.wish = QLineEdit(self)
         keep = build_plain_label(tr("What to keep in particular"), "muted", self)
-        self.wish.setPlaceholderText(tr("For example: the API decisions"))
-        self.wish.setAccessibleName(keep.text())
+        self.wish = build_line_edit(keep.text(), tr("For example: the API decisions"), self)
         words = tr("You can keep working. Everything stays in the journal, and you can undo this.")
         said = build_plain_label(words, "small", self)
         buttons = build_confirm_buttons(self, tr("Start"), self.accept)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 20, 20, 20)
-        for widget in (self.kind, keep, self.wish, said, buttons):
-            column.addWidget(widget)
+        build_column(self.kind, keep, self.wish, said, buttons, owner=self, margins=20)
         self.setMinimumWidth(WIDTH)
         self.wish.setFocus()
 

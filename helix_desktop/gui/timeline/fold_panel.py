@@ -1,26 +1,19 @@
 """The panel of one fold: its figures, what the model reads instead, what it replaced, and how to undo it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import (
-    QBoxLayout,
-    QHBoxLayout,
-    QPlainTextEdit,
-    QPushButton,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QStackedWidget, QWidget
 
 from helix_desktop.engine.facts import Folded, FoldKind, PartRef
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.chip_labels import ChipLabel
 from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.shared.fold_descriptions import count_covered_facts, describe_kept_details
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
@@ -65,7 +58,7 @@ class ShownFold:
 
 
 class FoldPanel(QWidget):
-    """`wanted` carries values of `chat_intents`; the other signals are commands on the shown fold."""
+    """`wanted` carries values of `chat_intents`; other signals are commands on the shown fold."""
 
     wanted = Signal(object)
     undo_wanted = Signal(object)
@@ -78,14 +71,14 @@ class FoldPanel(QWidget):
         super().__init__()
         self._theme = theme
         self._shown: ShownFold | None = None
-        self._drawn_state: object = None  # what was drawn last; the same is not drawn again
+        self._drawn_state: object = None  # The state drawn last; it is not drawn again.
         self._drafts: dict[tuple[str, str], str] = {}  # unsaved edits, by conversation and fold
         self._title = ElidedLabel(self)
         set_widget_look(self._title, "title")
         self._kept_details_label = ChipLabel(theme, self)
-        self._edit = self._build_fold_button(tr("Edit"), self._start_document_edit)
-        self._compare = self._build_fold_button("", self.compare_wanted.emit)
-        self.undo_button = self._build_fold_button(tr("Undo"), self._undo_or_redo_fold)
+        self._edit = build_push_button(tr("Edit"), self, self._start_document_edit)
+        self._compare = build_push_button("", self, self.compare_wanted.emit)
+        self.undo_button = build_push_button(tr("Undo"), self, self._undo_or_redo_fold)
         self._figures = build_plain_label("", "small", self)
         self.document = BoxesView(theme, self, pad=(16, 4))
         self.document.setAccessibleName(tr("The text shown in place of the original"))
@@ -97,33 +90,19 @@ class FoldPanel(QWidget):
         self._stack.addWidget(self.document)
         self._stack.addWidget(self._build_edit_page())
         self._lay_out_fold_panel()
-        set_widget_look(self, "page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "page")
         self.clear_fold_panel()
 
     def _lay_out_fold_panel(self) -> None:
-        named = QHBoxLayout()
-        self._theme.keep_scaled(self, named.setSpacing, 8)
-        named.addWidget(self._title)
-        named.addWidget(self._kept_details_label)
-        named.addStretch(1)
-        buttons = QHBoxLayout()
-        self._theme.keep_scaled(self, buttons.setSpacing, 8)
-        for button in (self._edit, self._compare, self.undo_button):
-            buttons.addWidget(button)
-        self._head = QBoxLayout(QBoxLayout.Direction.LeftToRight)
-        self._theme.keep_scaled(self, self._head.setSpacing, 8)
-        self._head.addLayout(named, 1)
-        self._head.addLayout(buttons)
-        top = QVBoxLayout()
+        named = build_row(self._title, self._kept_details_label, 1)
+        buttons = build_row(self._edit, self._compare, self.undo_button)
+        self._head = build_row((named, 1), buttons)
+        for row in (named, buttons, self._head):
+            self._theme.keep_scaled(self, row.setSpacing, 8)
+        top = build_column(self._head, self._figures)
         self._theme.keep_scaled(self, top.setContentsMargins, 16, 14, 16, 0)
         self._theme.keep_scaled(self, top.setSpacing, 6)
-        top.addLayout(self._head)
-        top.addWidget(self._figures)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.addLayout(top)
-        column.addWidget(self._stack, 1)
+        build_column(top, (self._stack, 1), owner=self, margins=0)
         self._theme.keep_scaled(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -136,22 +115,11 @@ class FoldPanel(QWidget):
 
     def _build_edit_page(self) -> QWidget:
         page = QWidget(self)
-        row = QHBoxLayout()
-        row.addStretch(1)
-        row.addWidget(self._build_fold_button(tr("Cancel"), self._discard_document_edit))
-        save = self._build_fold_button(tr("Save my version"), self._save_document_edit)
-        set_widget_look(save, "primary")
-        row.addWidget(save)
-        column = QVBoxLayout(page)
+        cancel = build_push_button(tr("Cancel"), self, self._discard_document_edit)
+        save = build_push_button(tr("Save my version"), self, self._save_document_edit, "primary")
+        column = build_column((self._editor, 1), build_row(1, cancel, save), owner=page)
         self._theme.keep_scaled(self, column.setContentsMargins, 16, 0, 16, 14)
-        column.addWidget(self._editor, 1)
-        column.addLayout(row)
         return page
-
-    def _build_fold_button(self, text: str, act: Callable[[], None]) -> QPushButton:
-        button = QPushButton(text, self)
-        button.clicked.connect(lambda _: act())
-        return button
 
     def clear_fold_panel(self) -> None:
         self._save_open_draft()
@@ -160,8 +128,8 @@ class FoldPanel(QWidget):
         for widget in (self._kept_details_label, self._edit, self._compare, self.undo_button, self._figures):
             widget.hide()
         empty = tr(
-            "Folds are listed on the left as soon as there are any. Select one to see what the model sees instead of the original, "
-            "compare the two, or undo it."
+            "Folds are listed on the left as soon as there are any. Select one to see what the model sees instead of "
+            "the original, to compare the two, or to undo the fold."
         )
         self.document.show_boxes(lambda ink, width: [build_note_box(ink, width, empty)])
         self._stack.setCurrentIndex(0)

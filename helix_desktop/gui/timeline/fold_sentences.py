@@ -26,8 +26,8 @@ from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_count, tr
 
 MAX_NAMED_CALLS = 2  # The most calls named in a title.
-LEAST_DOLLARS = 0.0005  # Less money is not spoken of.
-LONGEST_LINE, MARK_LINES = 90, 3  # What is shown of a message or an error that is pointed at.
+LEAST_DOLLARS = 0.0005  # Smaller amounts of money are not mentioned.
+LONGEST_LINE, MARK_LINES = 90, 3  # Characters per line, and lines, shown of a message under the pointer.
 
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
@@ -116,7 +116,7 @@ def describe_timeline(story: ConversationTimeline) -> str:
     if story.dollars[-1]:
         parts.append(format_dollars(story.dollars[-1]))
     if story.imported_dollars:
-        parts.append(tr("{cost} of this before the import", cost=format_dollars(story.imported_dollars)))
+        parts.append(tr("{cost} of this was spent before the import", cost=format_dollars(story.imported_dollars)))
     return ", ".join(parts)
 
 

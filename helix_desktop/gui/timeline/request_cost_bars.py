@@ -1,5 +1,5 @@
-"""What each request cost, as bars in the timeline's chart: from below what was read from the provider's cache, what was new,
-what was written again, and the reply.
+"""What each request cost, as bars in the timeline's chart: from below what was read from
+the provider's cache, what was new, what was written again, and the reply.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,7 +17,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 HEIGHT = 0.3  # The share of the plot's height that the most expensive request takes.
-WIDEST = 24  # pixels between two bars
+WIDEST = 24  # Bars that are at least this many pixels apart all have the same width.
 COLOURS = ("faint", "conversation", "danger", "output")  # The colours of the groups, from the bottom up.
 READ, NEW, AGAIN, REPLY = range(4)
 

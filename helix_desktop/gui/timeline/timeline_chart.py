@@ -26,10 +26,10 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 
 Threshold = tuple[str, ContextKind, float]
 HEIGHT = 390
-LEFT, RIGHT, LEGEND, LANE, DATES = 52, 60, 24, 15, 20  # Around the plot, in the pictures' pixels.
+LEFT, RIGHT, LEGEND, LANE, DATES = 52, 60, 24, 15, 20  # Sizes of what is around the plot, in pixels.
 SMALL = 11
-MARK_GAP = 4  # Marks of a lane are at least so far from each other.
-REACH = 6  # How far from a mark the pointer may be, in pixels.
+MARK_GAP = 4  # The least distance between two marks of a lane, in pixels.
+REACH = 6  # A mark reacts to the pointer within this many pixels.
 LANE_COLOURS = {TimelineLane.YOU: "conversation", TimelineLane.FILES: "output", TimelineLane.ERRORS: "danger"}
 
 
@@ -69,7 +69,7 @@ class TimelineChart(StepPlot):
         self._update_grown_plot()
 
     def show_request_costs(self, requests: Sequence[RequestCost]) -> None:
-        """Bars of what each request cost, until another conversation is shown; none take them away."""
+        """Bars of what each request cost, until another conversation is shown; none removes them."""
         self._bars, self._drawn = RequestCostBars(requests, self._story.seqs), None
         self.update()
 
@@ -78,7 +78,7 @@ class TimelineChart(StepPlot):
             self._keep_span_in_range()
         points, events = self._story.points, self._story.events
         if points:
-            # the start of the conversation counts as an event, too
+            # The first event may be the start of the conversation, which is not a fold.
             begun = bool(events) and not events[0].current_folds
             steps = format_count(self._story.steps[-1], "{n} step", "{n} steps")
             folds = format_count(len(events) - begun, "{n} fold", "{n} folds")
@@ -92,7 +92,7 @@ class TimelineChart(StepPlot):
         self._selected = event
         if event is not None and not self._first <= event.point <= self._last:
             span = self._last - self._first
-            self._show_point_span(event.point - span / 2, event.point + span / 2)
+            self._zoom_to_point_range(event.point - span / 2, event.point + span / 2)
         self.update()
 
     @property
@@ -100,7 +100,7 @@ class TimelineChart(StepPlot):
         return len(self._story.points)
 
     def _empty_plot_text(self) -> str:
-        return tr("Tokens over time appear here.")
+        return tr("A chart of tokens over time will appear here.")
 
     @property
     def _top_tokens(self) -> float:
@@ -137,7 +137,7 @@ class TimelineChart(StepPlot):
         painter.setPen(Qt.PenStyle.NoPen)
         for kind, pyramid in reversed(
             list(zip(ContextKind, self._layers, strict=True))
-        ):  # the highest is behind the others
+        ):  # The highest layer is drawn first, so that it is behind the others.
             edge = [QPointF(x, self._y_of_token_count(tokens, top)) for x, tokens in self._highest_points(pyramid)]
             ends = QPointF(edge[0].x(), area.bottom() - 3), QPointF(edge[-1].x(), area.bottom() - 3)
             painter.setBrush(self._theme.fill_colour_of_kind(kind))

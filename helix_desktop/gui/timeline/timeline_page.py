@@ -7,11 +7,12 @@ from functools import partial
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QAction, QActionGroup, QResizeEvent, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMenu, QPushButton, QSplitter, QWidget
 
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded
+from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.request_costs import RequestCost, explain_requests
 from helix_desktop.engine.session_events import Event as SessionEvent
 from helix_desktop.engine.session_events import FactAppended
@@ -19,10 +20,13 @@ from helix_desktop.engine.summary_claims import find_claims_of_fold
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.past_moments import PastMomentLoader
+from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text
+from helix_desktop.gui.shared.plain_widgets import add_choice, set_surface_look
 from helix_desktop.gui.theme import Theme, set_widget_look
-from helix_desktop.gui.timeline import fold_comparisons, fold_sentences
+from helix_desktop.gui.timeline import fold_sentences
 from helix_desktop.gui.timeline.conversation_timeline import (
     ConversationTimeline,
     TimelineEvent,
@@ -35,12 +39,13 @@ from helix_desktop.gui.timeline.fold_panel import FoldPanel, ShownFold
 from helix_desktop.gui.timeline.timeline_chart import Threshold, TimelineChart
 from helix_desktop.gui.transcript.chat_intents import ShowInChat
 from helix_desktop.gui.translation import tr
+from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import Session, Workbench
 
 READ_SLICE_SECONDS = 0.003
-FRAME_MS = 16  # milliseconds
+FRAME_MS = 16  # Milliseconds from a change to the update of the list: about a frame.
 FACTS_PER_STEP = 64
-NARROW = 700  # Where the page is narrower, the chosen fold stands below the list.
+NARROW = 700  # On a page narrower than this many pixels, the chosen fold is below the list.
 
 
 class TimelinePage(QWidget):
@@ -57,11 +62,11 @@ class TimelinePage(QWidget):
         self.timeline = ConversationTimeline()
         self._other_timelines: list[ConversationTimeline] = []
         self._shows_whole_workspace = self._has_undrawn_growth = False
-        self._listed: tuple[int, int] = (0, 0)  # the story's state when the list was last filled
+        self._listed: tuple[int, int] = (0, 0)  # The state that the list was last filled from.
         self._last_read_seq = 0
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: TimelineEvent | None = None
-        self._claims: dict[str, Sequence[str]] = {}  # by the text of a fold
+        self._claims: dict[str, Sequence[str]] = {}  # The unsupported claims in a fold, by its text.
         self._wanted_fold = ""
         self._reading: Iterator[None] = iter(())
         self.chart = TimelineChart(theme, self)
@@ -81,27 +86,17 @@ class TimelinePage(QWidget):
         self._lay_out_timeline()
         self._build_timeline_menu()
         self._connect_timeline_signals()
-        set_widget_look(self, "page")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        set_surface_look(self, "page")
 
     def _lay_out_timeline(self) -> None:
-        top = QVBoxLayout()
+        top = build_column(build_row((self._heading, 1), self.menu_button), self.chart)
         self._theme.keep_scaled(self, top.setContentsMargins, 24, 12, 16, 0)
-        head = QHBoxLayout()
-        head.addWidget(self._heading, 1)
-        head.addWidget(self.menu_button)
-        top.addLayout(head)
-        top.addWidget(self.chart)
         for at, part in enumerate((self.list, self.panel)):
             self._lower.addWidget(part)
             self._lower.setCollapsible(at, False)
             self._lower.setStretchFactor(at, 2 + at)
         self._lower.setHandleWidth(1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addLayout(top, 1)
-        column.addWidget(self._lower, 1)
+        build_column((top, 1), (self._lower, 1), owner=self, margins=0, spacing=0)
         self._theme.keep_scaled(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -224,7 +219,7 @@ class TimelinePage(QWidget):
         self.list.show_fold_events(grouped[::-1], self.timeline.model_window, keep=self._chosen)
 
     def _choose_event(self, event: TimelineEvent) -> None:
-        if event is not self._chosen:  # otherwise the list only reports the selection made here
+        if event is not self._chosen:  # The list also reports a selection that was made here.
             self._chosen = event
             self.list.select_fold_event(event)
             self._show_chosen_event()
@@ -317,15 +312,35 @@ class TimelinePage(QWidget):
         event = self._chosen
         earlier = self._timeline_of_event(event).find_handover_before(event) if event is not None else None
         if event is not None and earlier is not None:
-            fold_comparisons.compare_documents(earlier, event, self._doing, self._theme, self)
+            old, new = (fold_sentences.split_document_sections(each.current_folds[0].text) for each in (earlier, event))
+            titles = (fold_sentences.describe_event_title(earlier), fold_sentences.describe_event_title(event))
+            texts = fold_sentences.align_document_sections(old, new)
+            TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
 
     def compare_views_around_fold(self) -> None:
         """What the model saw before the chosen fold and after it, side by side."""
         event, session = self._chosen, self._session
-        if event is not None and session is not None and event.history is self.timeline.history:
-            fold_comparisons.compare_views_around_fold(
-                event, session.conversation, self._past, self._doing, self._theme, self
+        if event is None or session is None or event.history is not self.timeline.history:
+            return
+        conversation, name = session.conversation, fold_sentences.describe_event_title(event)
+        facts = conversation.state.facts
+        last = _last_seq_of_batch(event, facts)
+
+        def show_both(before: Moment, after: Moment) -> None:
+            old, new = before.take_view(), after.take_view()
+            was, now = before.counted_tokens, after.counted_tokens
+            titles = (
+                f"{tr('Before {name}', name=name)} · {format_token_count(was)}",
+                f"{tr('After {name}', name=name)} · {format_token_count(now)} ({now - was:+,})",
             )
+            texts = format_view_as_text(old, facts), format_view_as_text(new, facts)
+            TextComparisonDialog(self._doing, self._theme, titles, texts, self).open()
+
+        self._past.compute_moment_at(
+            conversation,
+            event.seq - 1,
+            lambda before: self._past.compute_moment_at(conversation, last, lambda after: show_both(before, after)),
+        )
 
     # --- filters
 
@@ -344,9 +359,7 @@ class TimelinePage(QWidget):
             menu, [(name, partial(self._show_timeline_scope, everywhere=on)) for name, on in scopes]
         )
         self._fold_now_action = menu.addAction(tr("Fold now…"), self.ask_to_fold)
-        self._costs_action = menu.addAction(tr("What each request cost"))
-        self._costs_action.setCheckable(True)
-        self._costs_action.triggered.connect(self._show_request_costs)
+        self._costs_action = add_choice(menu, tr("What each request cost"), self._show_request_costs, chosen=False)
         self.menu_button.setMenu(menu)
         self.menu_button.setText(f"{kinds[0][0]} ▾")
 
@@ -394,12 +407,18 @@ def _add_choices(menu: QMenu, choices: Sequence[tuple[str, Callable[[], None]]])
     """Of these, one is chosen: the first at the beginning."""
     group = QActionGroup(menu)
     for number, (name, act) in enumerate(choices):
-        action = group.addAction(menu.addAction(name))
-        action.setCheckable(True)
-        action.setChecked(number == 0)
-        action.triggered.connect(lambda _checked, act=act: act())
+        group.addAction(add_choice(menu, name, act, chosen=number == 0))
     menu.addSeparator()
     return group.actions()
+
+
+def _last_seq_of_batch(event: TimelineEvent, facts: Sequence[Recorded]) -> int:
+    names = {fold.fold for fold in event.current_folds}
+    last = event.seq
+    for recorded in facts[event.seq : event.seq + 4 * len(names)]:
+        if getattr(recorded.fact, "fold", "") in names:
+            last = recorded.seq
+    return last
 
 
 def _list_thresholds(session: Session) -> Sequence[Threshold]:

@@ -9,7 +9,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AnswerChoice:
-    """Which of the answers is shown, from 1, and the newest fact of each. One answer is no choice."""
+    """Which answer is shown, from 1, and the newest fact of each. One answer is no choice."""
 
     number: int = 0
     answer_ends: tuple[int, ...] = ()

@@ -53,7 +53,7 @@ FormulaLookup = Callable[[str, bool], FormulaPicture | None]  # a formula, and w
 
 @dataclass(frozen=True, slots=True)
 class ToggleSection:
-    """Open or close what `key` names; `extra_lines` is added to it (how many lines more are shown)."""
+    """Opens or closes what `key` names; `extra_lines` is added to it (how many more are shown)."""
 
     key: SectionKey
     extra_lines: int = 0
@@ -85,15 +85,15 @@ class HotSpot:
 
 
 class LayoutBox:
-    """One piece. `gap` is the space above it, `left` its distance from the left edge of the column."""
+    """One piece. `gap` is the space above it, `left` its distance from the column's left edge."""
 
     text: str = ""
-    copied_prefix: str = ""  # Placed before the text when it is copied from its start.
+    copied_prefix: str = ""  # Copied before the text, such as a list marker.
     chunk_start = -1  # Where the shown chunk of the source begins.
-    chunk_end = -1  # and where it ends
-    is_table_continuation = False  # a piece of a table that is not its first
-    is_from_subagent = False  # Whether it belongs to a sub-agent.
-    is_waiting_for_drawing = False  # whether it waits for a formula that is still being drawn
+    chunk_end = -1  # Where that chunk ends.
+    is_table_continuation = False  # True for every piece of a table but the first.
+    is_from_subagent = False  # Whether the box belongs to a sub-agent.
+    is_waiting_for_drawing = False  # Whether the box waits for a formula that is still being drawn.
 
     def __init__(self, ink: DrawingStyle, width: float, *, left: float = 0.0, gap: float = 0.0) -> None:
         self.ink = ink

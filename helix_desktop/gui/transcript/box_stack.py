@@ -1,5 +1,4 @@
-"""Boxes below one another and the text that runs through them. Offsets count all boxes' texts, plus
-one for each line end between.
+"""Boxes below one another and the text that runs through them.
 
 Offsets count the boxes' texts, one after another, with one for the line end between two.
 """

@@ -6,7 +6,7 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-SMALLEST = 3  # So many finished calls in a row become one line.
+SMALLEST = 3  # At least this many finished calls in a row become one line.
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class CallGroup:
     failed: int = 0
     seconds: float = 0.0
     opened: bool = False
-    collapsible_items: set[int] = field(default_factory=set)  # The items that may be hidden.
+    collapsible_items: set[int] = field(default_factory=set)  # Items a collapsed group may hide.
 
     @property
     def is_collapsible(self) -> bool:

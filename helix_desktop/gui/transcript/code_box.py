@@ -51,7 +51,6 @@ class CodeBox(LayoutBox):
         gap: float = 0.0,
         more: SectionKey = (),
         lines: int = FIRST_LINES,
-        total: int = 0,
         at_once: int = AT_ONCE,
         label: str = "",
     ) -> None:
@@ -76,9 +75,7 @@ class CodeBox(LayoutBox):
         if self._runs is not None and len(self.text) <= at_once:
             self._coloured, self._runs = list(self._runs), None
         body = self._lay_out_code()
-        rest = (
-            (total or (whole.count("\n", len("\n".join(shown[:lines]))) if cut else 0)) if cut or total > lines else 0
-        )
+        rest = whole.count("\n", len("\n".join(shown[:lines]))) if cut else 0
         self._label, pad = label, float(ink.scaled_pixels(12))
         self._top, self._side = float(ink.scaled_pixels(LABEL)) if label else pad, float(ink.scaled_pixels(14))
         self.height = self._top + pad + body + (ink.scaled_pixels(24) if rest else 0)
@@ -103,13 +100,10 @@ class CodeBox(LayoutBox):
 
     def draw_box(self, painter: QPainter, marks: drawing_style.TextMarks, *, near: bool) -> None:
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self.ink.token_colour("code"))
-        painter.drawRoundedRect(
-            QRectF(0, 0, self.width, self.height), self.ink.scaled_pixels(8), self.ink.scaled_pixels(8)
-        )
+        whole = QRectF(0, 0, self.width, self.height)
+        self.ink.theme.fill_surface(painter, whole, "code", self.ink.scaled_pixels(8))
         painter.save()
-        painter.setClipRect(QRectF(0, 0, self.width, self.height), Qt.ClipOperation.IntersectClip)
+        painter.setClipRect(whole, Qt.ClipOperation.IntersectClip)
         if self._diff:
             self._draw_changed_line_grounds(painter)
         if self._label:
@@ -145,9 +139,8 @@ class CodeBox(LayoutBox):
         room = self.width - px(16)
         length = max(room * self.width / (self.width + self._overflow_width), px(24))
         left = px(8) + (room - length) * self.scrolled / self._overflow_width
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self.ink.token_colour("edge"))
-        painter.drawRoundedRect(QRectF(left, self.height - px(6), length, px(3)), px(2), px(2))
+        place = QRectF(left, self.height - px(6), length, px(3))
+        self.ink.theme.fill_surface(painter, place, "edge", px(2))
 
     def nearest_offset(self, place: QPointF) -> int:
         if not self._layout.lineCount():

@@ -1,7 +1,7 @@
 """Colours for code, from Pygments, in slices: a generator that can be left at any moment and gone on with later.
 
-Text that Pygments could take long over (one with very long lines, or very much of it) keeps the plain colour.
-Pygments is imported with the first code there is: an empty window needs none of it.
+Text that Pygments could take long over (one with very long lines, or very much of it) keeps the
+plain colour. Pygments is imported with the first code there is: an empty window needs none of it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MOST = 64 * 1024
 LONGEST_LINE = 2_000
 
-Run = tuple[int, int, str]  # start, length, token of the colour table
+Run = tuple[int, int, str]  # A start, a length and the name of a colour token.
 
 _COLOURS = (
     ("Comment", "code_comment"),

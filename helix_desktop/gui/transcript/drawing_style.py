@@ -93,16 +93,16 @@ class DrawingStyle:
         return made
 
     def overlay_formats(self, marks: TextMarks) -> list[QTextLayout.FormatRange]:
-        """The marks as Qt draws them over a text layout: what is selected lies over what is found."""
+        """The marks as Qt draws them over a text layout: the selection lies over what is found."""
         ranges = [
-            _layout_format_range(
+            build_format_range(
                 at, size, self._background_format("found_current" if number == marks.current else "found")
             )
             for number, (at, size) in enumerate(marks.found)
         ]
         first, last = marks.selected
         if last > first:
-            ranges.append(_layout_format_range(first, last - first, self._background_format("")))
+            ranges.append(build_format_range(first, last - first, self._background_format("")))
         return ranges
 
     def _build_span_format(self, style: TextStyle, *, link: bool) -> QTextCharFormat:
@@ -137,14 +137,10 @@ class DrawingStyle:
         return chosen
 
 
-def _layout_format_range(start: int, length: int, style: QTextCharFormat) -> QTextLayout.FormatRange:
+def build_format_range(start: int, length: int, style: QTextCharFormat) -> QTextLayout.FormatRange:
     made = QTextLayout.FormatRange()
     made.start, made.length, made.format = start, length, style
     return made
-
-
-def build_format_range(start: int, length: int, style: QTextCharFormat) -> QTextLayout.FormatRange:
-    return _layout_format_range(start, length, style)
 
 
 def spacing_format(by: float) -> QTextCharFormat:

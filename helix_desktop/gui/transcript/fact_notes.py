@@ -51,9 +51,9 @@ def _describe_automatic_message(fact: UserSaid) -> str:
         "mode": tr("Plan mode has ended."),
     }
     begun = {
-        "rules": tr("From here on, the full text of the rules in {name} is included.", name=name),
-        "skill": tr("From here on, the full text of the {name} skill is included.", name=name),
-        "plan": tr("From here on, the full text of the approved plan is included."),
+        "rules": tr("From here on, the context includes the full text of the rules in {name}.", name=name),
+        "skill": tr("From here on, the context includes the full text of the {name} skill.", name=name),
+        "plan": tr("From here on, the context includes the full text of the approved plan."),
         "hook": tr("A hook ({name}) sent a message to the agent.", name=name),
         "mode": tr("Plan mode: nothing is changed until you approve a plan."),
         "agent": tr("A message from the agent that delegated this task."),

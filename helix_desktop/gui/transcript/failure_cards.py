@@ -15,7 +15,7 @@ Way = tuple[str, BoxAction]
 
 
 def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
-    """The title of a failure, and what helps, the last of it trying again. `cause`: see TurnEnded."""
+    """The title of a failure, and what helps, ending with a retry. `cause`: see TurnEnded."""
     again: Way = (tr("Try again"), ContinueTurn())
     other: Way = (tr("Choose another model…"), OpenModelChooser())
     cards: dict[str, tuple[str, tuple[Way, ...]]] = {

@@ -28,11 +28,11 @@ from helix_desktop.processes.starter import (
     start_process,
 )
 
-LONGEST = 400  # Longer formulas, in characters, are shown as source.
+LONGEST = 400  # In characters. Longer formulas are shown as source.
 LONGEST_SVG = 4 << 20
 MOST_BYTES = 1 << 30  # The most address space of the worker process, in bytes.
-START_SECONDS, WAIT_SECONDS = 20.0, 5.0  # Generous for a busy machine. The process limits its own processor time.
-WIDEST = 8_000  # pixels of a picture
+START_SECONDS, WAIT_SECONDS = 20.0, 5.0  # Long enough for a busy machine. The process limits its own processor time.
+WIDEST = 8_000  # The longest edge of a formula's picture, in pixels.
 MOST_PIXELS = 16_000_000
 INDENT, QUOTE = 22, 14
 _LIBRARIES = ("ziamath", "ziafont", "latex2mathml")

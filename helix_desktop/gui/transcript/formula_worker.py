@@ -19,7 +19,7 @@ def serve_formula_requests() -> None:
     from ziafont.config import config
     from ziamath.zmath import Latex
 
-    config.svg2 = False  # Qt draws no symbols that are defined elsewhere in the picture
+    config.svg2 = False  # Qt does not draw symbols that a picture defines once and uses elsewhere.
     for line in sys.stdin.buffer:
         wanted = json.loads(line)
         _limit_cpu_seconds(SECONDS)

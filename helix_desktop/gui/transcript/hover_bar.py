@@ -21,7 +21,7 @@ from helix_desktop.gui.translation import tr
 
 HEIGHT, SIDE = 22, 26
 BAR = -1  # the box number that stands for the bar, which is not one of the item's boxes
-OVERLAP = 3  # pixels of the message that it may cover
+OVERLAP = 3  # How many pixels of the message the bar may cover.
 _WITH_BAR = frozenset({TranscriptItemKind.USER, TranscriptItemKind.REPLY})
 
 
@@ -118,9 +118,7 @@ class HoverBar(LayoutBox):
     ) -> None:
         ink = self.ink
         if pointed:
-            painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(ink.token_colour("selected"))
-            painter.drawRoundedRect(place.adjusted(1, 2, -1, -2), ink.scaled_pixels(4), ink.scaled_pixels(4))
+            ink.theme.fill_surface(painter, place.adjusted(1, 2, -1, -2), "selected", ink.scaled_pixels(4))
         if button.symbol:
             painter.setFont(ink.chip)
             painter.setPen(ink.token_colour("faint" if button.act is None and button.name else "text"))

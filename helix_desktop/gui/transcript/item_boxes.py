@@ -107,7 +107,7 @@ def _build_markdown_boxes(
         )
 
     text = item_source_text(item)[:limit]
-    # text being written must not flicker
+    # Code in a reply that is being written is coloured at once, so that it does not flicker.
     at_once = AT_ONCE if item.kind is TranscriptItemKind.LIVE_REPLY else 0
     return build_text_boxes(
         page.ink,
@@ -192,7 +192,7 @@ def _build_show_more_box(page: LayoutContext, item: TranscriptItem, length: int,
 
 
 def _build_group_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    """The line of a group, on its first item. It is followed by that item where that is to be seen."""
+    """The line of a group, on its first item, which follows it where that is to be seen."""
     group = at.page.items.groups.group_headed_by(at.index)
     if group is not None:
         act = ToggleSection(at.page.section_key("group", at.index))

@@ -1,7 +1,7 @@
 """The column of items: where each stands, which are laid out, and how the view stays still while heights are corrected.
 
-Heights are guessed until an item is seen. `lay_out_visible` lays out what is in sight, as far as the time allows, and returns
-where the view has to stand so that what the reader looks at does not move.
+Heights are guessed until an item is seen. `lay_out_visible` lays out what is in sight, as far as the
+time allows, and returns where the view has to stand so that what the reader looks at does not move.
 """
 
 import time
@@ -44,7 +44,7 @@ _CONSTANT = {
 }
 
 
-# The top of its item in the view, its offset below that, and its height.
+# For each drawn piece: the top of its item in the view, its offset below that top, and its height.
 DrawnPlaces = dict[object, tuple[int, float, float]]
 
 

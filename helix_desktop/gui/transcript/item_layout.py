@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from PySide6.QtCore import QRectF, Qt
+from PySide6.QtCore import QRectF
 from PySide6.QtGui import QPainter
 
 from helix_desktop.gui.transcript.basic_boxes import LayoutBox, utf16_length
@@ -13,7 +13,7 @@ from helix_desktop.gui.transcript.item_boxes import build_item_boxes
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 
-LONGER = 0.006  # In seconds. Longer layouts are split into slices.
+LONGER = 0.006  # Extra seconds a slice may take to lay out what is visible.
 _GROWING = frozenset({TranscriptItemKind.REPLY, TranscriptItemKind.LIVE_REPLY})
 
 
@@ -37,8 +37,8 @@ class ItemLayout(BoxStack):
         return round(self.bottom_edge) if self.done else max(round(self.bottom_edge), self._guess)
 
     def lay_out_slice(self, until: float, down_to: float = 0.0) -> bool:
-        """Lay out more, until the time `until`, and a little longer where what is `down_to` there is still missing; True when all is
-        laid out.
+        """Lay out more, until the time `until`, and a little longer where what is
+        `down_to` there is still missing; True when all is laid out.
         """
         while not self.done:
             box = next(self._more, None)
@@ -80,7 +80,7 @@ class ItemLayout(BoxStack):
         if not same or not item_source_text(item).startswith(item_source_text(self.item)):
             return False
         if item.is_first_of_answer and self.boxes and self.boxes[0].text != self._page.items.writer_of_answer(index):
-            return False  # the provider names another model than was chosen
+            return False  # The provider named a model other than the chosen one.
         if item_source_text(item) == item_source_text(self.item) and self.done:
             self.item = item
         else:
@@ -107,11 +107,8 @@ class ItemLayout(BoxStack):
     def _draw_message_surface(self, painter: QPainter) -> None:
         ink = self._page.ink
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(ink.token_colour("code"))
-        painter.drawRoundedRect(
-            QRectF(0, 0, self._page.width, self.current_height), ink.scaled_pixels(10), ink.scaled_pixels(10)
-        )
+        place = QRectF(0, 0, self._page.width, self.current_height)
+        ink.theme.fill_surface(painter, place, "code", ink.scaled_pixels(10))
 
     def copyable_markdown(self, first: int, last: int) -> str:
         """The Markdown source for chunks that are selected whole, plain text for the others."""

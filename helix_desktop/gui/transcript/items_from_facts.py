@@ -46,11 +46,11 @@ class TranscriptItems:
     _starts: list[facts.Recorded] = field(
         default_factory=list
     )  # The facts that started the conversation or made it a fork.
-    _last_cut: int = 0  # The last reply, if its stream broke.
-    _broken_reply_seq: int = 0  # a reply whose stream broke, and which is asked for again
-    _replaced: list[tuple[int, int]] = field(default_factory=list)  # Broken replies, and the facts that replaced them.
-    retry_at: float = 0.0  # when the model is asked again, while the client waits
-    _error: int = -1  # The last failure, while nothing has followed it.
+    _last_cut: int = 0  # The seq of the last reply if its stream broke, otherwise 0.
+    _broken_reply_seq: int = 0  # The seq of a broken reply that is being asked for again; 0: none.
+    _replaced: list[tuple[int, int]] = field(default_factory=list)  # Seqs of broken replies and of their replacements.
+    retry_at: float = 0.0  # The time at which the model is asked again after a failed request.
+    _error: int = -1  # The item of the last failure until something follows it; -1: none.
     _seqs: array[int] = field(default_factory=lambda: array("q"))
     _live_from: int = -1
     _live: dict[int, list[str]] = field(default_factory=dict)
@@ -61,10 +61,10 @@ class TranscriptItems:
     _batches: dict[str, list[facts.Folded]] = field(default_factory=dict)
     newest_seq: int = 0  # the seq of the newest fact
     _opened: set[int] = field(default_factory=set)  # the seqs of rewinds whose items are shown
-    # The hidden ranges; None if they must be computed again.
+    # The ranges of hidden items; None if they must be computed again.
     _hidden_ranges: list[tuple[int, int]] | None = field(default_factory=list)
     _has_answer_name: bool = False
-    _changes: list[facts.FilesChanged] = field(default_factory=list)  # The file changes of the turn.
+    _changes: list[facts.FilesChanged] = field(default_factory=list)  # The turn's changes so far.
 
     def add_many_facts(self, recorded_facts: Iterable[facts.Recorded]) -> None:
         """Adds many facts, as at opening. The garbage collector is paused: nothing created here is garbage."""
@@ -266,7 +266,7 @@ class TranscriptItems:
         return last if last >= 0 and self.all[last].kind is TranscriptItemKind.WAITING else -1
 
     def can_continue_after(self, index: int) -> bool:
-        """Whether the failure at `index` is the last thing that happened, and nothing works on it."""
+        """Whether the failure at `index` happened last, and nothing works on it."""
         return index == self._error and self.running not in (
             ConversationActivity.THINKING,
             ConversationActivity.TOOLS,
@@ -280,7 +280,7 @@ class TranscriptItems:
         past, self._error = self._latest_failure_item(), -1
         return past
 
-    # --- one step for each kind of fact; each returns the items that look different now
+    # --- a method for each kind of fact; each returns the items that look different now
 
     def _show_user_message(self, recorded: facts.Recorded, fact: facts.UserSaid) -> Iterable[int]:
         if fact.by:
@@ -379,7 +379,7 @@ class TranscriptItems:
         self._changes = []
         return stopped
 
-    def _show_file_changes(self, recorded: facts.Recorded, fact: facts.FilesChanged) -> Iterable[int]:
+    def _collect_file_changes(self, recorded: facts.Recorded, fact: facts.FilesChanged) -> Iterable[int]:
         if fact.by != "undo":
             self._changes.append(fact)
         return ()
@@ -545,7 +545,7 @@ _STEPS: dict[type, Callable[..., Iterable[int]]] = {
     facts.Excluded: TranscriptItems._note_excluded_reply,  # noqa: SLF001
     facts.FoldFailed: TranscriptItems._add_fact_note,  # noqa: SLF001
     facts.TodoSet: TranscriptItems._show_plan,  # noqa: SLF001
-    facts.FilesChanged: TranscriptItems._show_file_changes,  # noqa: SLF001
+    facts.FilesChanged: TranscriptItems._collect_file_changes,  # noqa: SLF001
     facts.TurnEnded: TranscriptItems._show_turn_end,  # noqa: SLF001
     facts.Rewound: TranscriptItems._show_rewind,  # noqa: SLF001
     facts.Forgotten: TranscriptItems._add_fact_note,  # noqa: SLF001

@@ -13,8 +13,8 @@ _DASHES = [1.75, 1.0]
 
 
 class ToolCallBox(LayoutBox):
-    """Dot, words, chips, and how it went at the right. A click on the line does `toggle_row`; on the words at the right,
-    `right`, or what the line wants there.
+    """Dot, words, chips, and how it went at the right. A click on the line does
+    `toggle_row`; on the words at the right, `right`, or what the line wants there.
     """
 
     def __init__(
@@ -224,9 +224,7 @@ def measure_chip(chip: LineChip, ink: DrawingStyle) -> tuple[float, float]:
 def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyle) -> None:
     radius = ink.scaled_pixels(5)
     if chip.strong:
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(ink.token_colour("accent_soft"))
-        painter.drawRoundedRect(place, radius, radius)
+        ink.theme.fill_surface(painter, place, "accent_soft", radius)
     else:
         painter.setPen(QPen(ink.token_colour("line"), 1))
         painter.setBrush(Qt.BrushStyle.NoBrush)

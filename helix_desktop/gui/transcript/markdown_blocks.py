@@ -1,7 +1,7 @@
 """Markdown to blocks: CommonMark with tables, task lists and struck-out text, as plain values without Qt.
 
-Mark-up in the text (HTML) is text. A picture is a link to it: nothing is ever loaded because a text names it. Text
-that is too long to be parsed in a frame is shown as it stands.
+Mark-up in the text (HTML) is text. A picture is a link to it: nothing is ever loaded because
+a text names it. Text that is too long to be parsed in a frame is shown as it stands.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _build_markdown_parser(*, typed: bool) -> MarkdownIt:
 
 
 def link_reference_lines(text: str) -> str:
-    """The lines that define link references, to be parsed along with every chunk that may use them."""
+    """The lines that define link references, parsed along with every chunk that may use them."""
     if "]:" not in text:
         return ""
     found = (match.group() for match, _ in zip(_DEFINITION.finditer(text), range(_MOST_DEFINITIONS), strict=False))

@@ -1,8 +1,8 @@
 """A Markdown text cut into chunks that can be parsed one by one: paragraphs, lists, tables, fences.
 
-So a long text is parsed and laid out in slices of a few milliseconds, and while one is being written only its last
-chunk is parsed again. A chunk is never cut inside a fence. A list of dots is cut between two of its items; what grows past
-`LONGEST` ends at the next line end.
+So a long text is parsed and laid out in slices of a few milliseconds, and while one is being
+written only its last chunk is parsed again. A chunk is never cut inside a fence. A list of
+dots is cut between two of its items; what grows past `LONGEST` ends at the next line end.
 """
 
 import re

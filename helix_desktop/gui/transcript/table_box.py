@@ -1,4 +1,4 @@
-"""A table: columns as wide as their words where there is room, cells that wrap where there is not."""
+"""A table: columns as wide as their words if there is room, cells that wrap if there is not."""
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QTextLayout

@@ -27,7 +27,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 
 STEP = 40
-FASTEST = 120  # The most pixels scrolled at once while the pointer is held outside.
+FASTEST = 120  # The most pixels scrolled at once while a selection is dragged beyond an edge.
 _SHIFT = Qt.KeyboardModifier.ShiftModifier
 _PRESSING = frozenset({Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space})
 
@@ -50,7 +50,7 @@ class TextSurface(QAbstractScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
 
-    # --- what a view says of its text
+    # --- what each kind of view defines
 
     def text_position_at(self, point: QPoint) -> TextPosition:
         """The position nearest to a point of the viewport."""
@@ -178,7 +178,7 @@ class BoxSurface(TextSurface):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
         self._near: LayoutBox | None = None  # the box under the pointer
-        self._spot: HotSpotPlace | None = None  # where the keyboard is
+        self._spot: HotSpotPlace | None = None  # The hot spot that has the keyboard focus.
         self._pressed: HotSpot | None = None
         self.viewport().setMouseTracking(True)
 

@@ -22,16 +22,16 @@ class ToolCallRecord:
 
 @dataclass(slots=True)
 class ToolCallRecords:
-    """Models reuse ids of calls in every reply, so a call is found by its id only while it, or its reply, is the last.
-    Methods return the items that look different now.
+    """Models reuse ids of calls in every reply, so a call is found by its id only while
+    it, or its reply, is the last. Methods return the items that look different now.
     """
 
     _by_item: dict[int, ToolCallRecord] = field(default_factory=dict)
-    _open: dict[str, int] = field(default_factory=dict)  # The items of calls that have not returned
+    _open: dict[str, int] = field(default_factory=dict)  # Items of calls that have not returned.
     _returned: dict[str, int] = field(
         default_factory=dict
-    )  # For each call of the last reply that has returned, its item.
-    _by_question: dict[int, str] = field(default_factory=dict)  # Calls that the user is asked about
+    )  # The items of the last reply's calls that have returned, by call id.
+    _by_question: dict[int, str] = field(default_factory=dict)  # Call ids, by question number.
     item_by_result: dict[int, int] = field(default_factory=dict)
 
     @property

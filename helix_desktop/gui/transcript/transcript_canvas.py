@@ -1,7 +1,7 @@
 """The chat as one scroll area that draws its items itself: what is not in sight costs nothing.
 
-Three things never happen: a jump of what the reader looks at when something above changes its height; an end of
-following but by the reader's own gesture; a paint that waits for a long text.
+Three things never happen: a jump of what the reader looks at when something above changes its
+height; an end of following but by the reader's own gesture; a paint that waits for a long text.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ SLICE = 0.004
 LETTING_GO = 0.001
 DESCRIBED = 4_000
 MANY = 1_000  # More facts than this are read in a thread.
-EDGE = 4  # How many pixels something may be drawn outside its box.
+EDGE = 4  # The most pixels by which something may be drawn outside its box.
 
 _FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
 
@@ -59,7 +59,7 @@ class TranscriptCanvas(BoxSurface):
         self._content = content
         self.is_following_end = True
         self._moving = False
-        self.over: QWidget | None = None  # a button over the lower edge
+        self.over: QWidget | None = None  # A button that covers part of the lower edge.
         self._drawn: DrawnPlaces = {}
         self._floated = QRect()  # The area where something was drawn over the items.
         self.column = ItemColumn(LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time))
@@ -219,7 +219,7 @@ class TranscriptCanvas(BoxSurface):
         viewport = self.viewport()
         before, self._drawn = self._drawn, self._drawn_now()
         marked = not self.selection.is_empty_selection or self.finding is not None
-        # otherwise scrolled content would not fall on whole pixels of the screen
+        # With a fractional ratio, scrolled content would not fall on whole pixels of the screen.
         whole = self.devicePixelRatioF().is_integer()
         found = compute_scrolled_change(before, self._drawn) if whole and not (anew or marked) else None
         if found is None:
@@ -366,7 +366,7 @@ class TranscriptCanvas(BoxSurface):
             painter.setClipRect(place)
             self._draw_visible_items(painter, place)
             if place == self.viewport().rect():
-                self._drawn = self._drawn_now()  # More may have been laid out in the meantime.
+                self._drawn = self._drawn_now()  # More items may have been laid out in the meantime.
         painter.end()
 
     def _draw_visible_items(self, painter: QPainter, place: QRect) -> None:

@@ -2,13 +2,13 @@
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
-from PySide6.QtWidgets import QLabel, QToolButton, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.plain_widgets import build_line_edit
-from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_plain_label, build_tool_button
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent, TranscriptContentSource
 from helix_desktop.gui.transcript.transcript_search import TranscriptSearch
 from helix_desktop.gui.transcript.transcript_view import TranscriptView
@@ -28,12 +28,17 @@ class FindBar(QWidget):
         super().__init__(parent)
         self.field = build_line_edit(tr("Find in this conversation"), tr("Find in this conversation"), self)
         self.field.setClearButtonEnabled(True)
-        self.counts = QLabel(self)
-        set_widget_look(self.counts, "muted")
+        self.counts = build_plain_label("", "muted", self, wraps=False)
         row = build_row((self.field, 1), self.counts, owner=self, margins=(20, 8, 20, 8))
-        for sign, words, by in (("↑", tr("Previous match"), -1), ("↓", tr("Next match"), 1)):
-            row.addWidget(self._build_find_button(sign, words, lambda by=by: self.stepped.emit(by)))
-        row.addWidget(self._build_find_button("✕", tr("Close"), self.closed.emit))
+        for sign, words, act in (
+            ("↑", tr("Previous match"), lambda: self.stepped.emit(-1)),
+            ("↓", tr("Next match"), lambda: self.stepped.emit(1)),
+            ("✕", tr("Close"), self.closed.emit),
+        ):
+            button = build_tool_button(words, self, sign, "")
+            button.setAutoRaise(True)
+            button.clicked.connect(act)
+            row.addWidget(button)
         self.field.textChanged.connect(self.changed)
         self.field.installEventFilter(self)
 
@@ -60,15 +65,6 @@ class FindBar(QWidget):
                 return True
         return super().eventFilter(watched, event)
 
-    def _build_find_button(self, sign: str, words: str, act: object) -> QToolButton:
-        button = QToolButton(self)
-        button.setText(sign)
-        button.setToolTip(words)
-        button.setAccessibleName(words)
-        button.setAutoRaise(True)
-        button.clicked.connect(act)
-        return button
-
 
 class TranscriptPane(QWidget):
     """Emits `intent_requested` with a value of `chat_intents`; the window carries it out."""
@@ -84,11 +80,7 @@ class TranscriptPane(QWidget):
         self.bar = FindBar(self)
         self.bar.hide()
         self._theme = theme
-        self._end = self.view.over = QToolButton(self.view)
-        self._end.setText("↓")
-        self._end.setToolTip(tr("Jump to the end"))
-        self._end.setAccessibleName(tr("Jump to the end"))
-        set_widget_look(self._end, "pill")
+        self._end = self.view.over = build_tool_button(tr("Jump to the end"), self.view, "↓", "pill")
         self._end.hide()
         build_column(self.bar, (self.view, 1), owner=self, margins=0, spacing=0)
         self._slices = QTimer(self, interval=0)

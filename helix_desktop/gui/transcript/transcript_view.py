@@ -66,7 +66,7 @@ class TranscriptView(TranscriptCanvas):
                 return self.rect_in_viewport(index, laid.hot_spot_and_rect(spot)[1]).toRect()
         return QRect()
 
-    # --- the bar of a message
+    # --- the hover bar of a message
 
     def hover_bar_of(self, index: int) -> hover_bar.HoverBar | None:
         """What can be done with a message; None where the item is none, or is hidden."""
@@ -149,7 +149,7 @@ class TranscriptView(TranscriptCanvas):
             event.accept()
             return
         if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            event.ignore()  # The window handles Ctrl and the wheel: it changes the text size.
+            event.ignore()  # The window handles the wheel with Ctrl, which changes the text size.
             return
         super().wheelEvent(event)
 
@@ -307,7 +307,7 @@ class TranscriptView(TranscriptCanvas):
 
     def hot_spot_in_viewport(self, spot: HotSpotPlace) -> tuple[HotSpot, QRectF] | None:
         index, inner = spot
-        if inner.box == hover_bar.BAR:  # it is drawn where it is in sight
+        if inner.box == hover_bar.BAR:  # The bar is always in sight, so its place is not needed.
             bar = self.hover_bar_of(index)
             return (bar.hot_spots[min(inner.hot, len(bar.hot_spots) - 1)], QRectF()) if bar is not None else None
         laid = self.column.existing_layout(index)

@@ -32,7 +32,7 @@ class BoxesView(BoxSurface):
         self._stack = BoxStack()
         self._rest: Iterator[LayoutBox] = iter(())
         self._laid_width = 0.0
-        self._wanted = 0  # The position to return to once the layout reaches it.
+        self._wanted = 0  # The scroll position to return to once the layout reaches it.
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._continue_box_layout)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -86,7 +86,7 @@ class BoxesView(BoxSurface):
             self._stack.add_box(box)
             if time.perf_counter() > until:
                 self._slices.start()
-                # a scroll bar that disappears and comes back would lay everything out twice
+                # Keeps the scroll bar: if it vanished briefly, all would be laid out twice.
                 longest = self.verticalScrollBar().maximum()
                 break
         else:
@@ -109,7 +109,7 @@ class BoxesView(BoxSurface):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if self._width_of_boxes() != self._laid_width:
-            self._slices.start()  # Waits a moment, because a page that is being shown gets several widths in a row.
+            self._slices.start()  # Not laid out at once, because a page being shown gets several widths in a row.
         else:
             self.verticalScrollBar().setRange(0, max(0, round(self._stack.bottom_edge) - self.viewport().height()))
 
@@ -124,7 +124,7 @@ class BoxesView(BoxSurface):
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
         painter = QPainter(self.viewport())
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # boxes place their words
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # Boxes place their words themselves.
         painter.fillRect(event.rect(), self._ink.token_colour(self._surface))
         y = self.verticalScrollBar().value()
         painter.translate(0, -y)

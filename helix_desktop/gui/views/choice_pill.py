@@ -1,9 +1,11 @@
 """Buttons that show what is chosen and open the choices: a model, or the policy."""
 
+from functools import partial
+
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from helix_desktop.gui.shared.plain_widgets import build_popup_menu
+from helix_desktop.gui.shared.plain_widgets import add_choice, build_popup_menu
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
@@ -61,10 +63,7 @@ class PolicyChoicePill(ChoicePill):
     def open_choices(self) -> None:
         menu = build_popup_menu(self)
         for name, words in list_policy_choices():
-            action = menu.addAction(words)
-            action.setCheckable(True)
-            action.setChecked(name == self.current)
-            action.triggered.connect(lambda _checked=False, n=name: self.chosen.emit(n))
+            add_choice(menu, words, partial(self.chosen.emit, name), chosen=name == self.current)
         menu.addSeparator()
         menu.addAction(tr("Thresholds…")).triggered.connect(self.more_wanted)
         menu.popup(self.mapToGlobal(QPoint(0, self.height() + 4)))

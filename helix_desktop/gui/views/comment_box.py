@@ -2,9 +2,10 @@
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QFrame, QLabel, QPlainTextEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QPlainTextEdit, QWidget
 
 from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
@@ -35,19 +36,14 @@ class CommentBox(QFrame):
         super().__init__(parent)
         set_widget_look(self, "card")
         self.setCursor(Qt.CursorShape.ArrowCursor)
-        self._title = QLabel(self)
-        set_widget_look(self._title, "small")
+        self._title = build_plain_label("", "small", self, wraps=False)
         self.words = _CommentTextEdit(self)
         self.words.setAccessibleName(tr("Comment for the agent"))
         self.words.setPlaceholderText(tr("What should the agent know about this line?"))
         self.words.sent.connect(self._send_comment)
         self.words.left.connect(self.cancelled)
-        send, cancel = QPushButton(tr("Send to agent"), self), QPushButton(tr("Cancel"), self)
-        set_widget_look(send, "primary")
-        set_widget_look(cancel, "pill")
-        send.clicked.connect(self._send_comment)
-        cancel.clicked.connect(self.cancelled)
-        buttons = build_row(send, cancel, 1)
+        send = build_push_button(tr("Send to agent"), self, self._send_comment, "primary")
+        buttons = build_row(send, build_push_button(tr("Cancel"), self, self.cancelled.emit, "pill"), 1)
         column = build_column(self._title, (self.words, 1), buttons, owner=self, spacing=4)
         theme.keep_scaled(self, column.setContentsMargins, 12, 8, 12, 8)
 

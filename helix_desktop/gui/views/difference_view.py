@@ -20,7 +20,7 @@ from PySide6.QtGui import (
     QResizeEvent,
     QTextLayout,
 )
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk
 from helix_desktop.gui.layouts import build_row
@@ -32,8 +32,9 @@ from helix_desktop.gui.shared.difference_rows import (
     build_hunk_rows,
     build_patch_rows,
 )
+from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
-from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import highlight_code
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range, build_wrap_option
 from helix_desktop.gui.transcript.safe_text import make_safe_text
@@ -52,12 +53,8 @@ class HunkButtons(QWidget):
         super().__init__(parent)
         self.hunk = -1
         self.setCursor(Qt.CursorShape.ArrowCursor)
-        row = build_row(owner=self, margins=0, spacing=8)
-        self.back, self.keep = QPushButton(tr("Undo"), self), QPushButton(tr("Keep"), self)
-        for button in (self.back, self.keep):
-            set_widget_look(button, "pill")
-            button.setAutoDefault(False)
-            row.addWidget(button)
+        self.back, self.keep = (build_push_button(words, self, look="pill") for words in (tr("Undo"), tr("Keep")))
+        build_row(self.back, self.keep, owner=self, margins=0, spacing=8)
 
 
 class DifferenceView(TextSurface):
@@ -80,19 +77,19 @@ class DifferenceView(TextSurface):
         self.tail = TAIL  # pixels below the last row
         self._lengths: Sequence[int] = ()  # The length of each row in characters.
         self._heights: list[float] = []
-        self._exact: set[int] = set()  # Wrapped rows whose height is known.
+        self._exact: set[int] = set()  # Wrapped rows whose height was measured, not estimated.
         self._letters = 0.0  # How many characters fit in a line before it wraps.
         self._wide = 0.0  # The width that lines were wrapped to.
         self._language = ""
         self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
-        # Lines laid out without colours, in the order of their use.
+        # Lines that were laid out without colours and still wait for them, oldest first.
         self._plain: dict[tuple[int, bool], DifferenceLine] = {}
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour_visible_lines)
         self._buttons: list[HunkButtons] = []
-        self._asking = -1  # The row on whose line a comment is being written.
+        self._asking = -1  # The row that a comment is being written on; -1: none.
         self._actions = True
-        self._right = True  # Whether the right column is the one of the selection.
+        self._right = True  # Whether the selection is in the right column.
         self._comment = CommentBox(theme, self.viewport())
         self._comment.hide()
         self._comment.sent.connect(self._send_comment_on_line)
@@ -212,7 +209,7 @@ class DifferenceView(TextSurface):
 
     def _arrange_visible_rows(self) -> None:
         if self._measure_wrapped_rows(range(*self._visible_row_range())):
-            self._compute_row_tops()  # This calls the present method again.
+            self._compute_row_tops()  # This calls `_arrange_visible_rows` again.
         else:
             self._place_hunk_buttons()
             self.viewport().update()
@@ -252,7 +249,7 @@ class DifferenceView(TextSurface):
         return self._tops[number] + gap - self.verticalScrollBar().value()
 
     def _visible_row_range(self, top: int = 0, bottom: int = 0) -> tuple[int, int]:
-        """The visible rows, or those in a part of the view: the first, and the one after the last."""
+        """The visible rows, or those in part of the view: the first, and the one after the last."""
         at = self.verticalScrollBar().value()
         first = max(0, bisect_right(self._tops, at + top) - 1)
         last = bisect_right(self._tops, at + (bottom or self.viewport().height()))
@@ -385,7 +382,7 @@ class DifferenceView(TextSurface):
         return laid
 
     def _colour_visible_lines(self) -> None:
-        """Colours lines that were first drawn without colours, in slices, so that no frame is late."""
+        """Colours lines that were first drawn without colours, in slices, so no frame is late."""
         until = time.perf_counter() + COLOURING
         first, last = self._visible_row_range()
         while self._plain:
@@ -440,7 +437,7 @@ class DifferenceView(TextSurface):
         super()._press(event, clicks=clicks)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """A click on a line opens the box for a comment about it; what was drawn over is selected."""
+        """A click on a line opens the box for a comment about it; a drag selects text."""
         number = self.row_at(event.position().toPoint())
         click = event.button() == Qt.MouseButton.LeftButton and self.selection.is_empty_selection
         super().mouseReleaseEvent(event)
@@ -504,7 +501,7 @@ class DifferenceView(TextSurface):
     def _rebuild_drawing_style(self) -> None:
         self._ink = DrawingStyle(self.theme)
         metrics = QFontMetricsF(self._ink.mono)
-        # the baseline within a line
+        # The distance from the top of a line to its baseline.
         self._base = (self._ink.code_line_height - metrics.height()) / 2 + metrics.ascent()
         self._option = build_wrap_option()
         self._option.setAlignment(Qt.AlignmentFlag.AlignLeft)

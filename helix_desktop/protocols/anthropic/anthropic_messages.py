@@ -6,7 +6,7 @@ word for word with its signature, and only to the provider that signed it.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall
@@ -88,7 +88,12 @@ class AnthropicMessages(ProviderEndpoint):
             body["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
         writer = _AnthropicMessageWriter(self.reasoning_tag, legal_ids(request.messages, _ID, 40), abilities)
         written = [writer.write_message(message) for message in request.messages]
-        _mark_breakpoints(written, {request.stable, request.settled, len(written)})
+        # Breakpoints behind so many messages each.
+        for place in (one - 1 for one in {request.stable, request.settled, len(written)} if 0 < one <= len(written)):
+            blocks = [block for block in list_at(written[place], "content") if isinstance(block, dict)]
+            markable = [block for block in blocks if block.get("type") not in {"thinking", "redacted_thinking"}]
+            if markable:
+                markable[-1]["cache_control"] = MARK
         body["messages"] = [message for message in written if message is not None]
         body.update(_thinking_options(request, abilities, limit, written) or _anthropic_sampling(request, abilities))
         path = "/messages" if self.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
@@ -100,7 +105,17 @@ class AnthropicMessages(ProviderEndpoint):
     def relax_request(self, body: Object, failure: ModelFailed) -> Object | None:
         """Without thinking that this provider cannot read any more, or without an effort it does not know."""
         if "signature" in failure.what or "`thinking`" in failure.what or "redacted_thinking" in failure.what:
-            return _without_thinking(body)
+            messages: list[Json] = []
+            for message in list_at(body, "messages"):
+                kept = [
+                    block
+                    for block in list_at(message, "content")
+                    if value_at(block, "type") not in {"thinking", "redacted_thinking"}
+                ]
+                if kept:
+                    messages.append({**object_at(message), "content": kept})
+            changed = {name: value for name, value in body.items() if name != "thinking"} | {"messages": messages}
+            return None if changed == body else changed
         return without_refused_option(body, failure, ("output_config", "thinking", *SAMPLING))
 
 
@@ -112,7 +127,7 @@ class _AnthropicMessageWriter:
 
     def write_message(self, message: Message) -> Object | None:
         """None for a message with nothing in it, which this provider refuses."""
-        # Anthropic requires results to come first.
+        # Anthropic requires tool results to come first in a message.
         parts = sorted(message.parts, key=lambda part: not isinstance(part, ToolResult))
         blocks = [block for part in parts if (block := self.write_block(part)) is not None]
         if not blocks and message.role is Role.ASSISTANT:
@@ -128,14 +143,11 @@ class _AnthropicMessageWriter:
         if isinstance(part, ToolCall):
             return {"type": "tool_use", "id": self.ids[part.id], "name": part.name, "input": arguments_as_object(part)}
         if isinstance(part, ToolResult):
-            return self._result_block(part)
+            text: list[Json] = [{"type": "text", "text": part.text}] if part.text.strip() else []
+            content = [*text, *(self._image_block(image) for image in part.images)]
+            written: Object = {"type": "tool_result", "tool_use_id": self.ids[part.call], "content": content}
+            return written if part.ok else {**written, "is_error": True}
         return self._image_block(part)
-
-    def _result_block(self, result: ToolResult) -> Object:
-        text: list[Json] = [{"type": "text", "text": result.text}] if result.text.strip() else []
-        content = [*text, *(self._image_block(image) for image in result.images)]
-        written: Object = {"type": "tool_result", "tool_use_id": self.ids[result.call], "content": content}
-        return written if result.ok else {**written, "is_error": True}
 
     def _image_block(self, image: Image) -> Object:
         if not self.abilities.images or image.media_type not in IMAGE_TYPES:
@@ -144,15 +156,6 @@ class _AnthropicMessageWriter:
             "type": "image",
             "source": {"type": "base64", "media_type": image.media_type, "data": base64_text(image)},
         }
-
-
-def _mark_breakpoints(written: list[Object | None], places: Iterable[int]) -> None:
-    """Breakpoints behind so many messages each."""
-    for place in (one - 1 for one in places if 0 < one <= len(written)):
-        blocks = [block for block in list_at(written[place], "content") if isinstance(block, dict)]
-        markable = [block for block in blocks if block.get("type") not in {"thinking", "redacted_thinking"}]
-        if markable:
-            markable[-1]["cache_control"] = MARK
 
 
 def _thinking_options(request: Request, abilities: ModelAbilities, limit: int, written: list[Object | None]) -> Object:
@@ -186,20 +189,6 @@ def _may_think(written: list[Object | None]) -> bool:
         return True
     last = next((message for message in reversed(written) if value_at(message, "role") == "assistant"), None)
     return value_at(last, "content", 0, "type") in {"thinking", "redacted_thinking"}
-
-
-def _without_thinking(body: Object) -> Object | None:
-    messages: list[Json] = []
-    for message in list_at(body, "messages"):
-        kept = [
-            block
-            for block in list_at(message, "content")
-            if value_at(block, "type") not in {"thinking", "redacted_thinking"}
-        ]
-        if kept:
-            messages.append({**object_at(message), "content": kept})
-    changed = {name: value for name, value in body.items() if name != "thinking"} | {"messages": messages}
-    return None if changed == body else changed
 
 
 class AnthropicReplyReader(ReplyReaderBase):

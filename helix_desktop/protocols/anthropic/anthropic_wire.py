@@ -20,7 +20,7 @@ from helix_desktop.protocols.wire_message import (
     Wired,
     WireReply,
     edit_pieces,
-    join_added,
+    join_added_messages,
     read_tool,
     text_like_before,
     text_of_content,
@@ -98,15 +98,15 @@ def _piece_of_block(block: Mapping[str, Json], path: tuple[int | str, ...]) -> P
 
 def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The message with some pieces shown as something else. Marks of the provider's cache stay where they are."""
-    return edit_pieces(wired, edits, _field_of_piece)
+    return edit_pieces(wired, edits, _find_text_place)
 
 
-def _field_of_piece(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
+def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
     if piece.kind is PieceKind.CALL:
         return ("input",), json.loads(text)
     if piece.kind is PieceKind.RESULT:
         return ("content",), text_like_before(value_at(units, *piece.path, "content"), text, "text")
-    return (() if len(piece.path) == 2 else ("text",)), text  # content may be a plain string
+    return (() if len(piece.path) == 2 else ("text",)), text  # Two parts lead to a plain string.
 
 
 def said(text: str) -> Json:
@@ -123,7 +123,7 @@ def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Messages of one role made one where one of them was added here (`True`); results come first in theirs."""
-    return join_added(units, "content", _content_blocks, lambda block: text_at(block, "type") == "tool_result")
+    return join_added_messages(units, "content", _content_blocks, lambda block: text_at(block, "type") == "tool_result")
 
 
 def _content_blocks(unit: Mapping[str, Json]) -> list[Json]:
@@ -146,7 +146,7 @@ def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
 # --- marks of the provider's cache ---------------------------------------------------------------------------------
 
 MOST_MARKS = 4
-LOOK_BACK = 20  # How many blocks a provider looks back from a mark.
+LOOK_BACK = 20  # How many blocks before a mark a provider searches for a cached beginning.
 
 
 def count_cache_marks(value: Json) -> int:

@@ -48,7 +48,7 @@ from helix_desktop.protocols.request_parts import (
 KIND = "gemini"
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/webp", "image/heic", "image/heif"})
-# Google's own stand-in for the signature of a call that another model made.
+# Google's own placeholder for the signature of a call that another model made.
 FOREIGN: Final = base64.b64encode(gemini_wire.PLACEHOLDER.encode()).decode()
 
 
@@ -188,7 +188,7 @@ class GeminiReplyReader(ReplyReaderBase):
         self._blocked = ""
         self._usage = Usage()
         self._parts = 0
-        self._sealed: object = None  # The key of the reasoning part that carries the last signature
+        self._sealed: object = None  # The key of the reasoning part that has the last signature.
 
     @property
     def is_reply_complete(self) -> bool:

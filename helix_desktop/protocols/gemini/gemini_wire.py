@@ -21,7 +21,7 @@ from helix_desktop.protocols.wire_message import (
     Wired,
     WireReply,
     edit_pieces,
-    join_added,
+    join_added_messages,
     read_tool,
     text_of_content,
 )
@@ -192,10 +192,10 @@ def _text_of_response(response: Mapping[str, Json]) -> tuple[str, str]:
 
 def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The content with some parts shown as something else. Signatures stay."""
-    return edit_pieces(wired, edits, _field_of_piece)
+    return edit_pieces(wired, edits, _find_text_place)
 
 
-def _field_of_piece(_units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
+def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
     if piece.kind is PieceKind.CALL:
         return ("functionCall", "args"), json.loads(text)
     if piece.kind is PieceKind.RESULT:
@@ -219,7 +219,7 @@ def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Contents of one role made one where one of them was added here; results come first in theirs."""
-    return join_added(
+    return join_added_messages(
         units, "parts", lambda unit: list_at(unit, "parts"), lambda part: "functionResponse" in object_at(part)
     )
 

@@ -24,7 +24,7 @@ class ChatReplyReader(ReplyReaderBase):
         self._finish = ""
         self._usage = Usage()
         self.is_stream_over = False
-        self._turn = 0  # counts changes between text and reasoning, so that each run is a part of its own
+        self._turn = 0  # Counts changes between text and reasoning: each run is a separate part.
         self._field = ""
         self._details: list[json_values.Json] = []
         self._ids: dict[int, str] = {}  # The id of the call at each index.

@@ -97,10 +97,10 @@ def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -
 
 def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The message with some pieces shown as something else."""
-    return edit_pieces(wired, edits, _field_of_piece)
+    return edit_pieces(wired, edits, _find_text_place)
 
 
-def _field_of_piece(_units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
+def _find_text_place(_units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
     fields = {PieceKind.CALL: ("function", "arguments"), PieceKind.RESULT: ("content",)}
     return fields.get(piece.kind, () if len(piece.path) == 2 else ("text",)), text
 
@@ -194,19 +194,16 @@ class Reading:
             if number_at(choice, "index"):
                 continue
             self._finish = text_at(choice, "finish_reason") or self._finish
-            self._add_chat_delta(object_at(choice, "delta"))
-
-    def _add_chat_delta(self, delta: Mapping[str, Json]) -> None:
-        for name, value in delta.items():
-            if name == "tool_calls":
-                for call in map(object_at, list_at(value)):
-                    self._add_call_piece_to_reply(call)
-            elif isinstance(value, str) and name != "role":
-                self._message[name] = (self._message.get(name) or "") + value
-            elif isinstance(value, list) and isinstance(self._message.get(name), list):
-                self._message[name] = [*self._message[name], *value]
-            elif value is not None:
-                self._message[name] = value
+            for name, value in object_at(choice, "delta").items():
+                if name == "tool_calls":
+                    for call in map(object_at, list_at(value)):
+                        self._add_call_piece_to_reply(call)
+                elif isinstance(value, str) and name != "role":
+                    self._message[name] = (self._message.get(name) or "") + value
+                elif isinstance(value, list) and isinstance(self._message.get(name), list):
+                    self._message[name] = [*self._message[name], *value]
+                elif value is not None:
+                    self._message[name] = value
 
     def _add_call_piece_to_reply(self, piece: Mapping[str, Json]) -> None:
         call = self._calls.setdefault(
@@ -256,11 +253,6 @@ class ChatCallFilter(HiddenCallFilter):
         if _is_only_reasoning(delta) and (self.holds_reasoning or (self.replies_before and self.shown_count)):
             self._held_events += [] if self.replies_before and self.shown_count else [(raw, event)]
             return b""
-        return self._filter_chunk(raw, value, choice, delta)
-
-    def _filter_chunk(
-        self, raw: bytes, value: Mapping[str, Json], choice: Mapping[str, Json], delta: Mapping[str, Json]
-    ) -> bytes:
         kept, changed = self._filter_delta(delta)
         finish = choice.get("finish_reason")
         ends = bool(finish) and not self.has_only_hidden_calls

@@ -165,7 +165,8 @@ class ResponsesReplyReader(ReplyReaderBase):
             case "response.failed":
                 raise self._failure_of_body(object_at(value, "response"))
             case "response.completed" | "response.incomplete" as kind:
-                return self._end_response(object_at(value, "response"), kind)
+                self._response = {"status": kind.rpartition(".")[2], **object_at(value, "response")}
+                return []
             case "response.output_item.added" | "response.output_item.done" as kind:
                 return self._read_item(
                     number_at(value, "output_index"), object_at(value, "item"), done=kind.endswith("done")
@@ -219,10 +220,6 @@ class ResponsesReplyReader(ReplyReaderBase):
             }
             self._draft.seal_reasoning(index, format_opaque(**kept))
         return deltas
-
-    def _end_response(self, response: Object, kind: str) -> list[Delta]:
-        self._response = {"status": kind.rpartition(".")[2], **response}
-        return []
 
     def _read_whole_response(self, response: Object) -> list[Delta]:
         """A server that does not stream sends the response at once."""

@@ -119,10 +119,10 @@ def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -
 
 def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
     """The items with some pieces shown as something else."""
-    return edit_pieces(wired, edits, _field_of_piece)
+    return edit_pieces(wired, edits, _find_text_place)
 
 
-def _field_of_piece(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
+def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
     if piece.kind is PieceKind.CALL:
         return (piece.media_type,), text
     if piece.kind is PieceKind.RESULT:

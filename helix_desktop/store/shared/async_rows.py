@@ -13,7 +13,7 @@ from helix_desktop.store.shared.row_store import MOST_BYTES_IN_CALL, MOST_ROWS_I
 
 P = ParamSpec("P")
 T = TypeVar("T")
-THREADS = 8  # For each server, however many workspaces use it.
+THREADS = 8  # How many threads each server gets, however many workspaces use it.
 _threads: "dict[str, _ServerThreads]" = {}
 
 
@@ -63,14 +63,8 @@ class AsyncRowStore:
         for at in range(0, len(tombs), MOST_ROWS_IN_CALL):
             await self.run_in_thread(self.engine.forget_rows, tombs[at : at + MOST_ROWS_IN_CALL])
 
-    async def fetch_tombstones_after(self, after: int) -> tuple[Sequence[Tombstone], int]:
-        return await self.run_in_thread(self.engine.fetch_tombstones, after)
-
     async def fetch_usage(self) -> RowUsage:
         return await self.run_in_thread(self.engine.fetch_row_usage)
-
-    async def fetch_description(self) -> str:
-        return await self.run_in_thread(self.engine.describe_server)
 
     async def aclose(self) -> None:
         await self.run_in_thread(self.engine.close)

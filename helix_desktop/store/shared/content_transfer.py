@@ -68,10 +68,6 @@ def compress_content(content: bytes) -> bytes:
     return zstandard.ZstdCompressor(level=1).compress(content)
 
 
-def _decompress_content(content: bytes) -> bytes:
-    return decompress_zstd_frame(content, CHUNK)
-
-
 def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
     """What a first row says, its content checked against the hash. CacheCorrupt, WrittenByNewerVersion."""
     try:
@@ -84,7 +80,7 @@ def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
             )
         about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
         count = int(head["count"])
-        whole = _decompress_content(content[end:]) if count == 1 else b""
+        whole = decompress_zstd_frame(content[end:], CHUNK) if count == 1 else b""
         described = DescribedEntry(count, float(head["time"]), about, whole)
     except (ValueError, KeyError, TypeError, zstandard.ZstdError) as error:
         raise corrupt_entry_error(digest) from error
@@ -100,30 +96,21 @@ def decrypt_chunk_rows(seal: RowCipher, digest: Digest, count: int, rows: Mappin
         if row_name not in rows:
             continue
         try:
-            yield _decompress_content(seal.decrypt_row(row_name, rows[row_name]))
+            yield decompress_zstd_frame(seal.decrypt_row(row_name, rows[row_name]), CHUNK)
         except (zstandard.ZstdError, ValueError) as error:
             raise corrupt_entry_error(digest) from error
 
 
 def corrupt_entry_error(digest: Digest) -> CacheCorrupt:
     return CacheCorrupt(
-        f"The entry {digest} in the shared store does not match its hash. It was not used.",
-        remedy="To replace it, run `workspace sync --check` on a computer that has an intact copy.",
+        f"The entry {digest} in the shared store does not match its hash. The entry was not used.",
+        remedy="To replace the entry, run `workspace sync --check` on a computer that has an intact copy.",
     )
 
 
-ENTRIES_IN_BATCH = 200  # entries sent at once, at most
-_ASK_FROM = 32 << 10  # For contents of at least this many bytes, the store is first asked whether it has them.
-_TOGETHER = MOST_BYTES_IN_CALL // CHUNK  # chunks of a large entry that are sent or fetched at once
-
-
-@dataclass(frozen=True, slots=True)
-class EntryBatch:
-    """Entries with their content, and the number up to which none is left out. `large`: those of several chunks."""
-
-    small: Sequence[tuple[CacheRecord, bytes]]
-    large: Sequence[CacheRecord]
-    last: int
+ENTRIES_IN_BATCH = 200  # The most entries sent at once.
+_ASK_FROM = 32 << 10  # Before more bytes are sent, the store is asked which entries it lacks.
+_TOGETHER = MOST_BYTES_IN_CALL // CHUNK  # How many chunks are sent or fetched at once.
 
 
 class ContentTransfer:
@@ -139,19 +126,20 @@ class ContentTransfer:
 
     async def send_next_entries(self, after: int) -> int:
         """Send the next entries. Returns the number up to which all is there; `after` where nothing waits."""
-        batch = await self._thread.run_there(self._next_batch, after)
-        await self._send_small_entries(batch.small)
-        for record in batch.large:
+        small, large, last = await self._thread.run_there(self._next_batch, after)
+        await self._send_small_entries(small)
+        for record in large:
             await self._send_large_entry(record)
-        return batch.last
+        return last
 
-    def _next_batch(self, after: int) -> EntryBatch:
+    def _next_batch(self, after: int) -> tuple[list[tuple[CacheRecord, bytes]], list[CacheRecord], int]:
+        """Entries with their content, those of several chunks, and the number up to which none is left out."""
         small: list[tuple[CacheRecord, bytes]] = []
         large: list[CacheRecord] = []
         size, last = 0, after
         for record in self._folder.records_after(after, ENTRIES_IN_BATCH):
             if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
-                # Nothing to send. Reading the entry reports that it is gone or damaged.
+                # A deleted or damaged entry cannot be sent. Whoever opens it sees the error.
                 with contextlib.suppress(NotFound, CacheCorrupt):
                     if record.count_chunks > 1:
                         large.append(record)
@@ -161,7 +149,7 @@ class ContentTransfer:
             last = record.number
             if size > MOST_BYTES_IN_CALL:
                 break
-        return EntryBatch(small, large, last)
+        return small, large, last
 
     async def _send_small_entries(self, entries: Sequence[tuple[CacheRecord, bytes]]) -> None:
         if sum(record.size for record, _ in entries) > _ASK_FROM:

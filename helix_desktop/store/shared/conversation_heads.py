@@ -35,6 +35,10 @@ class HeadUpdate:
     force: bool = False
 
 
+# An engine, and the number of a change in it. A standby that took over is another engine: it may lack the last changes.
+HeadMark = tuple[str, int]
+
+
 class ConversationHeads(Protocol):
     """Compare-and-set over named rows of one workspace. All calls block, and may be made again after an error."""
 
@@ -42,8 +46,8 @@ class ConversationHeads(Protocol):
         """Whether it was done, and the row as it is now; None where there is none."""
         ...
 
-    def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], int]:
-        """The rows that changed behind a mark (0 means all), each at least once, and the mark to ask with next time."""
+    def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
+        """The rows that changed behind a change (0: all), each at least once, and the mark to go on from next time."""
         ...
 
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:

@@ -22,7 +22,7 @@ from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.shared import fact_segments
 from helix_desktop.store.shared.async_rows import AsyncRowStore
-from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadUpdate
+from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadMark, HeadUpdate
 from helix_desktop.store.shared.fact_segments import FactSegment, HeadContents
 from helix_desktop.store.shared.known_leases import KnownLeases
 from helix_desktop.store.shared.row_encryption import RowCipher
@@ -31,13 +31,13 @@ from helix_desktop.store.store_thread import StoreThread
 
 LEASE_SECONDS = 30.0  # How long a lease lasts unless it is renewed.
 _TRIES = 8
-_BYTES = 4 << 20  # About the most bytes of facts in one segment.
-CONVERSATIONS_IN_BATCH = 64  # conversations whose facts are sent at once
-_NEW = 400  # The contents of this many of the last received facts are fetched first.
+_BYTES = 4 << 20  # About how many bytes of facts one segment may hold.
+CONVERSATIONS_IN_BATCH = 64  # How many conversations' facts are sent at once.
+_NEW = 400  # Content that the last this many received facts name is fetched in advance.
 
 
 class OpenConversations:
-    """Who has conversations open here, and must know when their facts change. Here nobody has any."""
+    """Who has conversations open here, and hears when their facts change. Here nobody has any."""
 
     async def append_while_held(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
         """`work` appends facts; nobody else does meanwhile."""
@@ -79,19 +79,10 @@ class _OutgoingSegment:
         return HeadContents(known.conversation, machine, segment.last, chain, (*kept, segment), known.generation)
 
 
-@dataclass(frozen=True, slots=True)
-class _OutgoingBatch:
-    """What is sent at once. `stale`: to be sent anew; `more`: conversations with more facts; `left`: those that found no room."""
-
-    segments: Sequence[_OutgoingSegment]
-    stale: Sequence[SharedProgress]
-    more: Sequence[str]
-    left: Sequence[str]
-
-
 @dataclass(slots=True)
 class ConversationSync:
-    """What one machine does of it. `send_content`: returns when these entries are where the others can read them. `learn_forgotten`: returns when
+    """What one machine does of it. `send_content`: returns when these entries are where the others can read them;
+    `send_last_again`: those that were sent last. `learn_forgotten`: returns when
     `sync_state` knows what other machines have forgotten. `on_new_entries` hears what new facts of others lead to. `now`: a clock that only measures how long ago the engine was asked.
     """
 
@@ -104,19 +95,19 @@ class ConversationSync:
     machine: str
     open_conversations: OpenConversations = field(default_factory=OpenConversations)
     send_content: Callable[[Collection[Digest]], Awaitable[None]] = send_nothing
+    send_last_again: Callable[[], Awaitable[None]] = send_nothing
     learn_forgotten: Callable[[], Awaitable[None]] = send_nothing
     on_new_entries: Callable[[Collection[Digest]], object] = bool
     now: Callable[[], float] = clock.monotonic
     lease: float = LEASE_SECONDS
     complaints: dict[str, str] = field(default_factory=dict)  # conversations that could not be read, and why
     leases: KnownLeases = field(init=False)
-    # The version of each head, and the machine that wrote it.
+    # By head name: the version that was merged last, and the head's conversation.
     _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)
-    # New heads of conversations that are in use here.
+    # New heads that cannot be merged yet, mostly because their conversations are in use here.
     _waiting: dict[bytes, ConversationHead] = field(default_factory=dict)
-    _mark: int = 0  # The engine's changes up to this mark have been seen.
+    _mark: HeadMark | None = None  # The engine's changes up to this mark have been seen.
     _unread: frozenset[bytes] = frozenset()  # Heads below the mark that could not be merged yet.
-    _compared: bool = False
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -126,13 +117,11 @@ class ConversationSync:
         """Know what was known when the program ended."""
         for known in await self.thread.run_there(self.sync_state.list_progress):
             self.leases.note_writer(known)
-        self._unread = await self.thread.run_there(lambda: self.sync_state.unread_heads)
+        self._unread = await self.thread.run_there(self.sync_state.read_unread_heads)
 
     async def sync_once(self) -> None:
         """Look for what is new there, then send what is new here."""
         async with self._busy:
-            if not self._compared:
-                await self._compare_all_heads()
             await self._fetch_changed_heads()
         await self._send_all_new_facts()
 
@@ -148,19 +137,17 @@ class ConversationSync:
         async with self._busy:
             for _ in range(_TRIES):
                 await self._merge_heads_named([name])
+                if name in self._waiting:
+                    continue
                 await self._bring_back(conversation)
                 self._refuse_if_used_elsewhere(conversation, name)
                 while await self._send_next_segments([conversation]):
                     pass
                 known = await self.thread.run_there(self.sync_state.get_progress, conversation)
-                if (
-                    not known.contents
-                    or known.contents.is_removed
-                    or self.leases.holds_lease(conversation, self.lease / 2)
-                ):
+                contents, is_held = known.contents, self.leases.holds_lease(conversation, self.lease / 2)
+                if not contents or contents.is_removed or is_held:
                     return
-                contents = replace(known.contents, machine=self.machine)
-                if await self._update_heads([(known, contents)]):
+                if await self._update_heads([(known, replace(contents, machine=self.machine))]):
                     return
             self._refuse_if_used_elsewhere(conversation, name)
             raise _busy_elsewhere_error(self.leases.last_other_machine(conversation))
@@ -176,9 +163,8 @@ class ConversationSync:
         async with self._busy:
             ending = [one for one in working if self.leases.seconds_left(one) < self.lease / 2]
             if ending:
-                await self._update_heads(
-                    await self.thread.run_there(self.sync_state.list_own_heads, ending), force=False
-                )
+                own = await self.thread.run_there(self.sync_state.list_own_heads, ending)
+                await self._update_heads(own, force=False)
 
     @asynccontextmanager
     async def pause_sync(self) -> AsyncIterator[None]:
@@ -192,53 +178,41 @@ class ConversationSync:
         async with self._busy:
             held = self.leases.list_held()
             for at in range(0, len(held), CONVERSATIONS_IN_BATCH):
-                some = await self.thread.run_there(
-                    self.sync_state.list_own_heads, held[at : at + CONVERSATIONS_IN_BATCH]
-                )
-                await self._update_heads(some, force=False, seconds=0.0)
+                some = held[at : at + CONVERSATIONS_IN_BATCH]
+                own = await self.thread.run_there(self.sync_state.list_own_heads, some)
+                await self._update_heads(own, force=False, seconds=0.0)
 
     async def take_over_lease(self, conversation: str) -> None:
         """Write there from now on with this machine, also where another one still does: what that has not sent becomes a branch."""
-        async with self._busy:
-            self.leases.taken_over.add(conversation)  # Also if the engine cannot be reached.
-            for _ in range(_TRIES):
-                await self._merge_heads_named([self._head_row_name(conversation)])
-                await self._bring_back(conversation)
-                known = await self.thread.run_there(self.sync_state.get_progress, conversation)
-                if not known.contents:
-                    return
-                if await self._update_heads([(known, replace(known.contents, machine=self.machine))], force=True):
-                    return
-            raise ActionRefused(
-                f"{self.leases.last_other_machine(conversation)} is still writing in this conversation.",
-                remedy="Try again in a moment.",
-            )
+        self.leases.taken_over.add(conversation)  # Noted even if the engine cannot be reached.
+        await self.acquire_turn_lease(conversation)
 
     async def _compare_all_heads(self) -> None:
-        """Once: a head that is gone, or older than it was, is sent again. The store was emptied, or restored to an earlier state."""
+        """A head that is gone, or older than it was, is sent again. The store was emptied, or restored to an earlier state."""
         known = {
             self._head_row_name(one.conversation): one
             for one in await self.thread.run_there(self.sync_state.list_progress)
             if one.contents and not one.contents.is_removed
         }
-        there = {
-            head.name: head.version for head in await self.remote.run_in_thread(self.heads.fetch_heads, known.keys())
-        }
+        heads = await self.remote.run_in_thread(self.heads.fetch_heads, known.keys())
+        there = {head.name: head.version for head in heads}
         for name, one in known.items():
             if there.get(name, 0) < one.version:
                 await self.thread.run_there(self.sync_state.save_progress, SharedProgress(one.conversation))
-        self._compared = True
 
     async def _fetch_changed_heads(self) -> None:
         for head in list(self._waiting.values()):
             await self._merge_head_if_new(head)
         if self._unread - self._waiting.keys():
             await self._merge_heads_named(self._unread - self._waiting.keys())
-        mark = self._mark or await self.thread.run_there(lambda: self.sync_state.looked_at_mark)
-        heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, mark)
-        if reached < mark:  # The engine was restored to an earlier state, so all is compared again.
-            await self.thread.run_there(self.sync_state.clear_progress)
+        mark = self._mark if self._mark is not None else await self.thread.run_there(self.sync_state.read_mark)
+        heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, mark[1])
+        is_other = mark[1] > 0 and (reached[0] != mark[0] or reached[1] < mark[1])
+        if is_other or self._mark is None:
             self._seen.clear()
+            await self._compare_all_heads()
+        if is_other:
+            await self.send_last_again()
             heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, 0)
         is_new = any(self._seen.get(head.name, (0, ""))[0] != head.version for head in heads)
         if is_new:
@@ -246,12 +220,12 @@ class ConversationSync:
         for head in heads:
             await self._merge_head_if_new(head)
         unread = frozenset((*self._waiting, *map(bytes.fromhex, self.complaints)))
-        if unread != self._unread:  # Saved before the mark: nobody looks below it again.
+        if unread != self._unread:  # Saved before the mark: heads below it are not read again.
             self._unread = unread
-            await self.thread.run_there(setattr, self.sync_state, "unread", unread)
+            await self.thread.run_there(self.sync_state.save_unread_heads, unread)
         self._mark = reached
-        if is_new or reached < mark:  # Otherwise not worth a sync of the disk: seeing a change twice does no harm.
-            await self.thread.run_there(setattr, self.sync_state, "mark", reached)
+        if is_new or is_other:  # Else not worth a disk sync: reading a change again is harmless.
+            await self.thread.run_there(self.sync_state.save_mark, reached)
 
     async def _merge_heads_named(self, names: Collection[bytes]) -> None:
         for head in await self.remote.run_in_thread(self.heads.fetch_heads, names):
@@ -271,7 +245,7 @@ class ConversationSync:
             self.complaints.pop(head.name.hex(), None)
         except ActionRefused:
             self._waiting[head.name] = head
-        except NotFound as error:  # The head may have moved on in the meantime.
+        except NotFound as error:  # A newer head may have replaced its segments meanwhile.
             self._waiting[head.name] = head
             self.complaints[head.name.hex()] = str(error)
         except (CacheCorrupt, JournalCorrupt, WrittenByNewerVersion) as error:
@@ -287,22 +261,20 @@ class ConversationSync:
             return
         seen = SharedProgress(conversation, contents.last, contents.chain, head.version, head.writer, contents)
         self.leases.note_lease(conversation, head.lease_seconds_left)
-        if seen == known:
-            self.leases.note_writer(seen)
-            return
         if contents.is_removed or (contents.last, contents.chain) == (known.seq, known.chain):
-            seen = replace(seen, seq=known.seq, chain=known.chain)
-            await self.thread.run_there(self.sync_state.save_progress, seen)
-            self.leases.note_writer(seen)
-            return
-        if known.seq and (known.must_be_sent_anew or contents.generation != known.generation):
+            if seen != known:
+                seen = replace(seen, seq=known.seq, chain=known.chain)
+                await self.thread.run_there(self.sync_state.save_progress, seen)
+        elif await self.thread.run_there(self.sync_state.save_progress_if_here, seen, known):
+            pass  # All facts are here already, so it does not matter whether a session is working.
+        elif known.seq and (known.must_be_sent_anew or contents.generation != known.generation):
             await self._merge_rewritten_facts(known, seen)
-            return
-        goes_on = contents.last > known.seq and contents.generation == known.generation
-        try:
-            await self._append_fetched_facts(seen, known if goes_on else SharedProgress(conversation))
-        except _ChainDiffers:
-            await self._append_fetched_facts(seen, SharedProgress(conversation))
+        else:
+            goes_on = seen.seq > known.seq and contents.generation == known.generation
+            try:
+                await self._append_fetched_facts(seen, known if goes_on else SharedProgress(conversation))
+            except _ChainDiffers:
+                await self._append_fetched_facts(seen, SharedProgress(conversation))
         self.leases.note_writer(seen)
 
     async def _bring_back(self, conversation: str) -> None:
@@ -333,9 +305,8 @@ class ConversationSync:
 
     async def _merge_rewritten_facts(self, known: SharedProgress, seen: SharedProgress) -> None:
         """Something was forgotten in it, here or there."""
-        lines = await self.thread.run_there(
-            self.sync_state.blank_forgotten_facts, await self._fetch_facts(seen, SharedProgress(seen.conversation))
-        )
+        fetched = await self._fetch_facts(seen, SharedProgress(seen.conversation))
+        lines = await self.thread.run_there(self.sync_state.blank_forgotten_facts, fetched)
         branch = ""
         async with self.open_conversations.hold_for_change(seen.conversation):
             at = await self.thread.run_there(self.sync_state.merge_changed_facts, known, lines, seen)
@@ -390,30 +361,28 @@ class ConversationSync:
 
     async def _send_next_segments(self, conversations: Sequence[str]) -> list[str]:
         """Send the facts of these that wait, a segment of each. Gives those that have more. Where another machine writes, they wait."""
-        batch = await self.thread.run_there(self._build_outgoing_batch, conversations)
-        for known in batch.stale:
+        segments, stale, left = await self.thread.run_there(self._build_outgoing_batch, conversations)
+        for known in stale:
             await self._send_whole_conversation(known)
-        if batch.segments:
-            entries, rows, contents = await asyncio.to_thread(
-                _encrypt_segments, self.seal, self.machine, batch.segments
-            )
-            await self.send_content(entries)
-            await self.remote.store_in_batches(rows)
-            won = await self._update_heads(list(zip([each.known for each in batch.segments], contents, strict=True)))
-            sent = [each for each in batch.segments if each.known.conversation in won]
-            await self.remote.remove_in_batches({one.name for each in sent for one in each.replaced} - rows.keys())
-        return [*batch.more, *batch.left]
+        if segments:
+            rows, contents = await _send_segments(self, segments)
+            won = await self._update_heads(list(zip([each.known for each in segments], contents, strict=True)))
+            sent = [each for each in segments if each.known.conversation in won]
+            await self.remote.remove_in_batches({one.name for each in sent for one in each.replaced} - rows)
+        return left
 
-    def _build_outgoing_batch(self, conversations: Sequence[str]) -> _OutgoingBatch:
-        """On the thread of the stores: what is sent next of these."""
+    def _build_outgoing_batch(
+        self, conversations: Sequence[str]
+    ) -> tuple[list[_OutgoingSegment], list[SharedProgress], list[str]]:
+        """On the thread of the stores: what is sent next of these, those to be sent anew, and those with more facts."""
         made, stale, more, size = list[_OutgoingSegment](), list[SharedProgress](), list[str](), 0
         for at, conversation in enumerate(conversations):
             if size > _BYTES:
-                return _OutgoingBatch(made, stale, more, conversations[at:])
+                return made, stale, [*more, *conversations[at:]]
             known = self.sync_state.get_progress(conversation)
-            if not self.leases.may_write(known):
+            if self.leases.find_machine_writing(conversation):
                 continue
-            # It was removed on another machine, and has been written to here since.
+            # Another machine removed the conversation, and this one has added facts since.
             if known.contents and known.contents.is_removed and known.seq:
                 known = replace(known, seq=0, chain=fact_segments.NOTHING)
                 self.sync_state.save_progress(known)
@@ -425,30 +394,19 @@ class ConversationSync:
                 made.append(segment)
                 size += sum(len(line.fact) for line in segment.all_facts_to_send)
                 more += [] if is_whole else [conversation]
-        return _OutgoingBatch(made, stale, more, ())
+        return made, stale, more
 
     async def _send_whole_conversation(self, known: SharedProgress) -> None:
         """All of it in new segments, since what is there holds what was forgotten here."""
         old = known.contents.segments if known.contents else ()
         lines = await self.thread.run_there(self.journal.read_stored_facts, known.conversation)
-        await self.send_content(await asyncio.to_thread(_entries_named_by_facts, lines))
-        made: list[FactSegment] = []
+        contents = HeadContents(known.conversation, self.machine, generation=known.generation)
         for at in range(0, len(lines), fact_segments.MOST_FACTS_IN_SEGMENT):
-            content = await asyncio.to_thread(
-                fact_segments.pack_segment, lines[at : at + fact_segments.MOST_FACTS_IN_SEGMENT]
-            )
-            made.append(
-                FactSegment(
-                    self.seal.keyed_row_name("segment", content),
-                    at + 1,
-                    min(at + fact_segments.MOST_FACTS_IN_SEGMENT, len(lines)),
-                )
-            )
-            await self.remote.store_in_batches({made[-1].name: self.seal.encrypt_row(made[-1].name, content)})
-        chain = fact_segments.compute_chain(fact_segments.NOTHING, lines)
-        contents = HeadContents(known.conversation, self.machine, len(lines), chain, tuple(made), known.generation)
+            behind = replace(known, chain=contents.chain, contents=contents)
+            one = _OutgoingSegment(behind, (), lines[at : at + fact_segments.MOST_FACTS_IN_SEGMENT], ())
+            _, (contents,) = await _send_segments(self, [one])
         if await self._update_heads([(known, contents)]):
-            await self.remote.remove_in_batches({one.name for one in old} - {one.name for one in made})
+            await self.remote.remove_in_batches({one.name for one in old} - {one.name for one in contents.segments})
 
     def _build_next_segment(self, known: SharedProgress) -> tuple[_OutgoingSegment, bool]:
         """The next segment, and whether nothing more waits behind it."""
@@ -488,7 +446,7 @@ class ConversationSync:
         for (known, contents), (is_won, head) in zip(wanted, answers, strict=True):
             if is_won and head is not None:
                 won.append(replace(known, seq=contents.last, chain=contents.chain, version=head.version, writer=head.writer, contents=contents))  # fmt: skip
-            elif head is None or head.version < known.version:  # The engine was restored or emptied
+            elif head is None or head.version < known.version:  # The engine was emptied or restored.
                 unknown.append(SharedProgress(known.conversation))
         if won or unknown:
             await self.thread.run_there(self.sync_state.save_progress_together, [*won, *unknown])
@@ -568,6 +526,16 @@ def _decrypt_facts(
     )
 
 
+async def _send_segments(
+    sync: ConversationSync, segments: Sequence[_OutgoingSegment]
+) -> tuple[frozenset[bytes], list[HeadContents]]:
+    """The names of their rows, and what the heads will say."""
+    entries, rows, contents = await asyncio.to_thread(_encrypt_segments, sync.seal, sync.machine, segments)
+    await sync.send_content(entries)
+    await sync.remote.store_in_batches(rows)
+    return frozenset(rows), contents
+
+
 def _encrypt_segments(
     seal: RowCipher, machine: str, outgoing: Sequence[_OutgoingSegment]
 ) -> tuple[frozenset[Digest], Mapping[bytes, bytes], list[HeadContents]]:
@@ -584,7 +552,7 @@ def _encrypt_segments(
 def _busy_elsewhere_error(machine: str) -> ActionRefused:
     return ActionRefused(
         f"{machine} is working in this conversation.",
-        remedy="Wait until it has finished, continue here anyway, or continue in a copy.",
+        remedy="Wait until the turn ends, continue here anyway, or continue in a copy.",
     )
 
 

@@ -16,9 +16,9 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.journal_file import StoredFact, seal_fact
 
 VERSION = 1
-NOTHING = bytes(32)  # The link that the first fact points back to.
+NOTHING = bytes(32)  # The chain link before the first fact of a conversation.
 MOST_FACTS_IN_SEGMENT = 4_096  # A segment of this many facts is never rewritten.
-MOST_SEGMENT_BYTES = 512 << 20  # The most text that one row from outside may decompress to.
+MOST_SEGMENT_BYTES = 512 << 20  # The most bytes that a row from another machine may decompress to.
 _LEAST = 32  # A segment of fewer facts is rewritten together with the facts that follow.
 
 

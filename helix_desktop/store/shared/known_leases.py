@@ -11,9 +11,9 @@ class KnownLeases:
     def __init__(self, machine: bytes, now: Callable[[], float]) -> None:
         self._machine = machine
         self._now = now
-        self._ends: dict[str, float] = {}  # by the clock `now`
+        self._ends: dict[str, float] = {}  # When each lease ends, by the clock `now`.
         self._writers: dict[str, tuple[bytes, str]] = {}
-        self.taken_over: set[str] = set()  # conversations taken over while the engine was away
+        self.taken_over: set[str] = set()  # Conversations taken over without a lease yet.
 
     def find_machine_writing(self, conversation: str) -> str:
         """The other machine that writes there now, as far as is known; empty where this one may."""
@@ -43,11 +43,6 @@ class KnownLeases:
         """Whether this machine alone may write there for so long."""
         writer, _ = self._writers.get(conversation, (b"", ""))
         return writer == self._machine and self.seconds_left(conversation) > seconds
-
-    def may_write(self, known: SharedProgress) -> bool:
-        """Whether nobody else writes there now."""
-        is_free = self.seconds_left(known.conversation) <= 0 or known.conversation in self.taken_over
-        return is_free or known.writer in (b"", self._machine)
 
     def note_lease(self, conversation: str, left: float, asked: float | None = None) -> None:
         """It lasts for so long from `asked` on, or from now on."""

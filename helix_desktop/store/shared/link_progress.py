@@ -5,11 +5,10 @@ forgotten there. One small file in the workspace. Without it all is compared aga
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from pathlib import Path
 
 from helix_desktop import atomic_files
-from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
 
@@ -36,12 +35,6 @@ class LinkProgress:
     def for_space(self, space: str) -> "LinkProgress":
         """The same for this store; what was noted of another one does not hold here."""
         return self if self.space == space else LinkProgress(space, self.machine)
-
-    def with_entries_to_forget(self, counts: Mapping[Digest, int]) -> "LinkProgress":
-        return replace(self, burying={**self.burying, **{digest.hex: count for digest, count in counts.items()}})
-
-    def without_entries_to_forget(self, digests: Mapping[str, int]) -> "LinkProgress":
-        return replace(self, burying={one: count for one, count in self.burying.items() if one not in digests})
 
 
 def read_link_progress(folder: Path) -> LinkProgress:

@@ -5,7 +5,8 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadUpdate
+from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadMark, HeadUpdate
+from helix_desktop.store.shared.postgres_pool import TIMELINE
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 
@@ -22,7 +23,8 @@ _MOVE = (
 )
 _GET = f"SELECT {_SEEN} FROM helix.heads WHERE space = %b AND name = ANY(%b)"
 _CHANGED = (
-    f"SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint, {_SEEN} FROM (VALUES (1)) AS one"
+    f"SELECT {TIMELINE}, (SELECT system_identifier FROM pg_control_system()),"
+    f" pg_snapshot_xmin(pg_current_snapshot())::text::bigint, {_SEEN} FROM (VALUES (1)) AS one"
     " LEFT JOIN helix.heads ON space = %b AND changed >= %s ORDER BY changed"
 )
 
@@ -45,21 +47,14 @@ class PostgresHeads:
     def _update_statement(self, move: HeadUpdate) -> tuple[str, Sequence[Any]]:
         if move.version == 0:
             return _BEGIN, (self._space, move.name, move.writer, move.lease_seconds, move.sealed)
-        given = (
-            move.writer,
-            move.lease_seconds,
-            move.sealed,
-            self._space,
-            move.name,
-            move.version,
-            move.writer,
-            move.force,
-        )
-        return _MOVE, given
+        given = move.writer, move.lease_seconds, move.sealed, self._space, move.name
+        return _MOVE, (*given, move.version, move.writer, move.force)
 
-    def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], int]:
+    def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
         (rows,) = self._engine.run_transaction((_CHANGED, (self._space, since)))
-        return [ConversationHead(*row) for _, *row in rows if row[0] is not None], rows[0][0]
+        timeline, system, reached = rows[0][:3]
+        mark = f"{system} {timeline} {self._space.hex()}", reached
+        return [ConversationHead(*row) for _, _, _, *row in rows if row[0] is not None], mark
 
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
         (rows,) = self._engine.run_transaction((_GET, (self._space, list(names))))

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: one pool for each database in a process, whatever the number of workspaces.
+"""Connections to PostgreSQL: one pool for each database in a process, however many workspaces.
 
 A pooler such as PgBouncer may stand in between and give each transaction another connection of the server. So nothing is kept on a
 connection: no prepared statement, and settings hold for one transaction. A transaction goes there and back as one pipeline.
@@ -58,9 +58,14 @@ _NOTES = (
 )
 STEPS: tuple[tuple[str, ...], ...] = (_ROWS, _HEADS, _TASKS, _NOTES)
 VERSION = len(STEPS)
-_THERE = (  # not to_regclass, which may remember that there was none before we waited for the lock
+_THERE = (  # Not `to_regclass`, which may remember how it was before we waited for the lock.
     "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
     " WHERE nspname = 'helix' AND relname = 'version'"
+)
+# A number that grows when a standby takes over. Until its first checkpoint, only the recovery shows the new one.
+TIMELINE = (
+    "(SELECT greatest(c.timeline_id, r.min_recovery_end_timeline) FROM pg_control_checkpoint() AS c,"
+    " pg_control_recovery() AS r)"
 )
 _LOCK = 0x48454C4958  # "HELIX": one machine at a time changes tables
 
@@ -128,7 +133,7 @@ _SETTINGS = (  # Makes the planner use the indexes, even for tables without stat
     " set_config('timezone', 'UTC', true), CASE WHEN current_setting('synchronous_commit') = 'off'"
     " THEN set_config('synchronous_commit', 'on', true) END"
 )
-_ANOTHER_MONTH, _NOT_HERE = "23514", "25006"  # SQLSTATE: the partition is missing; the server is read-only now.
+_ANOTHER_MONTH, _NOT_HERE = "23514", "25006"  # SQLSTATE: no partition for the month; the server is a standby now.
 _pools: dict[str, PostgresPool] = {}
 _pools_lock = threading.Lock()
 
@@ -166,7 +171,12 @@ class PostgresPool:
     def _run_statements(self, connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
         self._unconfirmed.discard(id(connection))
         try:
-            found = _run_in_pipeline(connection, statements)
+            with connection.pipeline():
+                connection.execute("BEGIN")
+                connection.execute(_SETTINGS.encode())
+                cursors = [connection.execute(text.encode(), values, binary=True) for text, values in statements]
+                connection.execute("COMMIT")
+            found = [cursor.fetchall() if cursor.description else [] for cursor in cursors]
         except BaseException:
             connection.close()  # Closing it is easier than finding out its state.
             raise
@@ -217,15 +227,6 @@ class PostgresPool:
             free, self._free = self._free, []
         for connection in free:
             connection.close()
-
-
-def _run_in_pipeline(connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
-    with connection.pipeline():
-        connection.execute("BEGIN")
-        connection.execute(_SETTINGS.encode())
-        cursors = [connection.execute(text.encode(), values, binary=True) for text, values in statements]
-        connection.execute("COMMIT")
-    return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
 def acquire_pool(key: str, make: Callable[[], PostgresPool]) -> PostgresPool:

@@ -74,9 +74,9 @@ _NO_ENTRY = ("password authentication failed", "no password supplied", 'role "')
 _CUT = ("closed", "eof", "syscall")
 _BEFORE = re.compile(
     r"(connection failed: )?(connection to server .*? port \d+ failed: )?(FATAL:\s+)?"
-)  # What is known about the database.
+)  # The start of an error message, which only repeats the address. It is cut off.
 _FULL = ("53100", "53200")
-# Classes of SQLSTATE: connection, operator, resources, rollback, state, lock.
+# SQLSTATE classes of errors that may pass: connection, operator, resources, rollback, state, lock.
 _PASSING = "08", "57", "53", "40", "25", "55"
 
 
@@ -100,10 +100,8 @@ class PostgresRowStore:
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         names = list(rows)
-        keys, bodies = (
-            [bytes(rows[name][:ROW_KEY_BYTES]) for name in names],
-            [bytes(rows[name][ROW_KEY_BYTES:]) for name in names],
-        )
+        keys = [bytes(rows[name][:ROW_KEY_BYTES]) for name in names]
+        bodies = [bytes(rows[name][ROW_KEY_BYTES:]) for name in names]
         self._check_quota_now_and_then(sum(map(len, bodies)))
         self._query_rows(PUT, self._space, names, keys, bodies, self._space)
 
@@ -134,7 +132,7 @@ class PostgresRowStore:
             ("SELECT pg_current_xact_id()::text::bigint", ()),
         )
         self._wait_for_earlier_puts(int(found[0][0]))
-        self.remove_rows(names)  # Rows that a put from before has written in the meantime.
+        self.remove_rows(names)  # Earlier puts may have written some of these again.
 
     def _wait_for_earlier_puts(self, transaction: int) -> None:
         """No put that did not see the tombstones goes on any more."""
@@ -145,17 +143,13 @@ class PostgresRowStore:
             time.sleep(0.1)
         raise StoreFailed(
             "A long-running transaction in the shared store prevents rows from being removed completely.",
-            remedy="The rows can no longer be read. To remove them completely, use Forget again later.",
+            remedy="The rows can no longer be read. To remove the rows completely, use Forget again later.",
         )
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
-        found = self._query_rows(
-            "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark",
-            self._space,
-            max(
-                0, after - 1_000
-            ),  # A mark is taken before its row is visible, so earlier ones are read again. Seeing a row twice does no harm.
-        )
+        # Marks may become visible late and out of order, so the last 1,000 are read again.
+        asked = "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark"
+        found = self._query_rows(asked, self._space, max(0, after - 1_000))
         return [Tombstone(name, word) for name, word, _ in found], max([after, *(mark for *_, mark in found)])
 
     def publish_used_rows(self, machine: bytes, sealed: bytes) -> None:
@@ -233,7 +227,7 @@ def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, An
         given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
         raise InvalidInput(
-            "This is not the address of a PostgreSQL database.",  # libpq may repeat the password
+            "This is not the address of a PostgreSQL database.",  # libpq's message may have the password.
             remedy="For example: postgresql://user@host/database.",
         ) from error
     if password and not given.get("password"):
@@ -241,11 +235,11 @@ def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, An
     if "sslmode" not in given and "sslrootcert" not in given and not _are_all_hosts_private(given):
         given |= {"sslmode": "verify-full", "sslrootcert": "system"}
     if given.get("sslrootcert") == "system":
-        given["sslrootcert"] = _root_certificates()
+        given["sslrootcert"] = _sslrootcert_option()
     return {"target_session_attrs": "read-write", "application_name": "helix-desktop", **_TIMES, **given}
 
 
-def _root_certificates() -> str:
+def _sslrootcert_option() -> str:
     """Whom the system trusts. The libpq of a wheel or an installer looks for that where it was built, so it is given a file."""
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
         return "system"  # libpq understands this value.
@@ -306,7 +300,7 @@ def _error_of_state_code(code: str, text: str) -> HelixError:
         if "Connection refused" in text:
             what = "No server is running at the address of the shared store."
         return SharedStoreUnreachable(
-            what, remedy="You can keep working. Your changes are stored on this computer until it responds."
+            what, remedy="You can keep working. Your changes are stored on this computer until the store responds."
         )
     return StoreFailed(f"The shared store refused the request: {text}", remedy=_SAFE)
 

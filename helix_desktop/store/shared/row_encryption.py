@@ -16,9 +16,9 @@ from helix_desktop.store.shared.row_store import ROW_KEY_BYTES
 
 SMALLEST, STEP = 512, 256 << 10
 _MARK = "helix1-"
-_NONCE = bytes(12)  # each key is used once
+_NONCE = bytes(12)  # The same nonce may serve all rows, because each key is used only once.
 _TAG, _LENGTH = 16, 8
-INSTALL = "Install it with: pip install 'helix-desktop[shared]'."
+INSTALL = "Install the package with: pip install 'helix-desktop[shared]'."
 
 
 def new_workspace_key() -> bytes:

@@ -11,9 +11,9 @@ from typing import Protocol
 from helix_desktop.errors import StoreFull
 from helix_desktop.fast_dataclass import dataclass
 
-ROW_KEY_BYTES = 32  # bytes at the beginning of a row without which the rest cannot be opened
-MOST_ROWS_IN_CALL = 500  # rows in one call
-MOST_BYTES_IN_CALL = 8 << 20  # bytes in one call, unless one row alone is larger
+ROW_KEY_BYTES = 32  # Each row begins with this many random bytes, from which its key is derived.
+MOST_ROWS_IN_CALL = 500  # The most rows in one call.
+MOST_BYTES_IN_CALL = 8 << 20  # The most bytes in one call, unless a single row is larger.
 
 
 @dataclass(frozen=True, slots=True)

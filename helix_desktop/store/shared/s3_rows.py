@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 VERSION = 1
-LARGE_ROW_BYTES = 64 << 10  # bytes from which a row is an object of its own
-LATEST_PUT_MS = 900_000  # milliseconds: how long a put may take from its ID to its index
+LARGE_ROW_BYTES = 64 << 10  # A row of at least this many bytes is an object of its own.
+LATEST_PUT_MS = 900_000  # The longest that a put may take from its pack's ID to its index.
 _HEAD = b"helix-index-%d\n"
 _PLACE = struct.Struct(">32sQQ32s")  # The name, its offset and length in the pack, and the key.
 _SUM = 32
-_OWN = (1 << 64) - 1  # In place of an offset: the row is an object of its own.
+_OWN = (1 << 64) - 1  # Instead of an offset, for a row that is an object of its own.
 _SAFE = "Nothing was lost."
 
 
@@ -82,7 +82,9 @@ class S3RowStore:
             new = {name: row for name, row in rows.items() if name not in self._places and name not in self._gone}
             if not new:
                 return
-            self._check_quota_for(sum(map(len, new.values())))
+            used = self.fetch_row_usage()
+            if used.quota and used.bytes + sum(map(len, new.values())) > used.quota:
+                raise quota_reached_error(used.quota)
             pack = self._create_pack(new)
             self._fetch_forgotten_names()
             if self._gone.intersection(new):  # Another machine forgot rows of this pack while it was being put.
@@ -91,7 +93,7 @@ class S3RowStore:
     def _create_pack(self, rows: Mapping[bytes, bytes]) -> str:
         pack = self._new_pack_id()
         body = bytearray()
-        index = bytearray(_HEAD % VERSION)
+        index = bytearray()
         for name, row in rows.items():
             if len(row) >= LARGE_ROW_BYTES:
                 self._call_object_store("put", f"row/{name.hex()}", bytes(row), mode="create")
@@ -101,16 +103,13 @@ class S3RowStore:
                 body += row[ROW_KEY_BYTES:]
         if body:
             self._call_object_store("put", f"pack/{pack}", bytes(body), mode="create")
-        whole = _with_checksum(bytes(index))
-        # Written last: before this, no machine sees the pack.
-        self._call_object_store("put", f"index/{pack}", whole, mode="create")
-        self._add_pack_index(pack, whole)
+        self._create_index(pack, bytes(index))  # Last, because machines see a pack by its index.
         return pack
 
-    def _check_quota_for(self, more: int) -> None:
-        used = self.fetch_row_usage()
-        if used.quota and used.bytes + more > used.quota:
-            raise quota_reached_error(used.quota)
+    def _create_index(self, pack: str, places: bytes) -> None:
+        whole = _with_checksum(_HEAD % VERSION + places)
+        self._call_object_store("put", f"index/{pack}", whole, mode="create")
+        self._add_pack_index(pack, whole)
 
     def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
         with self._lock:
@@ -161,7 +160,7 @@ class S3RowStore:
             for tomb in tombs:
                 self._call_object_store("put", f"gone/{tomb.name.hex()}", tomb.sealed_digest or b"-", mode="create")
             names = frozenset(tomb.name for tomb in tombs)
-            for _ in range(5):  # Repeated until no other machine has written one of them meanwhile.
+            for _ in range(5):  # Another machine may write one of these rows again meanwhile.
                 self._fetch_new_packs(anew=True)
                 if not names.intersection(self._places):
                     return
@@ -180,29 +179,20 @@ class S3RowStore:
             self._create_pack(rows)
         kept = [name for name, place in stays.items() if place.start == _OWN]
         if kept:
-            self._create_index_for(kept)
+            lengths = ((name, self._places[name].length) for name in kept)
+            places = [_PLACE.pack(name, _OWN, length, bytes(ROW_KEY_BYTES)) for name, length in lengths]
+            self._create_index(self._new_pack_id(), b"".join(places))
         for path in (f"index/{pack}", f"pack/{pack}", *(f"row/{name.hex()}" for name in own)):
             self._call_or_none("delete", path)
         self._remove_pack_from_index(pack)
-
-    def _create_index_for(self, names: Iterable[bytes]) -> None:
-        pack = self._new_pack_id()
-        rows = [_PLACE.pack(name, _OWN, self._places[name].length, bytes(ROW_KEY_BYTES)) for name in names]
-        index = _with_checksum(_HEAD % VERSION + b"".join(rows))
-        self._call_object_store("put", f"index/{pack}", index, mode="create")
-        self._add_pack_index(pack, index)
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
         """All of them each time: they are few, and there is no order among machines."""
         with self._lock:
             self._fetch_forgotten_names()
-            gone = sorted(self._gone)
-        tombs = []
-        for name in gone if len(gone) != after else ():
-            if (word := self._call_or_none("get", f"gone/{name.hex()}")) is not None:
-                content = bytes(word.bytes())
-                tombs.append(Tombstone(name, b"" if content == b"-" else content))
-        return tombs, len(gone)
+            names = [name.hex() for name in sorted(self._gone)]
+        words = self._get_objects("gone", names if len(names) != after else ())
+        return [Tombstone(name, b"" if word == b"-" else word) for name, word in words.items()], len(names)
 
     def publish_used_rows(self, machine: bytes, sealed: bytes) -> None:
         if sealed:
@@ -211,11 +201,12 @@ class S3RowStore:
             self._call_or_none("delete", f"uses/{machine.hex()}")
 
     def fetch_published_uses(self) -> Mapping[bytes, bytes]:
-        found = {}
-        for name in self._list_object_names("uses"):
-            if (sealed := self._call_or_none("get", f"uses/{name}")) is not None:
-                found[bytes.fromhex(name)] = bytes(sealed.bytes())
-        return found
+        return self._get_objects("uses", self._list_object_names("uses"))
+
+    def _get_objects(self, folder: str, names: Iterable[str]) -> dict[bytes, bytes]:
+        """Those of these that are there."""
+        found = ((name, self._call_or_none("get", f"{folder}/{name}")) for name in names)
+        return {bytes.fromhex(name): bytes(one.bytes()) for name, one in found if one is not None}
 
     def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
         with self._lock:
@@ -386,5 +377,5 @@ def error_of_s3(error: Exception) -> HelixError:
         )
     return SharedStoreUnreachable(
         f"The shared store is not responding: {text[:200]}",
-        remedy="You can keep working. Your changes are stored on this computer until it responds.",
+        remedy="You can keep working. Your changes are stored on this computer until the store responds.",
     )

@@ -31,10 +31,11 @@ log = logging.getLogger(__name__)
 LOCAL, SHARED = "local", "shared"
 LOOK_EVERY_SECONDS = 5.0  # How often the store is asked for tombstones, in seconds.
 SLOWEST_RETRY_SECONDS = 30.0  # The longest wait between two attempts to reach the store, in seconds
-CALL_TIMEOUT_SECONDS = 20.0  # seconds a caller waits for the store
+CALL_TIMEOUT_SECONDS = 20.0  # How long a caller waits for the store, in seconds.
+SENT_AGAIN = 5_000  # This many of the last entries are sent again to a standby that took over.
 _DAY = 86_400.0
-_SHORT = 12  # How many bytes of each name stand in the list of entries that a machine uses.
-_NOTED_EVERY = 1.0  # In seconds. What was sent but not noted is sent again, which does no harm.
+_SHORT = 12  # How many bytes of each row's name a machine publishes to say which rows it uses.
+_NOTED_EVERY = 1.0  # Seconds between saves of what was sent. A crash only means sending it again.
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +95,15 @@ class SharedStoreLink:
         self.trouble = ""
         self.forget_here = stores.forget_here
         self.changed: Callable[[], object] = lambda: None
-        # Lists other rows that this machine needs in the store.
+        # Lists rows that this machine needs in the store besides those of entries.
         self.list_other_used_rows: Callable[[], Awaitable[Collection[bytes]]] = _no_other_rows
         self._stores = stores
         self._connect = connect
         self._connected: SharedStoreConnection | None = None
-        self._content: ContentTransfer | None = None
         self._progress = link_progress.read_link_progress(stores.folder)
         self._written = 0.0
         self._heard: set[bytes] = set()
-        # Digests that other machines have forgotten and need not be told of.
+        # Digests that other machines have forgotten, so they need not be told to forget them.
         self._obeying: frozenset[Digest] = frozenset()
         self._purging = False  # True while new descriptions have not been written here yet.
         self._connecting, self._sending, self._burying = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
@@ -132,16 +132,12 @@ class SharedStoreLink:
             if self._connected is None:
                 connected = await self._connect()
                 self._progress = self._progress.for_space(connected.space_and_address(self.url))
-                self._content = ContentTransfer(
-                    self._stores.cache, self._stores.thread, connected.remote, connected.seal
-                )
                 self._connected = connected
             return self._connected
 
     async def _ensure_transfer(self) -> ContentTransfer:
-        await self.ensure_connected()
-        assert self._content is not None  # noqa: S101 - made with the connection
-        return self._content
+        connected = await self.ensure_connected()
+        return ContentTransfer(self._stores.cache, self._stores.thread, connected.remote, connected.seal)
 
     def notify_new_content(self) -> None:
         self._woken.set()
@@ -168,9 +164,11 @@ class SharedStoreLink:
                 "The shared store is taking too long to respond.", remedy="Try again later."
             ) from error
 
-    async def send_waiting_content(self) -> None:
+    async def send_waiting_content(self, *, again: int = 0) -> None:
+        """`again`: so many as well of the entries that were sent last."""
         carrying = await self._ensure_transfer()
         async with self._sending:
+            self._progress = replace(self._progress, sent=max(0, self._progress.sent - again))
             while (reached := await carrying.send_next_entries(self._progress.sent)) != self._progress.sent:
                 self._progress = replace(self._progress, sent=reached)
                 await self._write_progress()
@@ -179,7 +177,15 @@ class SharedStoreLink:
     async def exchange_forgotten(self) -> None:
         """Forget there what was forgotten here, and here what was forgotten there."""
         await self._send_forgotten()
-        await self._forget_here_as_there(await self._ensure_transfer())
+        gone, names, mark = await self._fetch_new_tombstones(await self._ensure_transfer())
+        if gone:
+            log.info("%d entries that another machine forgot are forgotten here", len(gone))
+            self._obeying = frozenset(gone)
+            await self.forget_here(gone)
+        self._heard |= names
+        if mark != self._progress.obeyed:
+            self._progress = replace(self._progress, obeyed=mark)
+            await self._write_progress()
 
     async def _send_forgotten(self) -> None:
         if not self._progress.burying and not self._progress.renewing:
@@ -189,8 +195,9 @@ class SharedStoreLink:
             burying, renewing = dict(self._progress.burying), () if self._purging else self._progress.renewing
             await carrying.forget_entries_there({Digest.from_hex(one): count for one, count in burying.items()})
             await carrying.replace_descriptions([Digest.from_hex(one) for one in renewing])
+            waiting = {one: count for one, count in self._progress.burying.items() if one not in burying}
             left = [one for one in self._progress.renewing if one not in renewing]
-            self._progress = replace(self._progress.without_entries_to_forget(burying), renewing=left)
+            self._progress = replace(self._progress, burying=waiting, renewing=left)
             await self._write_progress(at_once=True)
 
     async def learn_forgotten_elsewhere(self) -> None:
@@ -206,24 +213,13 @@ class SharedStoreLink:
 
     async def _fetch_new_tombstones(self, carrying: ContentTransfer) -> tuple[list[Digest], set[bytes], int]:
         """Entries that are to be forgotten here, the names of all new tombstones, and the mark behind them."""
-        connected = await self.ensure_connected()
-        tombs, mark = await connected.remote.fetch_tombstones_after(self._progress.obeyed)
+        remote = (await self.ensure_connected()).remote
+        tombs, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, self._progress.obeyed)
         if mark < self._progress.obeyed:  # The store was restored to an earlier state.
-            tombs, mark = await connected.remote.fetch_tombstones_after(0)
+            tombs, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, 0)
         new = [tomb for tomb in tombs if tomb.name not in self._heard]
         gone = [one for one in carrying.entries_of_tombstones(new) if not self._stores.cache.was_forgotten(one)]
         return gone, {tomb.name for tomb in new}, mark
-
-    async def _forget_here_as_there(self, carrying: ContentTransfer) -> None:
-        gone, names, mark = await self._fetch_new_tombstones(carrying)
-        if gone:
-            log.info("%d entries that another machine forgot are forgotten here", len(gone))
-            self._obeying = frozenset(gone)
-            await self.forget_here(gone)
-        self._heard |= names
-        if mark != self._progress.obeyed:
-            self._progress = replace(self._progress, obeyed=mark)
-            await self._write_progress()
 
     async def sync_content_now(self) -> None:
         """All of it now; raises what is in the way."""
@@ -246,7 +242,7 @@ class SharedStoreLink:
                     await self.announce_and_send_missing()
             except StoppedByUser:
                 return
-            except ActionRefused:  # Something runs here. The entries are forgotten when it ends.
+            except ActionRefused:  # A session is working. The entries are forgotten when it ends.
                 pause = 1.0
             except HelixError as error:
                 await self._note_failure(error)
@@ -291,7 +287,7 @@ class SharedStoreLink:
     async def test_connection(self) -> tuple[str, RowUsage]:
         """What it is, and what this workspace takes there; raises why it cannot be used."""
         remote = (await self.ensure_connected()).remote
-        return await remote.fetch_description(), await remote.fetch_usage()
+        return await remote.run_in_thread(remote.engine.describe_server), await remote.fetch_usage()
 
     async def check_shared_entries(self) -> tuple[int, int, int]:
         """Compare every entry that is here with what is there: how many, how many were missing or damaged there and sent again."""
@@ -312,7 +308,8 @@ class SharedStoreLink:
             content_transfer.count_chunks_of_entries, self._stores.cache, digests
         )
         renewing = sorted({*self._progress.renewing, *(digest.hex for digest in named)})
-        self._progress = replace(self._progress.with_entries_to_forget(counts), renewing=renewing)
+        burying = {**self._progress.burying, **{digest.hex: count for digest, count in counts.items()}}
+        self._progress = replace(self._progress, burying=burying, renewing=renewing)
         await self._write_progress(at_once=True)
 
     async def forget_noted_there(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -331,11 +328,8 @@ class SharedStoreLink:
     async def announce_used_rows(self) -> frozenset[bytes]:
         """Say which rows this machine uses, so that nobody removes them, and others find the workspace. Gives the names' beginnings."""
         carrying, connected = await self._ensure_transfer(), await self.ensure_connected()
-        machine, used, more = (
-            bytes.fromhex(self._progress.machine),
-            await self._stores.list_used_entries(),
-            await self.list_other_used_rows(),
-        )
+        machine = bytes.fromhex(self._progress.machine)
+        used, more = await self._stores.list_used_entries(), await self.list_other_used_rows()
         own = frozenset(name[:_SHORT] for name in (*await carrying.row_names_of_entries(used), *more))
         sealed = connected.seal.encrypt_row(connected.seal.keyed_row_name("uses", machine), b"".join(sorted(own)))
         await connected.remote.run_in_thread(connected.remote.engine.publish_used_rows, machine, sealed)

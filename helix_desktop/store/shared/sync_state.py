@@ -19,6 +19,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import content_forgetting, sqlite_database
 from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
 from helix_desktop.store.shared import fact_segments
+from helix_desktop.store.shared.conversation_heads import HeadMark
 from helix_desktop.store.shared.fact_segments import HeadContents
 from helix_desktop.store.shared.released_conversations import ReleasedConversations
 from helix_desktop.store.shared.row_encryption import RowCipher
@@ -78,22 +79,19 @@ class SyncState:
             journal.replacing = self._remember_changed_fact
         self.machine = bytes.fromhex(self._read_value("machine") or self._write_value("machine", secrets.token_hex(16)))
 
-    @property
-    def looked_at_mark(self) -> int:
+    def read_mark(self) -> HeadMark:
         """Up to which of the engine's changes everything was looked at."""
-        return int(self._read_value("mark") or 0)
+        change, _, engine = self._read_value("mark").partition(" ")
+        return engine, int(change or 0)
 
-    @looked_at_mark.setter
-    def looked_at_mark(self, mark: int) -> None:
-        self._write_value("mark", str(mark))
+    def save_mark(self, mark: HeadMark) -> None:
+        self._write_value("mark", f"{mark[1]} {mark[0]}")
 
-    @property
-    def unread_heads(self) -> frozenset[bytes]:
+    def read_unread_heads(self) -> frozenset[bytes]:
         """Heads before the mark that could not be taken in: damaged ones, and those of conversations somebody worked in."""
         return frozenset(map(bytes.fromhex, self._read_value("unread").split()))
 
-    @unread_heads.setter
-    def unread_heads(self, names: frozenset[bytes]) -> None:
+    def save_unread_heads(self, names: frozenset[bytes]) -> None:
         self._write_value("unread", " ".join(sorted(name.hex() for name in names)))
 
     def get_progress(self, conversation: str) -> SharedProgress:
@@ -112,11 +110,6 @@ class SyncState:
             ).fetchone()
         known = self.get_progress(conversation)
         return known if there else replace(known, seq=0, chain=fact_segments.NOTHING)
-
-    def clear_progress(self) -> None:
-        """What the others have is not known any more, and is compared from the first fact on."""
-        with self._journal.in_one_transaction():
-            self._journal.connection.execute("DELETE FROM in_step")
 
     def list_progress(self) -> tuple[SharedProgress, ...]:
         with self._journal_read_errors():
@@ -178,6 +171,16 @@ class SyncState:
             if known.contents and known.contents.is_removed:
                 self.released.note_return(known.conversation)
 
+    def save_progress_if_here(self, seen: SharedProgress, known: SharedProgress) -> bool:
+        """Whether all facts of a head are here, as when the answer to sending them was lost. If so, that is noted."""
+        if known.must_be_sent_anew or seen.seq <= known.seq:
+            return False
+        lines = self._journal.read_stored_facts(seen.conversation, known.seq, seen.seq - known.seq)
+        is_here = fact_segments.compute_chain(known.chain, lines) == seen.chain
+        if is_here:
+            self.save_progress(seen)
+        return is_here
+
     def save_progress_together(self, known: Iterable[SharedProgress]) -> None:
         """Several in one transaction, and one sync."""
         with self._journal.in_one_transaction():
@@ -206,7 +209,7 @@ class SyncState:
         own = [one for one in known if one.writer == self.machine and not one.must_be_sent_anew]
         return [(one, one.contents) for one in own if one.contents]
 
-    # --- steps that change facts and what is known of the others together
+    # --- steps that change facts together with what is known of other machines' facts
 
     def append_facts_of_others(self, lines: Sequence[StoredFact], known: SharedProgress, *, anew: bool = False) -> None:
         """Facts of another machine behind those that are here. `anew`: they were not taken as they came."""
@@ -227,7 +230,7 @@ class SyncState:
         known: SharedProgress,
     ) -> None:
         """Two machines wrote behind `at`. What was written here becomes the conversation `branch`, whole and with its numbers, and
-        what the other wrote takes its place: all in one transaction, so that no fact is ever missing.
+        what the other wrote takes its place: all in one transaction, so no fact is ever missing.
         """
         here = self._journal.read_stored_facts(conversation)
         with self._journal.in_one_transaction():
@@ -308,9 +311,7 @@ class SyncState:
 
 def _fact_in_branch(line: StoredFact, conversation: str) -> StoredFact:
     line.decode_recorded()  # Raises for a damaged fact, so that it does not get a valid seal.
-    return StoredFact(
-        0, conversation, line.seq, line.time, line.fact, seal_fact(conversation, line.seq, line.time, line.fact)
-    )
+    return _with_fact_text(replace(line, id=0, conversation=conversation), line.fact)
 
 
 def _with_fact_text(line: StoredFact, fact: str) -> StoredFact:

@@ -22,7 +22,7 @@ _NOREPLACE, _EXCHANGE = 1, 2
 _NAMED_LATER = getattr(os, "O_TMPFILE", 0)
 _PATH = getattr(os, "O_PATH", 0)
 _PIECE = 1 << 20
-_SIMPLE = (errno.ENOSYS, errno.EINVAL)  # The system or the file system has no renameat2.
+_SIMPLE = (errno.ENOSYS, errno.EINVAL)  # The errors of systems and file systems without renameat2.
 
 
 class ChangedMeanwhile(Exception):

@@ -16,12 +16,12 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import opening_within_folder
 from helix_desktop.tools.changes.folder_walk import GONE, STAMP, UNREADABLE, UNRELIABLE_STAMP, WantedFile
 
-ABOUT = EntryOrigin("checkpoint", "", "")  # Kept short, because there are many of them.
-LARGE = 4 << 20  # bytes; a larger file is stored piece by piece
-BATCH, MOST = 8 << 20, 2_000  # bytes and files that are stored at once
+ABOUT = EntryOrigin("checkpoint", "", "")  # Kept short, because very many entries have this origin.
+LARGE = 4 << 20  # In bytes. A larger file is stored in pieces.
+BATCH, MOST = 8 << 20, 2_000  # The most bytes and the most files that are stored at once.
 _PIECE = 1 << 20
 _TRIES = 3
-_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # If a pipe is there by now, opening must not wait.
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Opening what has become a pipe must not block.
 _FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 

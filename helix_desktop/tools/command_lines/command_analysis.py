@@ -96,7 +96,7 @@ def find_behind_shell(line: ProgramFinder, words: list[str]) -> list[StartedProg
     while at < len(rest) and rest[at][:1] in ("-", "+") and rest[at] not in ("-", "--"):
         word = rest[at]
         if not is_certain_word(word) or word in ("--rcfile", "--init-file"):
-            raise UnreadableCommand("another shell runs commands that come from a shell expansion")
+            raise UnreadableCommand("a second shell would run commands produced by a shell expansion")
         at += 1
         if not word.startswith("--"):
             runs |= "c" in word[1:] and word[0] == "-"
@@ -318,7 +318,7 @@ def find_behind_make(line: ProgramFinder, rest: list[str]) -> list[StartedProgra
     if "-" in rest or any(
         word.startswith(("-f-", "-f/dev", "--file=-", "--file=/dev")) or ANY in word for word in rest
     ):
-        raise UnreadableCommand("make runs commands from a makefile that you don't see here")
+        raise UnreadableCommand("make runs commands from a makefile that is not shown here")
     return []
 
 
@@ -413,7 +413,7 @@ def _find_known_programs(text: str) -> KnownPrograms:
     return KnownPrograms(tuple(commands), plain, tuple(line.doubts), tuple(line.texts))
 
 
-# These start nothing else, whatever their arguments. If an option does, the program finder sees it.
+# Programs that start no others, except by options that the program finder recognizes.
 SAFE_PROGRAMS = word_set(
     """ls cat head tail wc grep egrep fgrep rg stat file du df date basename dirname realpath readlink diff cmp comm cut tr uniq
     rev nl seq sha256sum md5sum cksum pwd echo printf true false test [ mkdir rmdir touch rm mv cp ln chmod tree column fold
@@ -421,7 +421,7 @@ SAFE_PROGRAMS = word_set(
     pytest ruff mypy black isort flake8 pylint pyright bandit eslint prettier tsc jest vitest mocha biome stylelint
     gofmt rustfmt clang-format shellcheck shfmt hadolint yamllint markdownlint"""
 )
-# With one of these subcommands, the same is true.
+# The same is true of these programs with one of these subcommands.
 SAFE_SUBCOMMANDS = {
     "git": word_set(
         """status log show diff add commit branch tag blame shortlog describe rev-parse ls-files ls-tree cat-file stash restore
@@ -441,7 +441,7 @@ SAFE_SUBCOMMANDS = {
     "dotnet": word_set("build test restore clean"),
 }
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+", re.ASCII)
-# The shell's own words: what follows them is no argument.
+# Words of the shell itself. The words after them are not the arguments of a program.
 SHELL_KEYWORDS = word_set(". source eval exec command builtin trap alias export set unset shopt time")
 
 

@@ -67,7 +67,7 @@ def may_start_programs(text: str) -> bool:
 
 
 _DEEPEST = 10
-_NO_PROGRAMS = RESERVED - {"time"}  # These are words of the shell itself and start no program.
+_NO_PROGRAMS = RESERVED - {"time"}  # These words belong to the shell itself and start no program.
 _SUBSTITUTION = re.compile(r"\$\(|`|<\(")
 
 
@@ -111,11 +111,11 @@ class ProgramFinder:
     placed_files: list[str] = field(default_factory=list)  # Arguments of commands that put files somewhere.
     depth: int = 0
     is_guessing: bool = False
-    has_inline_code: bool = False  # True if the command just read brings code of its own.
-    here_documents: list[str] = field(default_factory=list)  # The here documents it reads.
+    has_inline_code: bool = False  # True if the arguments of the command just read contain code.
+    here_documents: list[str] = field(default_factory=list)  # The here documents that the current command reads.
     places_files: bool = False
     changes_path: bool = False
-    literal: bool = False  # True if a substitution occurs in it as plain text.
+    literal: bool = False  # True if a word has a substitution as text, which arithmetic could run.
     has_arithmetic: bool = False
 
     def find_commands(self, text: str, *, bash: bool = True) -> tuple[list[WrittenCommand], bool]:
@@ -199,7 +199,7 @@ class ProgramFinder:
     def find_in_text(self, text: str, *, bash: bool = True, sure: bool = True) -> list[StartedProgram]:
         """A command line inside a word, as a shell would run it."""
         if not is_certain_word(text):
-            raise UnreadableCommand("another shell runs commands that come from a shell expansion")
+            raise UnreadableCommand("a second shell would run commands produced by a shell expansion")
         commands, _ = self.find_commands(text, bash=bash)
         return [
             StartedProgram(one.words, one.is_certain and sure)

@@ -67,7 +67,7 @@ WRAPPERS = {
     "unbuffer": WrapperProgram("p"),
 }  # fmt: skip
 
-# These start another program as well, but it may be any of their arguments.
+# Programs that also start another one, which may be named by any of their arguments.
 LOOSE_WRAPPERS = word_set(
     """setarch strace ltrace valgrind perf gdb lldb xvfb-run dbus-run-session dbus-launch systemd-run systemd-inhibit firejail bwrap
     proot fakeroot fakechroot faketime nsenter setpriv capsh prlimit numactl cgexec runcon chpst pkexec npx bunx pnpx uvx pipx
@@ -77,7 +77,7 @@ LOOSE_WRAPPERS = word_set(
     xdg-open run-one cpulimit ssh sshpass mosh docker podman nerdctl kubectl lxc-attach vagrant machinectl at batch
     crontab expect socat nc ncat netcat xterm gnome-terminal konsole"""
 )
-# The same, if this word follows: `uv run`, `npm exec`.
+# Programs that do the same if one of these words follows: `uv run`, `npm exec`.
 LOOSE_AFTER = {
     "uv": {"run", "tool", "x"}, "poetry": {"run"}, "pipenv": {"run"}, "pdm": {"run"}, "hatch": {"run", "-e"}, "rye": {"run"},
     "pixi": {"run", "exec"}, "conda": {"run"}, "mamba": {"run"}, "micromamba": {"run"}, "npm": {"exec", "x", "explore"},
@@ -130,7 +130,7 @@ COMMAND_OPTIONS = {
     "jest": ("--runner", "--testRunner"),
 }  # fmt: skip
 
-# Options with which these read a program of their own from the command line.
+# Options by which these programs are given code on the command line.
 CODE_OPTIONS = {
     "python": "c", "pypy": "c", "perl": "eE", "ruby": "e", "node": "ep", "nodejs": "ep", "php": "rRBE", "lua": "e", "luajit": "e",
     "Rscript": "e", "R": "e", "julia": "eE", "osascript": "e", "bun": "ep", "deno": "", "guile": "c", "racket": "e", "sbcl": "",
@@ -138,23 +138,23 @@ CODE_OPTIONS = {
     "emacs": "", "gdb": "", "tclsh": "", "wish": "", "expect": "c", "sqlite3": "", "psql": "c", "mysql": "e", "jshell": "", "ed": "", "bc": "", "m4": "", "gnuplot": "e",
 }  # fmt: skip
 CODE_WORDS = word_set("eval evaluate print execute command cmd batch run code ex iex p")
-EDITORS = word_set("vim vi nvim ex view gvim emacs")  # Without a file name they read nothing.
-# Their first argument that is no option is code.
+EDITORS = word_set("vim vi nvim ex view gvim emacs")  # Given no file, these read no code from input.
+# Programs whose first argument that is not an option is code.
 SCRIPT_LANGUAGES = frozenset({"awk", "gawk", "mawk", "nawk", "original-awk", "sed", "gsed"})
 
-# What in a program's own code starts other programs, or builds code.
+# Matches what, in a program's own code, starts other programs or builds code.
 STARTING_CODE = (
     r"system|popen|subprocess|\bexec|execv|spawn|\bfork\b|\bpty\b|ctypes|__import__|importlib|\beval\b|compile\(|child_process|"
     r"proc_open|shell_exec|passthru|\bqx\b|`|%x|\bopen\b.*\||\|\s*getline|\|\s*[\"']|\"\s*\||Process\b|\bsh\b|\bcmd\b|:!|!"
 )
 
-# Variables whose value is a command line for somebody else.
+# Variables whose value is a command line that another program runs.
 COMMAND_VARIABLES = word_set(
     """GIT_SSH GIT_SSH_COMMAND GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_PAGER GIT_EXTERNAL_DIFF GIT_ASKPASS GIT_PROXY_COMMAND
     SSH_ASKPASS PAGER MANPAGER EDITOR VISUAL FCEDIT BROWSER LESSOPEN LESSCLOSE SHELL SUDO_ASKPASS SUDO_EDITOR RSYNC_RSH CVS_RSH
     SYSTEMD_EDITOR SYSTEMD_PAGER KUBE_EDITOR HGEDITOR SVN_EDITOR CONFIG_SHELL"""
 )
-# Variables with which a program or a shell loads or runs something before anything else.
+# Variables that make a program or a shell load or run something before anything else.
 LOADING_VARIABLES = word_set(
     """BASH_ENV ENV LD_PRELOAD LD_AUDIT PS0 PS1 PS2 PS3 PS4 PROMPT_COMMAND SHELLOPTS BASHOPTS BASH_LOADABLES_PATH TAR_OPTIONS
     MAKEFLAGS GNUMAKEFLAGS GIT_EXEC_PATH GIT_TEMPLATE_DIR GIT_CONFIG GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG_COUNT
@@ -162,7 +162,7 @@ LOADING_VARIABLES = word_set(
 )
 LOADING_BEGINNINGS = ("BASH_FUNC_", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_")
 
-# Their arguments are data. A program's name among them starts nothing.
+# Programs whose arguments are data: a program's name among them starts nothing.
 DATA_PROGRAMS = word_set(
     """echo printf cat ls head tail wc grep egrep fgrep true false : test [ cd pwd mkdir rmdir touch rm mv cp ln chmod chown
     stat file du df date sleep basename dirname realpath readlink diff cmp comm cut tr uniq tee tac rev nl seq sha256sum md5sum
@@ -170,11 +170,11 @@ DATA_PROGRAMS = word_set(
     umask ulimit getopts pushd popd dirs id whoami uname hostname env printenv column fold fmt paste join jq tree less more
     od xxd hexdump strings base64 git ps top free uptime curl ping"""
 )
-# The first of their arguments is a subcommand, whatever it is called.
+# Programs whose first argument is a subcommand, whatever it is called.
 SUBCOMMANDS = word_set(
     "npm pnpm yarn cargo go pip uv poetry docker podman kubectl gh apt brew dotnet conda helm aws gcloud az svn hg"
 )
-# These copy, move or write files.
+# Programs that copy, move or write files.
 FILE_PLACING_PROGRAMS = word_set(
     "cp mv ln install tee dd rsync tar unzip curl wget gunzip base64 patch sed cpio 7z scp"
 )

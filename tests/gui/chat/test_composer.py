@@ -190,8 +190,8 @@ def test_what_is_typed_asks_for_completion(text: str, asked: CompletionRequest |
 
 
 def test_a_completion_is_taken_with_the_keys_of_the_text(composer: Composer) -> None:
-    composer.completion.offers_wanted.connect(
-        lambda asked: composer.completion.show_completion_offers(
+    composer.text.offers_wanted.connect(
+        lambda asked: composer.text.show_completion_offers(
             asked, [CompletionOffer("table.rs", "@src/lock/table.rs "), CompletionOffer("b", "@src/b ")]
         )
     )
@@ -206,12 +206,12 @@ def test_a_completion_is_taken_with_the_keys_of_the_text(composer: Composer) -> 
 
 def test_a_late_answer_to_an_old_question_is_dropped(composer: Composer) -> None:
     QTest.keyClicks(composer.text, "@a")
-    composer.completion.show_completion_offers(CompletionRequest("@", "old", 0), [CompletionOffer("late")])
+    composer.text.show_completion_offers(CompletionRequest("@", "old", 0), [CompletionOffer("late")])
     assert composer.text.completion is None or not composer.text.completion.isVisible()
 
 
 def test_files_and_pictures_are_given_on_and_long_texts_become_attachments(composer: Composer, tmp_path: Path) -> None:
-    files, texts = QSignalSpy(composer.files_given), QSignalSpy(composer.long_pasted)
+    files, texts = QSignalSpy(composer.text.files_given), QSignalSpy(composer.text.long_pasted)
     dropped = QMimeData()
     dropped.setUrls([QUrl.fromLocalFile(str(tmp_path / "a.txt"))])
     composer.text.insertFromMimeData(dropped)
@@ -271,7 +271,7 @@ def test_the_meter_is_an_estimate_until_the_provider_has_reported(composer: Comp
 
 def test_more_than_a_window_is_said_in_words(composer: Composer) -> None:
     composer.show_window_meter({ContextKind.CONVERSATION: 997_000}, 128_000)
-    assert composer._figures.text() == "too long for this model: it will be folded before the next message"
+    assert composer._figures.text() == "too long for this model: older parts will be folded before the next message"
     assert "%" not in composer.meter.toolTip()
 
 
@@ -394,7 +394,7 @@ def test_a_waiting_message_shows_as_much_as_there_is_room_for(theme: Theme) -> N
 
 
 def test_waiting_messages_can_be_edited_and_removed(composer: Composer) -> None:
-    editing, dropping = QSignalSpy(composer.editing), QSignalSpy(composer.discarding)
+    editing, dropping = QSignalSpy(composer.waiting.editing), QSignalSpy(composer.waiting.discarding)
     composer.show_waiting_messages([(Text("one"),), (Text("two"),)])
     buttons = {button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)}
     QTest.mouseClick(buttons["Edit: two"], Qt.MouseButton.LeftButton)

@@ -209,8 +209,8 @@ def test_one_is_stopped_or_run_again_or_all_and_a_worker_is_let_go(
     assert not dialog._open.isEnabled()  # it has no conversation yet
     press(dialog, "Stop all")
     press(dialog, "Workers")
-    press(dialog, "Let it end")
-    press(dialog, "Do waiting tasks on this computer")
+    press(dialog, "Finish and exit")
+    press(dialog, "Run waiting tasks on this computer")
     press(dialog, "Tasks")
     choose(dialog, "Task 2")
     press(dialog, "Open conversation")

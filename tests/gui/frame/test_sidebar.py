@@ -55,7 +55,7 @@ def test_a_folder_is_written_as_people_write_it() -> None:
 
 
 def test_typing_filters_the_list_and_enter_looks_everywhere(sidebar: Sidebar) -> None:
-    wanted = QSignalSpy(sidebar.search_wanted)
+    wanted = QSignalSpy(sidebar.search.search_everywhere_wanted)
     QTest.keyClicks(sidebar.search, "lock")
     assert titles(sidebar) == ["Today", "Locks"]
     QTest.keyClick(sidebar.search, Qt.Key.Key_Return)

@@ -64,7 +64,7 @@ def test_it_says_a_step_and_takes_no_click(theme: Theme) -> None:
     window.resize(900, 600)
     window.show()
     coach = TourGuide(theme, window)
-    heard = QSignalSpy(coach.next_wanted)
+    heard = QSignalSpy(coach.card.next.clicked)
     coach.show_tour_step((1, 6), "One", "Do it.")
     coach.point_at_area(QRect(10, 10, 50, 20))
     assert coach.card.isVisible()

@@ -41,7 +41,9 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
 ) -> None:
     policies = ["helix", "observational", "layered", "keeps_most", "none"]
     assert program.played == [([story.CONVERSATION], policies, bench.rows[story.CONVERSATION].window)]
-    assert lab.answer.text().startswith("Helix policy would have cost the least here: 50% of sending everything")
+    assert lab.answer.text().startswith(
+        "Helix policy would have cost the least here: 50% of what it costs to send everything"
+    )
     assert "Observational policy" in said(lab)
     take = next(each for each in lab.findChildren(QPushButton) if each.accessibleName().endswith("Helix policy"))
     take.click()
@@ -56,7 +58,7 @@ def test_the_policy_page_compares_the_last_conversations(
     window.window_actions["settings"].trigger()
     (settings,) = window.findChildren(SettingsDialog)
     settings.show_settings_page("policy")
-    asked = "What would each have cost in my last conversations?"
+    asked = "What would each policy have cost in my last conversations?"
     next(each for each in settings.findChildren(QPushButton) if each.text() == asked).click()
     (lab,) = window.findChildren(ReplayLabDialog)
     newest = sorted((row for row in bench.rows.values() if not row.trashed), key=lambda row: -row.updated)

@@ -155,7 +155,7 @@ def test_without_a_keyring_the_user_chooses_where_the_key_goes(window: MainWindo
     page._panel._key.setText("good")
     page._panel.test_key()
     assert setup.added == []
-    QTest.mouseClick(button(page, "Use it for this session only"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(page, "Use the key for this session only"), Qt.MouseButton.LeftButton)
     assert setup.added == [(ANTHROPIC, "good", "session")]
 
 
@@ -169,7 +169,7 @@ def test_a_changed_key_that_no_keyring_takes_is_not_lost(window: MainWindow) -> 
     QTest.keyClick(dialog.key, Qt.Key.Key_Return)
     assert dialog.isVisible()
     assert "There is no keyring here." in said(dialog)
-    QTest.mouseClick(button(dialog, "Use it for this session only"), Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(dialog, "Use the key for this session only"), Qt.MouseButton.LeftButton)
     assert setup.added[-1] == (replace(ANTHROPIC, key="session"), "good", "session")
     assert not dialog.isVisible()
 
@@ -187,7 +187,7 @@ def test_servers_on_this_machine_are_found_by_themselves(window: MainWindow) -> 
     assert chosen.at(0) == [QWEN.name]
     assert setup.added == [(OLLAMA, "", "keyring")]
     none = ProvidersPage(FakeSetup(servers=False), window.background_runner)
-    assert "No local servers running." in said(none)
+    assert "No local server is running." in said(none)
 
 
 def test_another_server_needs_an_address(window: MainWindow) -> None:
@@ -196,7 +196,7 @@ def test_another_server_needs_an_address(window: MainWindow) -> None:
     panel = page._panel
     assert panel._key.placeholderText() == "Paste the key"
     panel._provider.setCurrentIndex(panel._provider.count() - 1)
-    assert panel._key.placeholderText() == "Paste the key, if one is needed"
+    assert panel._key.placeholderText() == "Paste the key, if a key is needed"
     assert not panel._address.isHidden()
     panel._address.setText("https://llm.example.org/v1")
     panel._key.setText("good")

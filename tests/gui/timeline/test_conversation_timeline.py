@@ -192,7 +192,10 @@ def test_what_an_imported_conversation_cost_is_spread_over_its_steps() -> None:
     written.add(BroughtIn(Origin("claude-code", "1"), "run", 2, 10, 1, cost=0.4))
     story = story_of(written)
     assert [round(dollars, 2) for dollars in story.dollars] == [0.1, 0.4]
-    assert fold_sentences.describe_timeline(story) == "1 min 00 s, 2 steps, $0.400, $0.400 of this before the import"
+    assert (
+        fold_sentences.describe_timeline(story)
+        == "1 min 00 s, 2 steps, $0.400, $0.400 of this was spent before the import"
+    )
 
 
 def test_a_long_list_has_a_row_for_what_follows_each_other(written: Written) -> None:

@@ -208,8 +208,20 @@ def test_effort_is_asked_for_as_the_model_knows_it() -> None:
 
 def test_with_a_budget_thinking_stays_off_in_a_loop_another_model_began() -> None:
     request = after_a_call(reasoning="high")
-    assert "thinking" not in sent(request, reasoning="budget")
+    assert "thinking" not in sent(request, reasoning="budget", max_output=64_000)
     assert "thinking" in sent(asking(reasoning="high"), reasoning="budget", max_output=64_000)
+
+
+def test_with_a_budget_thinking_goes_on_in_a_loop_that_began_with_it() -> None:
+    opaque = '{"type":"thinking","thinking":"hm","signature":"s"}'
+    thought = Reasoning("hm", opaque=opaque, provider=HERE.reasoning_tag)
+    first, second = ToolCall("c1", "read", "{}"), ToolCall("c2", "read", "{}")
+    loop = [user("Go"), assistant(thought, first), user(ToolResult("c1", "x"))]
+    assert "thinking" in sent(asking(*loop, reasoning="high"), reasoning="budget", max_output=64_000)
+    loop += [assistant(second), user(ToolResult("c2", "y"))]
+    assert "thinking" not in sent(asking(*loop, reasoning="high"), reasoning="budget", max_output=64_000)
+    loop += [assistant("Done."), user("And now?")]
+    assert "thinking" in sent(asking(*loop, reasoning="high"), reasoning="budget", max_output=64_000)
 
 
 async def test_thinking_it_cannot_verify_any_more_is_left_out(connections: ProviderConnections, clock: Instant) -> None:

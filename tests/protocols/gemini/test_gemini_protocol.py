@@ -213,3 +213,13 @@ def test_a_temperature_goes_only_to_models_that_take_one() -> None:
 def test_a_reply_that_ends_with_calls_waits_for_their_results(finish: str) -> None:
     answered = read(chunks("Hi", calls=[("read", {"path": "a"})], finish=finish))[1]
     assert answered.stop is (Stop.CALLS if finish == "STOP" else Stop.LENGTH)
+
+
+def test_what_an_event_said_stands_where_later_ones_do_not_say_it() -> None:
+    said = {"content": {"parts": [{"text": "Half"}]}, "finishReason": "MAX_TOKENS"}
+    usage = {"promptTokenCount": 7, "candidatesTokenCount": 2}
+    first = {"candidates": [said], "modelVersion": "g-1", "usageMetadata": usage}
+    _, answered = read([first, {"candidates": [{"content": {"parts": []}}]}])
+    assert (answered.stop, answered.usage.output) == (Stop.LENGTH, 2)
+    _, blocked = read([{"promptFeedback": {"blockReason": "SAFETY"}}, {"candidates": []}])
+    assert blocked.stop is Stop.FILTERED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,6 +76,11 @@ class Desk(OpenConversations):
     def __init__(self) -> None:
         self.working: set[str] = set()
         self.parted_: list[tuple[str, str]] = []
+
+    async def append_while_held(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+        if conversation in self.working:
+            raise ActionRefused("The agent works.")
+        await work()
 
     @asynccontextmanager
     async def hold_for_change(self, conversation: str) -> AsyncIterator[None]:

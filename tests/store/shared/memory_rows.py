@@ -12,7 +12,7 @@ from dataclasses import field, replace
 
 from helix_desktop.errors import SharedStoreUnreachable, StoreFull
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadUpdate
+from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadMark, HeadUpdate
 from helix_desktop.store.shared.row_store import RowUsage, Tombstone, quota_reached_error
 
 
@@ -43,7 +43,7 @@ class MemoryRowStore:
         if self.is_away:
             raise SharedStoreUnreachable(
                 "The shared store is not responding.",
-                remedy="You can keep working. Your changes are stored on this computer until it responds.",
+                remedy="You can keep working. Your changes are stored on this computer until the store responds.",
             )
         return self._shelf.lock
 
@@ -137,6 +137,7 @@ class MemoryHeads:
         # Each head with the end of its lease and the time of its last change.
         self._rows: dict[bytes, tuple[ConversationHead, float, int]] = {}
         self._changes = 0
+        self.timeline = 1
 
     def update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:
         held = self._rows.get(move.name)
@@ -155,12 +156,18 @@ class MemoryHeads:
             )
         )
 
-    def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], int]:
+    def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
         rows = [(at, self._with_seconds_left(row, until)) for row, until, at in self._rows.values() if at > since]
-        return [row for _, row in sorted(rows, key=lambda each: each[0])], self._changes
+        return [row for _, row in sorted(rows, key=lambda each: each[0])], (f"memory {self.timeline}", self._changes)
 
     def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
         return [self._with_seconds_left(row, until) for row, until, _ in self._rows.values() if row.name in names]
+
+    def fail_over(self) -> MemoryHeads:
+        """A standby that has all until now, and takes over when it is asked instead."""
+        standby = MemoryHeads(self._now)
+        standby._rows, standby._changes, standby.timeline = dict(self._rows), self._changes, self.timeline + 1
+        return standby
 
     def _store_head(self, row: ConversationHead) -> ConversationHead:
         self._changes += 1

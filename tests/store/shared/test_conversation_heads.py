@@ -92,10 +92,10 @@ def test_what_changed_is_seen_from_the_mark_on(another: Another) -> None:
     names = [bytes([number]) * 32 for number in range(5)]
     for name in names:
         here.update_head(HeadUpdate(name, 0, HERE, b"one", 30))
-    found, mark = there.fetch_changed_heads(mark)
+    found, mark = there.fetch_changed_heads(mark[1])
     assert {head.name for head in found} == set(names)
     here.update_head(HeadUpdate(names[3], 1, HERE, b"two", 30))
-    found, mark = there.fetch_changed_heads(mark)
+    found, mark = there.fetch_changed_heads(mark[1])
     assert (names[3], b"two") in {(head.name, head.sealed) for head in found}
     assert {head.name for head in there.fetch_heads(names[:2])} == set(names[:2])
 
@@ -128,7 +128,7 @@ def test_a_change_that_is_committed_late_is_not_missed(seal: RowCipher, request:
             heads.update_head(HeadUpdate(b"2" * 32, 0, THERE, b"soon", 30))
             found, mark = heads.fetch_changed_heads(0)
             assert [head.sealed for head in found] == [b"soon"]
-        found, _ = heads.fetch_changed_heads(mark)
+        found, _ = heads.fetch_changed_heads(mark[1])
         assert b"late" in {head.sealed for head in found}
     finally:
         engine.close()

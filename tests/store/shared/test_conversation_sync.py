@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import re
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from helix_desktop.engine.view import build_state
 from helix_desktop.errors import SharedStoreUnreachable
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.shared import conversation_sync
-from helix_desktop.store.shared.conversation_heads import HeadUpdate
+from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadMark, HeadUpdate
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
@@ -283,6 +283,75 @@ async def test_heads_that_were_lost_are_sent_again_when_the_workspace_is_opened(
         await machine.aclose()
 
 
+async def two_machines(folder: Path) -> tuple[Machine, Machine, MemoryHeads]:
+    """Both have the conversation c, and the first one works in it."""
+    clock, shelf = Clock(), MemoryServer()
+    heads = MemoryHeads(clock.now)
+    one, two = [
+        Machine.make(name, folder, Way(MemoryRowStore(shelf, b"space"), heads), clock) for name in ("one", "two")
+    ]
+    await one.begin("c", "Work")
+    for machine in (one, two):
+        await machine.step()
+    one.desk.working.add("c")
+    return one, two, heads
+
+
+async def test_an_answer_that_was_lost_holds_up_nobody_who_works(tmp_path: Path) -> None:
+    """The head had moved, and a turn that was going on never learned that it was its own machine's doing."""
+    one, two, _ = await two_machines(tmp_path)
+    await one.write("c", "before the call")
+    one.way.left, one.way.answer_lost = 2, True
+    assert not await one.step()
+    one.way.left = None
+    assert await one.step()
+    assert one.shared.sync_state.count_facts_to_send() == {}
+    assert await two.step()
+    assert await two.everything() == await one.everything()
+    for machine in (one, two):
+        await machine.aclose()
+
+
+async def test_what_a_standby_that_took_over_lacks_is_sent_again_by_who_works(tmp_path: Path) -> None:
+    """A standby may lack what was confirmed last. Others had changed so much since that its count of changes went on."""
+    one, two, heads = await two_machines(tmp_path)
+    standby = heads.fail_over()
+    await one.write("c", "the call that runs now")
+    assert await one.step()
+    two.shared.heads = one.shared.heads = standby
+    again = list[str]()
+
+    async def send_last_again() -> None:
+        again.append("content")
+
+    one.shared.send_last_again = send_last_again
+    for number in range(3):
+        await two.begin(f"other {number}", "Other")
+    for machine in (two, one, two):
+        assert await machine.step()
+    assert again == ["content"]
+    assert one.shared.sync_state.count_facts_to_send() == {}
+    assert await two.everything() == await one.everything()
+    for machine in (one, two):
+        await machine.aclose()
+
+
+async def test_what_was_looked_at_is_known_after_a_restart(tmp_path: Path) -> None:
+    one, two, _ = await two_machines(tmp_path)
+    two.start()
+    asked, fetch = list[int](), two.shared.heads.fetch_changed_heads
+
+    def note_and_fetch(since: int) -> tuple[Sequence[ConversationHead], HeadMark]:
+        asked.append(since)
+        return fetch(since)
+
+    two.shared.heads.fetch_changed_heads = note_and_fetch  # type: ignore[method-assign]
+    assert await two.step()
+    assert asked == [1]
+    for machine in (one, two):
+        await machine.aclose()
+
+
 class Counted(Way):
     """How often it was gone: each time, a busy loop must come round."""
 
@@ -312,6 +381,20 @@ async def test_many_conversations_are_sent_in_few_calls(tmp_path: Path) -> None:
     await two.step()
     assert two.shared.leases.conversations_written_elsewhere() == {}
     assert await two.everything() == await one.everything()
+    for machine in (one, two):
+        await machine.aclose()
+
+
+async def test_a_machine_that_starts_again_looks_only_at_what_changed_since(tmp_path: Path) -> None:
+    clock, shelf = Clock(), MemoryServer()
+    heads = MemoryHeads(clock.now)
+    ways = [Way(MemoryRowStore(shelf, b"space"), heads) for _ in range(2)]
+    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    await one.write("c", "word")
+    await one.step()
+    await two.step()
+    two.start()
+    assert two.shared.sync_state.read_mark()[1] > 0
     for machine in (one, two):
         await machine.aclose()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
+from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound, SharedStoreUnreachable
 from helix_desktop.store.fleet_statements import POSTGRES, SQLITE, Rows, Statement
 from helix_desktop.store.fleet_task_files import SqliteTaskTables
 from helix_desktop.store.fleet_tasks import (
@@ -59,6 +60,13 @@ async def test_many_workers_claim_each_task_once(tasks: FleetTaskList) -> None:
     assert sorted(found) == sorted(ids)
 
 
+async def test_workers_that_start_at_once_do_not_take_each_other_for_a_standby(tasks: FleetTaskList) -> None:
+    """Each notes the server's timeline, which nobody has noted before."""
+    for _ in range(20):
+        await tasks._run_statements([tasks._statement("DELETE FROM {t}notes WHERE space = %s", tasks._space)])
+        assert await asyncio.gather(*(tasks.claim_fleet_tasks(f"worker {n}", 1, 30) for n in range(8))) == [[]] * 8
+
+
 async def test_a_claim_has_the_order_and_goes_by_priority_then_age(tasks: FleetTaskList) -> None:
     usual, first, second = await tasks.add_fleet_tasks(
         [
@@ -88,6 +96,29 @@ async def test_a_lease_that_ended_goes_to_another_and_the_first_changes_nothing_
     assert await tasks.claim_fleet_tasks("next", 1, 30) == []
 
 
+async def test_a_claim_that_a_standby_lost_is_renewed_before_its_number_is_given_to_another(
+    tasks: FleetTaskList,
+) -> None:
+    await tasks.add_fleet_tasks([NewFleetTask(order())])
+    (mine,) = await tasks.claim_fleet_tasks("me", 1, 30)
+    for lost in (
+        "UPDATE {t}tasks SET state = 'waiting', worker = '', claims = claims - 1, until = 0 WHERE space = %s",
+        "UPDATE {t}notes SET amount = amount - 1 WHERE space = %s AND name = 'timeline'",
+    ):
+        await tasks._run_statements([tasks._statement(lost, tasks._space)])
+    for _ in range(2):
+        with pytest.raises(SharedStoreUnreachable):
+            await tasks.claim_fleet_tasks("other", 1, 30)
+    assert await tasks.renew_leases_of_tasks([mine], 30) == {mine.id}
+    over = "UPDATE {t}notes SET until = 1 WHERE space = %s AND name = 'timeline'"
+    await tasks._run_statements([tasks._statement(over, tasks._space)])
+    assert await tasks.claim_fleet_tasks("other", 1, 30) == []
+    assert not await tasks.end_fleet_task(replace(mine, worker="other"), FleetTaskState.DONE, FleetTaskResult())
+    (again,) = await tasks.add_fleet_tasks([NewFleetTask(order())])
+    assert [task.id for task in await tasks.claim_fleet_tasks("other", 1, 30)] == [again]
+    assert (await tasks.find_fleet_task(mine.id)).worker == "me"
+
+
 async def test_a_key_adds_a_task_once(tasks: FleetTaskList) -> None:
     one, again = [(await tasks.add_fleet_tasks([NewFleetTask(order(), key="monday")]))[0] for _ in range(2)]
     assert one == again
@@ -111,7 +142,7 @@ async def test_a_task_waits_for_others_and_is_cancelled_when_one_fails(tasks: Fl
     assert await tasks.claim_fleet_tasks("me", 5, 30) == []
     given_up = await tasks.find_fleet_task(last)
     assert given_up.state is FleetTaskState.CANCELLED
-    assert "waits for failed" in given_up.result.why
+    assert "waiting for a task that failed" in given_up.result.why
     with pytest.raises(NotFound):
         await tasks.add_fleet_tasks([NewFleetTask(order(), after=("0" * 20,))])
 

@@ -237,6 +237,17 @@ async def test_with_the_setting_shared_a_put_returns_when_the_store_has_it(tmp_p
         assert await here.cache.read_content(Digest.of_content(b"cannot be acknowledged"))
 
 
+async def test_what_a_standby_that_took_over_lacks_is_sent_again(tmp_path: Path, seal: RowCipher) -> None:
+    shelf = MemoryServer()
+    async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, b"space"), seal) as here:
+        stored = await here.cache.store_content(b"confirmed last", SHELL)
+        await here.link.sync_content_now()
+        shelf.rows.clear()
+        await here.link.send_waiting_content(again=1)
+        async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, b"space"), seal) as there:
+            assert await there.cache.read_content(stored.digest) == b"confirmed last"
+
+
 async def test_a_full_store_is_a_sentence_and_work_goes_on(tmp_path: Path, seal: RowCipher) -> None:
     shelf = MemoryServer(most_bytes=3000)
     async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:

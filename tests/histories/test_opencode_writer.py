@@ -1,0 +1,97 @@
+"""Sessions as opencode exports and imports them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.histories import opencode_writer
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedPicture,
+    RecordedSession,
+    build_recorded_reply,
+)
+
+SAYS = RecordedMessage("user", "look", time=1.0)
+
+
+def document(*messages: RecordedMessage, **more: Any) -> dict[str, Any]:
+    session = RecordedSession("s", messages, folder="/work", **more)
+    (found,) = opencode_writer.write_opencode_session(session, "ses_ABCDEFGHIJ", 1.0)
+    return found
+
+
+def test_ids_grow_with_their_number_and_those_of_sessions_fall_with_time() -> None:
+    first, second = (opencode_writer.create_opencode_id("msg", number) for number in (0x0F, 0x10))
+    assert (first[:16], second[:16]) == ("msg_00000000000f", "msg_000000000010")
+    assert first < second
+    assert len(first) == len("msg_") + 12 + 14
+    assert first[16:] != second[16:]
+    earlier = opencode_writer.create_opencode_id("ses")
+    assert opencode_writer.create_opencode_id("ses")[:16] <= earlier[:16]
+
+
+def test_the_title_is_the_sessions_or_what_the_user_said_first() -> None:
+    system, long = RecordedMessage("system", "Be brief."), RecordedMessage("user", "w" * 81)
+    assert document(system, SAYS, long)["info"]["title"] == "look"
+    assert document(long)["info"]["title"] == "w" * 80
+    assert document(SAYS, title="Named")["info"]["title"] == "Named"
+    assert document()["info"]["title"] == ""
+
+
+def test_every_message_has_the_last_known_model_and_its_provider() -> None:
+    def models(*names: str) -> list[tuple[str, str]]:
+        replies = [build_recorded_reply([Text("a")], model=name, time=2.0) for name in names]
+        infos = [one["info"] for one in document(SAYS, *replies)["messages"]]
+        for info in infos:
+            assert info["model"] == {"providerID": info["providerID"], "modelID": info["modelID"]}
+        return [(one["providerID"], one["modelID"]) for one in infos]
+
+    assert models("gpt-5", "unheard-of") == [("openai", "gpt-5")] * 3
+    assert models() == models("unheard-of")[:1] == [("anthropic", "claude-sonnet-4-5")]
+    assert models("gemini-3")[0] == ("google", "gemini-3")
+
+
+def test_parts_calls_and_results() -> None:
+    picture = RecordedPicture("image/png", b"\0\0\0", "a.png")
+    reply = build_recorded_reply(
+        [Reasoning("hm"), Text("I look"), Text("  "), *(ToolCall(f"c{n}", "Bash", '{"a": 1}') for n in (1, 2, 3))],
+        time=1.0,
+    )
+    messages = document(
+        RecordedMessage("user", "look", time=1.0, pictures=(picture,)),
+        reply,
+        RecordedMessage("tool", "out", answers="c1", pictures=(picture,)),
+        RecordedMessage("tool", "no", answers="c2", ok=False),
+        RecordedMessage("user", "a note", time=0.5, beside=True),
+    )["messages"]
+    asked, replied, beside = messages
+    times = [one["info"]["time"]["created"] for one in messages]
+    assert times == [1000, 1001, 1002], "each is later than the one before"
+    assert [part["type"] for part in asked["parts"]] == ["text", "file"]
+    assert (asked["parts"][1]["filename"], "synthetic" in asked["parts"][0]) == ("a.png", False)
+    assert beside["parts"][0]["synthetic"] is True
+    assert replied["info"]["parentID"] == asked["info"]["id"]
+    assert replied["info"]["finish"] == "tool-calls"
+    assert [part["type"] for part in replied["parts"]] == ["step-start", "text", "tool", "tool", "tool"]
+    done, failed, cut = (part["state"] for part in replied["parts"][2:])
+    assert (done["status"], done["output"], done["input"], len(done["attachments"])) == (
+        "completed",
+        "out",
+        {"a": 1},
+        1,
+    )
+    assert [(one["status"], one["error"]) for one in (failed, cut)] == [("error", "no"), ("error", "Interrupted")]
+    assert {part["messageID"] for part in replied["parts"]} == {replied["info"]["id"]}
+    (plain,) = document(build_recorded_reply([Text("done")], time=1.0))["messages"]
+    assert plain["info"]["finish"] == "stop"
+
+
+def test_a_compaction_is_asked_for_and_answered_by_its_summary() -> None:
+    messages = document(SAYS, compactions=(RecordedCompaction(1, 1, "short", 2.0),))["messages"]
+    _, asked, answer = messages
+    assert [part["type"] for part in asked["parts"]] == ["compaction"]
+    assert (answer["info"]["summary"], answer["info"]["mode"]) == (True, "compaction")
+    assert (answer["info"]["parentID"], answer["parts"][0]["text"]) == (asked["info"]["id"], "short")
