@@ -8,7 +8,7 @@ import sys
 import tracemalloc
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -230,6 +230,10 @@ class Forgetful:
         self.headers: list[str] = []
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):  # a client that left
+            await self.answer_request(reader, writer)
+
+    async def answer_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         self.headers.append(head)
         fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
@@ -239,9 +243,7 @@ class Forgetful:
         content, kind = self.write_body(str(body.get("method")), content)
         lines = [f"HTTP/1.1 {status} x", f"content-type: {kind}", f"content-length: {len(content)}", *more]
         writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + content)
-        with suppress(ConnectionError):  # a client that has read enough
-            await writer.drain()
-        writer.close()
+        await writer.drain()
 
     def write_body(self, _method: str, content: bytes) -> tuple[bytes, str]:
         """The body as it is sent, and its type with any further header."""

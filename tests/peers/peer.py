@@ -162,7 +162,7 @@ class Peer:
             assert task is not None
             handlers.add(task)
             try:
-                with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+                with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                     await self._connection(reader, writer)
             finally:
                 handlers.discard(task)

@@ -5,7 +5,7 @@ import dataclasses
 import resource
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, suppress
 
 import pytest
 import zstandard
@@ -32,6 +32,10 @@ async def server() -> AsyncIterator[tuple[str, list[bytes]]]:
     requests: list[bytes] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer), suppress(asyncio.IncompleteReadError, ConnectionError):  # a client that left
+            await answer_request(reader, writer)
+
+    async def answer_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         requests.append(head)
         path = head.split()[1].decode()
@@ -46,7 +50,6 @@ async def server() -> AsyncIterator[tuple[str, list[bytes]]]:
             head_out = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}; charset=utf-8\r\ncontent-length: {len(body)}\r\n"
             writer.write((head_out + coding).encode() + b"connection: close\r\n\r\n" + body)
         await writer.drain()
-        writer.close()
 
     listening = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with listening:
