@@ -40,6 +40,8 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
         ordered = sorted(found.items(), key=lambda one: one[0] if name == "days" else -one[1][1])
         for one, (tokens, cost) in ordered:
             lines.append(f"  {one:<40} {tokens:>14,} tokens  {_format_dollars(cost):>12}")
+    if not sums["days"]:
+        lines = ["No request has been recorded in this workspace."]
     return await print_result(arguments, console, result, *lines)
 
 

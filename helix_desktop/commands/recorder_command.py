@@ -121,7 +121,9 @@ def _print_recorder_status(arguments: argparse.Namespace) -> int:
 
 def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
     nothing = ", but nothing records now" if found["on"] and not found["recording"] else ""
-    yield f"The recorder is {'on' if found['on'] else 'off'}{nothing}. It reads{'' if found['on'] else ', when it is on'}:"
+    reads = "reads" if found["on"] else "would read"
+    where = f"It {reads}:" if found["reads"] else "No conversations from other programs were found on this computer."
+    yield f"The recorder is {'on' if found['on'] else 'off'}{nothing}. {where}"
     yield from (f"- {one['agent']}: {one['folder']}" for one in found["reads"])
     yield from (f"- not what was done in {name}" for name in found["without_folders"])
     yield f"Each conversation is saved in the workspace of its folder, in {found['keeps_in']}."

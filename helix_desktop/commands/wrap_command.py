@@ -63,6 +63,8 @@ def run_wrap_command(arguments: argparse.Namespace) -> int:
     upstreams = agent_settings.pass_over_installed_address(found, where.config)
     if arguments.upstream:
         upstreams = [replace(one, address=arguments.upstream, source="--upstream") for one in upstreams]
+    if not arguments.dry_run:
+        agent_run.check_agent_program(agent)
     _print_notices(arguments, agent.title, surroundings, upstreams)
     if arguments.dry_run:
         print("\n".join(f"{agent.title}, {one.describe_route()}." for one in upstreams))

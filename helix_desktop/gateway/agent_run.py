@@ -1,6 +1,7 @@
 """Runs an agent through the gateway once and prints what the run cost and saved."""
 
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -55,6 +56,16 @@ def registration_for_run(
     )
 
 
+def check_agent_program(agent: KnownAgent) -> None:
+    """Before a workspace is created for the agent's conversations."""
+    if shutil.which(agent.program) is None:
+        raise _not_installed(agent)
+
+
+def _not_installed(agent: KnownAgent) -> NotFound:
+    return NotFound(f"{agent.program} was not found. Install the program, or add it to your PATH.")
+
+
 def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUpstream, str], private: Path) -> int:
     """The agent to its end, with the terminal and the signals its own. Its exit code. `private`: a folder of this user's alone,
     for files with the address in them.
@@ -70,8 +81,8 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
             names = ",".join(filter(None, direct))
             environment = {**os.environ, **launch.environment, "NO_PROXY": names, "no_proxy": names}
             process = open_attended_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
-        except FileNotFoundError:
-            raise NotFound(f"{agent.program} was not found. Install the program, or add it to your PATH.") from None
+        except FileNotFoundError:  # A script whose interpreter is missing.
+            raise _not_installed(agent) from None
         for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             signal.signal(wanted, lambda number, _: os.kill(process.pid, number))
         code = process.wait()

@@ -200,3 +200,14 @@ def test_sums_by_day_agent_model_and_cause(tmp_path: Path, helix: Helix, monkeyp
     assert code == 0
     assert "time ran out" in out
     assert "By agent" in out
+
+
+def test_a_workspace_without_requests_says_so(tmp_path: Path, helix: Helix) -> None:
+    helix("workspace", "new", "Thesis", "--folder", str(tmp_path))
+    assert helix("cost", "-w", "Thesis")[:2] == (0, "No request has been recorded in this workspace.\n")
+    assert json.loads(helix("cost", "-w", "Thesis", "--json")[1]) == {
+        "days": [],
+        "agents": [],
+        "models": [],
+        "causes": [],
+    }

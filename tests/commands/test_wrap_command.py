@@ -70,3 +70,17 @@ def test_install_takes_yes_behind_the_name_and_nothing_else(helix: Helix) -> Non
     code, *told = helix("wrap", "--install", "claude", "-p")
     assert code
     assert "-p can't be used with --install" in "".join(told)
+
+
+def test_nothing_is_created_for_an_agent_that_is_not_installed(
+    home: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    (home / "project" / ".git").mkdir(parents=True)
+    monkeypatch.chdir(home / "project")
+    for agent in (["claude"], ["--command", "qwen --yolo", "--protocol", "openai"]):
+        code, *told = helix("wrap", *agent)
+        assert code
+        assert "was not found. Install the program, or add it to your PATH." in "".join(told)
+        assert "workspace" not in "".join(told)
+    assert not list((home / "helix").rglob("journal.sqlite3"))
