@@ -213,7 +213,7 @@ def test_verify_names_what_is_damaged_and_collect_makes_room(helix: Helix, works
         (["cache", "get", "-w", "Work", "not a hash"], 2, "hexadecimal"),
         (["cache", "put", "-w", "Work", "/no/such/file"], 1, "/no/such/file does not exist"),
         (["cache", "put", "-w", "Play", "-"], 1, "There is no workspace Play"),
-        (["cache", "list"], 2, "--workspace"),
+        (["cache", "get"], 2, "arguments are required: HASH"),
         (["cache", "list", "-w", "Work", "--limit", "-3"], 2, "-3"),
         (["cache", "list", "-w", "Work", "--limit", "9" * 20], 2, "is not a number"),
         (["workspace", "new", "X", "--folder", "/no/such"], 1, "/no/such"),
@@ -497,3 +497,24 @@ def test_a_folder_is_opened_in_the_window_and_a_command_stays_a_command(
         cli.main(["replay"])
     with pytest.raises(SystemExit):
         cli.main(["no-such-folder"])
+
+
+def test_a_command_without_a_workspace_takes_the_one_of_the_folder(
+    tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("thesis", "thesis/notes", "elsewhere"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    said = helix("cache", "list")
+    assert said.code
+    assert "Specify a workspace with --workspace" in said.err
+    helix("workspace", "new", "Thesis", "--folder", tmp_path / "thesis")
+    helix("workspace", "new", "Notes", "--folder", tmp_path / "thesis" / "notes")
+    monkeypatch.chdir(tmp_path / "thesis")
+    (tmp_path / "a").write_text("kept")
+    assert helix("cache", "put", tmp_path / "a").code == 0
+    assert len(json.loads(helix("cache", "list", "-w", "Thesis", "--json").out)) == 1
+    monkeypatch.chdir(tmp_path / "thesis" / "notes")
+    assert json.loads(helix("cache", "list", "--json").out) == []
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert helix("cache", "list").code

@@ -17,7 +17,12 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  #
 Options = Mapping[str, str | Mapping[str, Any]]
 Run = Callable[[argparse.Namespace], int]
 WORKSPACE: Options = {"WORKSPACE": "the workspace's name or ID"}
-NAMED_WORKSPACE: Options = {"--workspace, -w W": {"required": True, "help": "the workspace's name or ID"}}
+NAMED_WORKSPACE: Options = {
+    "--workspace, -w W": {
+        "default": None,
+        "help": "the workspace's name or ID (default: the workspace of this folder)",
+    }
+}
 JSON: Options = {"--json": "print one JSON value instead of text"}
 CONVERSATION: Options = {"CONVERSATION": "the conversation's ID, or the first part of it"}
 NOUNS = (

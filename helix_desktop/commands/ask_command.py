@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop import errors, program_folders
-from helix_desktop.commands import Options, add_options, workspace_access
+from helix_desktop import errors
+from helix_desktop.commands import NAMED_WORKSPACE, Options, add_options, workspace_access
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import Text, TurnEnd
 
@@ -23,10 +22,7 @@ WAIT_SECONDS = 1.0  # Seconds between two checks whether another machine has fin
 
 
 OPTIONS: Options = {
-    "--workspace, -w W": {
-        "default": None,
-        "help": "the workspace's name or ID (default: the workspace of this folder)",
-    },
+    **NAMED_WORKSPACE,
     "--conversation, -c C": "the ID or title of the conversation to continue",
     "--model, -m M": "the model for this conversation, as provider/model",
     "--allow WHAT...": "edits, commands, all, or the name of a tool; five things are allowed only by their own names or by all: hidden (commands that hide what they run), held (commands to which a rule may apply), outside_sandbox, opened (commands that use hidden files or other access that you did not give to all commands), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
@@ -55,24 +51,7 @@ def run_ask_command(arguments: argparse.Namespace) -> int:
         raise errors.InvalidInput("To resume a turn, specify its conversation with --conversation and no TEXT.")
     if not arguments.resume and not arguments.text:
         raise errors.InvalidInput("There is no message.", remedy="Specify it as TEXT, or - to read standard input.")
-    if arguments.workspace is None:
-        arguments.workspace = _find_workspace_here(arguments.home)
     return workspace_access.run_on_workspace(arguments, source=None)
-
-
-def _find_workspace_here(home: Path | None) -> str:
-    """Finds the current folder's workspace, the innermost one if several match, else the only workspace there is."""
-    here = Path.cwd()
-    known = workspace_access.open_all_workspaces(program_folders.find_program_folders(home)).list_workspaces()
-    inside = [(len(root), one.id) for one in known for root in one.settings.roots if here.is_relative_to(root)]
-    if inside:
-        return max(inside)[1]
-    if len(known) == 1:
-        return known[0].id
-    raise errors.NotFound(
-        f"{here} is not in a workspace folder.",
-        remedy="Specify a workspace with --workspace, or create one for this folder.",
-    )
 
 
 async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

@@ -211,7 +211,7 @@ def run_install_for_client(arguments: argparse.Namespace) -> int:
     if arguments.write and not arguments.client:
         raise InvalidInput("No program was specified. Use --client to say which program's file should be written.")
     where = program_folders.find_program_folders(arguments.home)
-    known = workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace)
+    known = workspace_access.find_chosen_workspace(arguments, workspace_access.open_all_workspaces(where))
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
     command = conversation_relay.command_that_serves(known.id, where.data)
     wanted = [arguments.client] if arguments.client else client_snippets.CLIENTS

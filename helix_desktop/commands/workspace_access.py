@@ -66,13 +66,29 @@ def run_on_workspace(
     """Do `arguments.work` on the workspace the arguments name. The exit code."""
     arguments.places = program_folders.find_program_folders(arguments.home)
     workspaces = open_all_workspaces(arguments.places)
-    known = workspaces.find_known_workspace(arguments.workspace)
+    known = find_chosen_workspace(arguments, workspaces)
     workspaces.tidy_unfinished()
     with Terminal(source=source, target=target, gather=gather) as console:
         code = asyncio.run(open_or_hand_over(arguments, known.id, console))
         if code and target is not None:
             raise SystemExit(code)  # Raised so that the output file is not replaced.
     return code
+
+
+def find_chosen_workspace(arguments: argparse.Namespace, workspaces: AllWorkspaces) -> KnownWorkspace:
+    """The workspace the arguments name, else the one of the current folder, else the only one there is."""
+    if arguments.workspace is not None:
+        return workspaces.find_known_workspace(arguments.workspace)
+    here, known = Path.cwd(), workspaces.list_workspaces()
+    inside = [(len(root), one) for one in known for root in one.settings.roots if here.is_relative_to(root)]
+    if inside:
+        return max(inside, key=lambda one: one[0])[1]
+    if len(known) == 1:
+        return known[0]
+    raise NotFound(
+        f"{here} is not in a workspace folder.",
+        remedy="Specify a workspace with --workspace, or create one for this folder.",
+    )
 
 
 async def act_on_workbench(
