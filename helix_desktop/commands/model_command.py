@@ -5,7 +5,7 @@ import asyncio
 import math
 from typing import Any
 
-from helix_desktop.commands import Options, Subparsers, add_options, add_verb, workspace_access
+from helix_desktop.commands import NAMED_WORKSPACE, Options, Subparsers, add_options, add_verb, workspace_access
 from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools, with_provider_tools
 from helix_desktop.commands.workspace_access import print_result
 from helix_desktop.console import Console
@@ -27,7 +27,7 @@ def add_model_command(nouns: Subparsers) -> None:
     roles = "|".join(ModelRole)
     options = {
         "PROVIDER/MODEL": {"dest": "model", "type": _parse_model_name, "help": "the model, as shown by `model list`"},
-        "--workspace, -w W": "the workspace that should use the model",
+        **NAMED_WORKSPACE,
         f"--role {roles}": "what the workspace uses the model for",
     }
     sentence = "choose a model for a workspace, or override its limits and prices"
@@ -116,9 +116,13 @@ def _format_model_line(model: ModelInfo) -> str:
 def run_choose_model(arguments: argparse.Namespace) -> int:
     """First what is known of the model, then the workspace's choice."""
     code = asyncio.run(run_with_provider_tools(arguments, _check_chosen_model))
-    if code or not arguments.workspace:
+    if code or _changes_model_alone(arguments):
         return code
     return workspace_access.run_on_workspace(arguments)
+
+
+def _changes_model_alone(arguments: argparse.Namespace) -> bool:
+    return arguments.workspace is None and any(getattr(arguments, figure) is not None for figure in FIGURES)
 
 
 async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools) -> int:
@@ -130,16 +134,11 @@ async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools
     corrections = {figure: value for figure in FIGURES if (value := getattr(arguments, figure)) is not None}
     if not all(0 <= value < math.inf for value in corrections.values()):
         raise InvalidInput("A window size or price must be a number, 0 or greater.", remedy="Nothing was changed.")
-    if not arguments.workspace and not corrections:
-        raise InvalidInput(
-            "Nothing to set.",
-            remedy="Use --workspace to choose the model for a workspace, or specify at least one setting to override.",
-        )
     config = desk.configured.find_provider(provider)
     await _check_provider_has_model(desk, config, name)
     if corrections:
         desk.configured.correct_model(provider, name, corrections)
-    if not arguments.workspace:
+    if _changes_model_alone(arguments):
         info = describe_model(desk.configured.find_provider(provider), name)
         await print_result(arguments, desk.console, _model_as_json(info), _format_model_line(info))
     return 0

@@ -85,7 +85,6 @@ def test_the_demonstration_can_be_chosen(helix: Helix, ring: MemoryKeyring, work
     [
         (("big", "-w", "Thesis"), 2, "PROVIDER/MODEL"),
         (("work/", "-w", "Thesis"), 2, "PROVIDER/MODEL"),
-        (("work/big",), 2, "Nothing to set"),
         (("work/nope", "-w", "Thesis"), 1, "has no model 'nope'"),
         (("nobody/m", "-w", "Thesis"), 1, "There is no provider"),
         (("work/big", "-w", "Nowhere"), 1, "Nowhere"),
@@ -110,3 +109,11 @@ def test_a_correction_of_a_model_that_is_not_there_changes_nothing(helix: Helix,
     assert not program_folders.find_program_folders().providers_file.exists()
     assert helix("model", "set", "demo/demo", "--window", 5_000).code == 0
     assert [one["name"] for one in helix("provider", "list", "--json").json] == ["demo"]
+
+
+def test_a_model_is_chosen_for_the_workspace_of_the_folder(
+    helix: Helix, ring: MemoryKeyring, workspace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path / "project")
+    assert helix("model", "set", "demo/demo").code == 0
+    assert 'main = "demo/demo"' in settings_of(workspace)
