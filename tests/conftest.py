@@ -8,6 +8,7 @@ on any attempt to reach another machine. Random examples are the same on every r
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import logging
 import os
@@ -98,6 +99,12 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
     logging.getLogger().addHandler(SURPRISES)
     sys.addaudithook(_stay_here)
+
+
+def pytest_collection_finish() -> None:
+    """The modules and nearly nine thousand tests stay to the end: no collection of garbage needs to look through them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure() -> None:

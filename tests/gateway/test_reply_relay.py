@@ -17,8 +17,6 @@ from tests.gateway.running import PROTOCOLS, Agent, running
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Raw, Says
 
 MANY = 200 << 20
-BOMB = gzip.compress(bytes(MANY), 1)
-BOMBS = {"gzip": BOMB, "gzip, gzip": gzip.compress(BOMB), "deflate": zlib.compress(bytes(MANY), 1), "zstd": zstandard.compress(bytes(MANY))}  # fmt: skip
 EVENT = b'event: ping\ndata: {"type": "ping"}\n\n'
 MOST_MEMORY = 170 << 20  # of a bomb of 200 MB: 64 MB of it are read, and no more
 RECALL = Calls("search_cached_content", {"query": "x"})
@@ -32,6 +30,20 @@ class Replies:
 
     def __call__(self, _: Asked) -> Raw | int | list[Block]:
         return self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
+
+
+@pytest.fixture(scope="module")
+def bombs() -> dict[str, bytes]:
+    """By their coding. Made where they are needed: every process that only collects the tests would make them too."""
+    zeros = bytes(MANY)
+    bomb = gzip.compress(zeros, 1)
+    other = {"deflate": zlib.compress(zeros, 1), "zstd": zstandard.compress(zeros)}
+    return {"gzip": bomb, "gzip, gzip": gzip.compress(bomb), **other}
+
+
+@pytest.fixture(scope="module")
+def bomb(bombs: dict[str, bytes]) -> bytes:
+    return bombs["gzip"]
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +81,13 @@ def memory() -> Iterator[None]:
 
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("status", [400, 413, 429, 500])
-def test_a_refusal_that_stands_for_much_reaches_the_agent_as_it_came(there: tuple[str, Replies], status: int) -> None:
+def test_a_refusal_that_stands_for_much_reaches_the_agent_as_it_came(
+    there: tuple[str, Replies], bomb: bytes, status: int
+) -> None:
     url, replies = there
-    replies.replies = [Raw(BOMB, "gzip", status)]
+    replies.replies = [Raw(bomb, "gzip", status)]
     got, headers, content = ask(url, tools=False)
-    assert (got, headers["content-encoding"], content) == (status, "gzip", BOMB)
+    assert (got, headers["content-encoding"], content) == (status, "gzip", bomb)
 
 
 def test_a_compressed_refusal_is_understood_and_reaches_the_agent_whole(there: tuple[str, Replies]) -> None:
@@ -88,24 +102,24 @@ def test_a_compressed_refusal_is_understood_and_reaches_the_agent_whole(there: t
 @pytest.mark.parametrize("streams", [True, False])
 @pytest.mark.parametrize("status", [400, 429, 503])
 def test_a_refusal_behind_a_recall_that_stands_for_much_ends_the_reply(
-    there: tuple[str, Replies], streams: bool, status: int, monkeypatch: pytest.MonkeyPatch
+    there: tuple[str, Replies], bomb: bytes, streams: bool, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("helix_desktop.gateway.reply_relay.RETRY_WAITS_SECONDS", (0.0,))
     url, replies = there
-    replies.replies = [[RECALL], Raw(BOMB, "gzip", status)]
+    replies.replies = [[RECALL], Raw(bomb, "gzip", status)]
     got, _, content = ask(url, streams=streams)
     assert got == (200 if streams else status)
-    assert b"event: error" in content if streams else content == BOMB
+    assert b"event: error" in content if streams else content == bomb
 
 
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("tools", [True, False])
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd", "gzip, gzip"])
 def test_a_stream_that_stands_for_much_is_read_up_to_the_limit(
-    there: tuple[str, Replies], coding: str, tools: bool
+    there: tuple[str, Replies], bombs: dict[str, bytes], coding: str, tools: bool
 ) -> None:
     url, replies = there
-    packed = BOMBS[coding]
+    packed = bombs[coding]
     replies.replies = [Raw(packed, coding, media_type="text/event-stream")]
     _, headers, content = ask(url, streams=True, tools=tools)
     if tools:
@@ -117,11 +131,13 @@ def test_a_stream_that_stands_for_much_is_read_up_to_the_limit(
 
 @pytest.mark.usefixtures("memory")
 @pytest.mark.parametrize("tools", [True, False])
-def test_a_whole_reply_that_stands_for_much_goes_on_as_it_came(there: tuple[str, Replies], tools: bool) -> None:
+def test_a_whole_reply_that_stands_for_much_goes_on_as_it_came(
+    there: tuple[str, Replies], bomb: bytes, tools: bool
+) -> None:
     url, replies = there
-    replies.replies = [Raw(BOMB, "gzip")]
+    replies.replies = [Raw(bomb, "gzip")]
     _, headers, content = ask(url, tools=tools)
-    assert (headers["content-encoding"], content) == ("gzip", BOMB)
+    assert (headers["content-encoding"], content) == ("gzip", bomb)
 
 
 @pytest.mark.parametrize("streams", [True, False])

@@ -22,8 +22,13 @@ PAGES = {
     "/picture": (200, "image/png", b"x"),
     "/missing": (404, "text/plain", b"not here"),
     "/large": (200, "text/plain", b"x" * 5000),
-    "/bomb": (200, "text/plain", zstandard.ZstdCompressor(level=19).compress(bytes(1 << 30))),
 }
+
+
+def gigabyte_of_zeros() -> bytes:
+    """33 KB of zstd, made without having the gigabyte in memory."""
+    packer = zstandard.ZstdCompressor(level=3).compressobj(size=1 << 30)
+    return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(1 << 10)), packer.flush()])
 
 
 @asynccontextmanager
@@ -44,9 +49,11 @@ async def server() -> AsyncIterator[tuple[str, list[bytes]]]:
             line = f"HTTP/1.1 302 Found\r\nlocation: {path[4:]}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
             writer.write(line.encode())
         else:
-            status, kind, body = PAGES[path]
             if path == "/bomb":
+                status, kind, body = 200, "text/plain", await asyncio.to_thread(gigabyte_of_zeros)
                 coding = "content-encoding: zstd\r\n"
+            else:
+                status, kind, body = PAGES[path]
             head_out = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}; charset=utf-8\r\ncontent-length: {len(body)}\r\n"
             writer.write((head_out + coding).encode() + b"connection: close\r\n\r\n" + body)
         await writer.drain()
