@@ -7,11 +7,15 @@ Needs nothing but Python 3.11 or newer; makes the rest itself. Start with `pytho
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 if sys.version_info < (3, 11):  # before anything is imported that an older Python cannot read
     sys.exit("Helix Desktop needs Python 3.11 or newer; this is " + sys.version.split()[0] + ".")
@@ -23,8 +27,11 @@ ROOT = environment.ROOT
 ALONE = ["tests/gui/alone"]  # these time what a person waits for: no other tests run beside them
 CHANGED_SECONDS = 25  # with the start of pytest, half a minute
 REST = [f"--ignore={folder}" for folder in ALONE]
-# A worker that has done its share takes from the others: none is idle while one has a long test before it.
-TOGETHER = ["-n", "3", "--dist=worksteal"]
+# About half of a worker's time is spent waiting, for a process, a timer or an answer: two more than there are processors keep
+# them all busy, and no machine starts more than eight. A worker that has done its share takes from the others: none is idle while one has a long test before it.
+TOGETHER = ["-n", str(min((os.cpu_count() or 2) + 2, 8)), "--dist=worksteal"]
+MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of this run's own is made in it
+ROOM = 8 << 30  # bytes free there; the tests write less than a quarter of that
 
 COMMANDS = {
     "run": "start the program; what stands after -- goes to it: run -- --version",
@@ -72,12 +79,32 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Everything, even when a step fails, pytest's closing line last; or a part of the tests."""
+    """Everything, or a part of the tests."""
     environment.prepare("test")
     if arguments[:1] == ["--changed"]:
         return _test_changed(*arguments[1:2])
     if arguments:
         return _python(["-m", "pytest", *arguments])
+    with temporary_folder_in_memory():
+        return _test_everything()
+
+
+@contextlib.contextmanager
+def temporary_folder_in_memory() -> Iterator[None]:
+    """Where there is room for one, it takes the place of the one on the disk, gone afterwards: the tests sync thousands of small
+    files, and a disk takes milliseconds for each. They cut power off by cutting files, which needs no disk.
+    """
+    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="helix-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)  # PostgreSQL runs as another user
+        os.environ["TMPDIR"] = folder
+        yield
+
+
+def _test_everything() -> int:
+    """All steps, even when one fails, pytest's closing line last."""
     steps = {
         "linter": ["-m", "ruff", "check", "."],
         "format": ["-m", "ruff", "format", "--check", "."],
