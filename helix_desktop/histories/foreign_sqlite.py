@@ -1,13 +1,15 @@
 """Reading the databases of other programs while those are running: never written to, and never waited for.
 
-A database can hold programs: views that never end, triggers, virtual tables, columns that are calculated. Only real tables are read, and a
-statement that works too long is ended.
+A database can hold programs: views that never end, triggers, virtual tables, columns that are calculated. It can also claim in a few
+bytes to hold a great deal: one page below many others, a long default for every row, a log of a million million pages. So only what
+is stored in real tables is read, what all statements together may take is limited, and Python sorts the rows: SQLite would use files.
 """
 
-import itertools
 import sqlite3
+import stat
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,11 +17,31 @@ from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
 from helix_desktop.json_values import parse_json_or_none
 
 HEAD = b"SQLite format 3\0"
-STEPS = 10_000  # How many steps of its virtual machine SQLite runs between two checks of the limit.
-MOST_LOOKS = 40_000  # The most checks in one statement: some seconds, enough for millions of rows.
-LONGEST_VALUE = 256 << 20
+STEPS = 1_000  # How many steps of its virtual machine SQLite runs between two checks of the time.
+MOST_SCHEMA_STEPS = 100_000  # The most steps until the tables are known: about 14,000 tables.
+LONGEST_SECONDS = 60.0  # How much processor time all statements on one database may take together.
+LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # In bytes. A definition is the SQL of a table.
+# The real tables: virtual ones have no page of their own. And the columns in them that are calculated.
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+_CALCULATED = (
+    "SELECT t.name, c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c WHERE t.type = 'table' AND c.hidden > 1"
+)
 _CATALOGUE = frozenset({"sqlite_master", "sqlite_schema"})
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION})
+
+
+class ForeignConnection(sqlite3.Connection):
+    """A connection with limits for everything that is done over it. `bytes_left`: of the values in its rows."""
+
+    seconds_left: float
+    bytes_left: int
+
+    def limit_next_statement(self) -> float:
+        """The processor time of this thread now."""
+        began = time.thread_time()
+        ends = began + self.seconds_left
+        self.set_progress_handler(lambda: time.thread_time() > ends, STEPS)
+        return began
 
 
 def is_sqlite_file(path: Path) -> bool:
@@ -32,22 +54,45 @@ def is_sqlite_file(path: Path) -> bool:
         return False
 
 
+def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0) -> ForeignConnection:
+    """A connection with its limits set, over which nothing was read yet. sqlite3.Error where a file beside the database, which SQLite
+    may write to, is also a file somewhere else.
+    """
+    size, is_read_only = 0, mode == "ro"
+    for end in ("", "-wal", "-shm", "-journal"):
+        with suppress(FileNotFoundError):
+            about = path.with_name(f"{path.name}{end}").lstat() if end else path.stat()
+            is_written = end == "-shm" or (end and not is_read_only)
+            if not stat.S_ISREG(about.st_mode) or (is_written and about.st_nlink > 1):
+                raise sqlite3.DatabaseError(f"{path.name}{end} is a link")
+            if end == "-journal" and not is_read_only:  # It can name any file, which SQLite would then delete.
+                raise sqlite3.DatabaseError(f"a crash left {path.name}{end}")
+            size += about.st_size
+    address = f"file:{quote(str(path))}?mode={mode}"
+    connection = sqlite3.connect(address, uri=True, timeout=timeout, factory=ForeignConnection)
+    connection.seconds_left, connection.bytes_left = LONGEST_SECONDS, 4 * size
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, min(LONGEST_VALUE, size + LONGEST_DEFINITION))
+    connection.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, LONGEST_DEFINITION)
+    connection.set_progress_handler(lambda: True, MOST_SCHEMA_STEPS)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
 @contextmanager
-def open_foreign_database(path: Path) -> Iterator[sqlite3.Connection]:
+def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
     """For reading real tables only. sqlite3.Error where it is damaged, or needs anything else."""
-    with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=2.0)) as connection:
+    with closing(connect_foreign_database(path)) as connection:
         connection.row_factory = sqlite3.Row
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
-        for setting in ("trusted_schema = OFF", "query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
+        for setting in ("query_only = ON", "cell_size_check = ON", "mmap_size = 0"):
             connection.execute(f"PRAGMA {setting}")
-        _begin(connection)
         real = table_names(connection)
+        calculated = {tuple(row) for row in connection.execute(_CALCULATED)}
 
-        def judge(
-            action: int, table: str | None, _column: str | None, _database: str | None, inside: str | None
-        ) -> int:
+        def judge(action: int, table: str | None, column: str | None, _database: str | None, inside: str | None) -> int:
             """`inside`: the view or trigger that wants it."""
+            if action == sqlite3.SQLITE_READ and (table, column) in calculated:
+                return sqlite3.SQLITE_IGNORE  # It reads as NULL.
             is_known = action != sqlite3.SQLITE_READ or table in real or table in _CATALOGUE
             return sqlite3.SQLITE_OK if action in _ALLOWED and is_known and inside is None else sqlite3.SQLITE_DENY
 
@@ -55,44 +100,64 @@ def open_foreign_database(path: Path) -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def copy_foreign_database(path: Path, target: sqlite3.Connection) -> None:
-    """All of it at one moment, also while its program writes."""
-    with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=2.0)) as source:
-        source.backup(target)
-    target.execute("PRAGMA journal_mode = DELETE")  # Makes the copy a single file.
-
-
-def _begin(connection: sqlite3.Connection) -> None:
-    """The next statement may work as long as any."""
-    looks = itertools.count(1)
-    connection.set_progress_handler(lambda: next(looks) > MOST_LOOKS, STEPS)
+def copy_foreign_database(path: Path, target: Path, largest: int) -> None:
+    """All of it at one moment, also while its program writes. sqlite3.Error for more than `largest` bytes, whatever size the file has."""
+    with closing(connect_foreign_database(path)) as source, closing(connect_foreign_database(target, "rwc")) as copy:
+        source.execute("BEGIN")
+        pages, page_size = (source.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        if pages * page_size > largest:
+            raise sqlite3.DatabaseError("it is too large to be copied")
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode = DELETE")  # Makes the copy a single file.
 
 
 def table_names(connection: sqlite3.Connection) -> frozenset[str]:
-    """The real ones: virtual tables have no page of their own."""
-    query = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
-    return frozenset(row[0] for row in connection.execute(query))
+    return frozenset(row[0] for row in connection.execute(_TABLES))
+
+
+def count_table_rows(path: Path) -> Mapping[str, int]:
+    """How many rows each real table has."""
+    counted = {}
+    with open_foreign_database(path) as connection:
+        for name in table_names(connection):
+            named = name.replace('"', '""')
+            (row,) = query_rows(connection, f'SELECT count(*) AS count FROM "{named}"')  # noqa: S608 -- a quoted name
+            counted[name] = int(str(row["count"]))
+    return counted
 
 
 def query_rows(
-    connection: sqlite3.Connection, query: str, values: Sequence[object] = ()
+    connection: ForeignConnection, query: str, values: Sequence[object] = ()
 ) -> Iterator[Mapping[str, object]]:
     """What a query gives, by the names of the columns."""
-    _begin(connection)
-    for row in connection.execute(query, tuple(values)):
-        yield dict(zip(row.keys(), tuple(row), strict=True))
+    began = connection.limit_next_statement()
+    try:
+        for row in connection.execute(query, tuple(values)):
+            connection.bytes_left -= sum(len(one) for one in row if isinstance(one, str | bytes))
+            if connection.bytes_left < 0:
+                raise sqlite3.DatabaseError("it claims to hold more than its file can")
+            yield dict(zip(row.keys(), tuple(row), strict=True))
+    finally:
+        connection.seconds_left -= time.thread_time() - began
 
 
 def query_until_damage(
-    connection: sqlite3.Connection, query: str, values: Sequence[object], told: ReadingComplaints
+    connection: ForeignConnection, query: str, values: Sequence[object], told: ReadingComplaints, order: Sequence[str]
 ) -> list[Mapping[str, object]]:
-    """The same, up to where the database is damaged; a sentence says so."""
+    """The same up to where the database is damaged, and a sentence that says so; in the order of these columns."""
     found: list[Mapping[str, object]] = []
     try:
         found.extend(query_rows(connection, query, values))
     except (sqlite3.Error, OverflowError) as error:
         told.complaints.append(f"The database is damaged: {error}; what was read before it was taken.")
-    return found
+    return sorted(found, key=lambda row: [_sort_key(row.get(name)) for name in order])
+
+
+def _sort_key(value: object) -> tuple[int, object]:
+    """Sorts as SQLite does: NULL first, then numbers, texts and bytes."""
+    if value is None:
+        return 0, 0
+    return (1 if isinstance(value, int | float) else 2 if isinstance(value, str) else 3), value
 
 
 def parse_json_column(text: object, place: str, told: ReadingComplaints) -> HistoryRow | None:

@@ -4,7 +4,6 @@ Untried: written after goose's public sources. A message that the agent no longe
 summary is a message that only the agent sees.
 """
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -44,15 +43,15 @@ def is_goose_row(value: Mapping[str, object]) -> bool:
 
 
 def read_goose_database(
-    connection: sqlite3.Connection, path: Path, told: ReadingComplaints, only: str = ""
+    connection: foreign_sqlite.ForeignConnection, path: Path, told: ReadingComplaints, only: str = ""
 ) -> Iterator[RecordedSession]:
     """The sessions of the database, one by one. `only`: this one alone."""
     for session in foreign_sqlite.query_until_damage(
-        connection, "SELECT * FROM sessions WHERE ? IN ('', id) ORDER BY id", [only], told
+        connection, "SELECT * FROM sessions WHERE ? IN ('', id)", [only], told, ("id",)
     ):
-        query = "SELECT * FROM messages WHERE session_id = ? ORDER BY id"
+        query = "SELECT * FROM messages WHERE session_id = ?"
         rows = []
-        for row in foreign_sqlite.query_until_damage(connection, query, [text_at(session, "id")], told):
+        for row in foreign_sqlite.query_until_damage(connection, query, [text_at(session, "id")], told, ("id",)):
             place = f"{path}, message {row.get('id')}"
             content = foreign_sqlite.parse_json_column(f'{{"content": {row.get("content_json") or "[]"}}}', place, told)
             about = foreign_sqlite.parse_json_column(row.get("metadata_json") or "{}", place, told)

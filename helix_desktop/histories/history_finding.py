@@ -125,7 +125,7 @@ def _find_gemini(folder: Path) -> Iterator[FoundHistories]:
 
 
 def _find_goose(folder: Path) -> Iterator[FoundHistories]:
-    yield from _found_in_database(goose_history.KIND, folder / "sessions.db", "SELECT working_dir, count(*), min(created_at), max(updated_at) FROM sessions GROUP BY working_dir")  # fmt: skip
+    yield from _found_in_database(goose_history.KIND, folder / "sessions.db", "SELECT working_dir, created_at, updated_at FROM sessions")  # fmt: skip
     yield from _found_in_files(goose_history.KIND, _history_files_below(folder, "*.jsonl"))
 
 
@@ -197,7 +197,7 @@ def _short_file_text(folder: Path, name: str) -> str:
 
 
 def _find_opencode(data: Path) -> Iterator[FoundHistories]:
-    query = "SELECT directory, count(*), min(time_created), max(time_updated) FROM session WHERE parent_id IS NULL GROUP BY directory"
+    query = "SELECT directory, time_created, time_updated FROM session WHERE parent_id IS NULL"
     found = list(_found_in_database(opencode_history.KIND, data / "opencode.db", query))
     yield from found
     if not found:
@@ -216,17 +216,19 @@ def _found_in_database(kind: str, path: Path, query: str) -> Iterator[FoundHisto
     """A line for each folder; the size of the file is shared out by how many sessions each has."""
     if not foreign_sqlite.is_sqlite_file(path):
         return
+    sessions: dict[str, list[tuple[float, float]]] = {}
     try:
         with foreign_sqlite.open_foreign_database(path) as connection:
-            rows = [tuple(row) for row in connection.execute(query)]
+            for row in foreign_sqlite.query_rows(connection, query):
+                folder, created, updated = row.values()
+                sessions.setdefault(str(folder or ""), []).append((parse_time(created), parse_time(updated)))
     except sqlite3.Error:
         return
-    whole = max(1, sum(row[1] for row in rows))
+    whole = max(1, sum(map(len, sessions.values())))
     size = path.stat().st_size
-    for folder, count, first, last in rows:
-        yield FoundHistories(
-            kind, path, str(folder or ""), count, size * count // whole, parse_time(first), parse_time(last)
-        )
+    for folder, times in sorted(sessions.items()):
+        begun, ended = min(one for one, _ in times), max(one for _, one in times)
+        yield FoundHistories(kind, path, folder, len(times), size * len(times) // whole, begun, ended)
 
 
 def _cline_folders(places: HistoryPlaces) -> Iterator[Path]:

@@ -39,7 +39,7 @@ _PARTS = ("msg_", "prt_")  # How the names of files begin that hold opencode's p
 
 Is = Callable[[Mapping[str, object]], bool]
 Read = Callable[[Sequence[HistoryRow], ReadingComplaints, Path], list[RecordedSession]]
-Databases = Callable[[sqlite3.Connection, Path, ReadingComplaints, str], Iterator[RecordedSession]]
+Databases = Callable[[foreign_sqlite.ForeignConnection, Path, ReadingComplaints, str], Iterator[RecordedSession]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ parts; a tool's part has the call and the result. A result that opencode cleared
 a message, and the reply to it, marked `summary`, is the summary.
 """
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -27,9 +26,9 @@ from helix_desktop.json_values import first_text, number_at, object_at, objects_
 KIND = "opencode"
 TABLES = frozenset({"session", "message", "part"})
 CLEARED = "[Old tool result content cleared]"
-_SESSIONS = "SELECT * FROM session WHERE ? IN ('', id) ORDER BY parent_id IS NOT NULL, id"
-_PARTS = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY message_id, id"
-_MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+_SESSIONS = "SELECT * FROM session WHERE ? IN ('', id)"
+_PARTS = "SELECT id, message_id, data FROM part WHERE session_id = ?"
+_MESSAGES = "SELECT id, data, time_created FROM message WHERE session_id = ?"
 Parts = Sequence[Mapping[str, object]]
 
 
@@ -38,16 +37,17 @@ def is_opencode_database(tables: frozenset[str]) -> bool:
 
 
 def read_opencode_database(
-    connection: sqlite3.Connection, path: Path, told: history_rows.ReadingComplaints, only: str = ""
+    connection: foreign_sqlite.ForeignConnection, path: Path, told: history_rows.ReadingComplaints, only: str = ""
 ) -> Iterator[RecordedSession]:
     """The sessions of the database, one by one. `only`: this one alone."""
-    for session in foreign_sqlite.query_until_damage(connection, _SESSIONS, [only], told):
+    sessions = foreign_sqlite.query_until_damage(connection, _SESSIONS, [only], told, ("id",))
+    for session in sorted(sessions, key=lambda one: one.get("parent_id") is not None):
         name = text_at(session, "id")
         parts: dict[str, list[Mapping[str, object]]] = {}
-        for row in foreign_sqlite.query_until_damage(connection, _PARTS, [name], told):
+        for row in foreign_sqlite.query_until_damage(connection, _PARTS, [name], told, ("message_id", "id")):
             if (part := foreign_sqlite.parse_json_column(row["data"], f"{path}, part {row['id']}", told)) is not None:
                 parts.setdefault(text_at(row, "message_id"), []).append(part.value)
-        listed = foreign_sqlite.query_until_damage(connection, _MESSAGES, [name], told)
+        listed = foreign_sqlite.query_until_damage(connection, _MESSAGES, [name], told, ("time_created", "id"))
         found = [
             ({"id": row["id"], **one.value}, parts.get(text_at(row, "id"), []))
             for row in listed

@@ -13,12 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from helix_desktop.engine.facts import Text, ToolCall
 from helix_desktop.engine.legal_messages import with_plain_name
 from helix_desktop.errors import InvalidInput
-from helix_desktop.histories.foreign_sqlite import is_sqlite_file
+from helix_desktop.histories import foreign_sqlite
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
 from helix_desktop.histories.session_export import arguments_object
 from helix_desktop.histories.session_writing import (
@@ -112,16 +111,24 @@ def insert_opencode_session(database: Path, content: bytes) -> None:
     remedy = (
         "Nothing was changed. Start opencode once, or write a file with `--to FILE` and run `opencode import FILE`."
     )
-    if database.is_symlink() or not is_sqlite_file(database):
+    if database.is_symlink() or not foreign_sqlite.is_sqlite_file(database):
         raise InvalidInput(f"opencode has no database at {database}.", remedy=remedy)
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(database))}?mode=rw", uri=True, timeout=10.0)) as connection:
-            connection.execute("PRAGMA trusted_schema = OFF")
+        with closing(foreign_sqlite.connect_foreign_database(database, "rw", timeout=10.0)) as connection:
             connection.execute("PRAGMA foreign_keys = ON")
+            connection.set_authorizer(_refuse_triggers)
             with connection:
+                connection.limit_next_statement()
                 _insert_rows(connection, document)
     except sqlite3.Error as error:
         raise InvalidInput(f"opencode's database {database} did not accept the session: {error}.", remedy=remedy) from error  # fmt: skip
+
+
+def _refuse_triggers(
+    _action: int, _first: str | None, _second: str | None, _database: str | None, inside: str | None
+) -> int:
+    """`inside`: the trigger or view that wants it. opencode has none, and what one does may have no end."""
+    return sqlite3.SQLITE_OK if inside is None else sqlite3.SQLITE_DENY
 
 
 def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) -> None:

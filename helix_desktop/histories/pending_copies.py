@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop.histories import foreign_sqlite
@@ -69,15 +69,13 @@ class PendingCopies:
         """Copy the database as it is now. False where it is not copied: it is too large, busy, or was copied just now."""
         begun = time.monotonic()
         with self._lock, suppress(OSError, sqlite3.Error):
-            if begun < self._database_due or file.stat().st_size > LARGEST_DATABASE:
+            if begun < self._database_due:
                 return False
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             draft = self._folder / "database"
             draft.unlink(missing_ok=True)
-            with closing(sqlite3.connect(draft)) as target:
-                foreign_sqlite.copy_foreign_database(file, target)
-                tables = foreign_sqlite.table_names(target)
-                rows = {name: target.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in tables}  # noqa: S608
+            foreign_sqlite.copy_foreign_database(file, draft, LARGEST_DATABASE)
+            rows = foreign_sqlite.count_table_rows(draft)
             if any(rows.get(name, 0) < count for name, count in self._rows.get(file, {}).items()):
                 self._seal_open_folder()
             copy = path_of_copy(self._open, file)

@@ -16,6 +16,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.histories import foreign_sqlite, history_finding, history_reading
 from helix_desktop.histories.beside import read_beneath
 from tests.histories import written
+from tests.histories.hostile_databases import HOSTILE, what_went_wrong
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT "
 COLUMNS = "x AS id, x AS directory, NULL AS parent_id, x AS time_created, x AS time_updated, x AS session_id, x AS message_id, x AS data FROM c"
@@ -54,7 +55,7 @@ def test_only_real_tables_are_read(tmp_path: Path, statements: tuple[str, ...]) 
 
 def test_a_statement_that_works_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real table is joined with itself: 10^15 rows."""
-    monkeypatch.setattr(foreign_sqlite, "MOST_LOOKS", 100)
+    monkeypatch.setattr(foreign_sqlite, "LONGEST_SECONDS", 0.5)
     path = tmp_path / "a.db"
     spoiled(
         path,
@@ -71,6 +72,13 @@ def test_a_statement_that_works_too_long_is_ended(tmp_path: Path, monkeypatch: p
         for refused in ("ATTACH 'b.db' AS b", "DELETE FROM a", "PRAGMA query_only = OFF", f"{ENDLESS} x FROM c"):
             with pytest.raises(sqlite3.DatabaseError):
                 connection.execute(refused)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_database_takes_little_memory_time_and_disk_and_changes_no_other_file(
+    tmp_path: Path, name: str
+) -> None:
+    assert what_went_wrong(tmp_path, name) == ""
 
 
 def claude(folder: Path) -> Path:
