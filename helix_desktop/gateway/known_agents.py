@@ -64,7 +64,7 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
     def launch(start: AgentStart) -> AgentLaunch:
         ((_, url),) = start.urls.items()
         url += ADDRESS_ENDS.get(protocol, "")
-        words = [word.replace("{url}", url) for word in (*command, *start.arguments)]
+        words = [*(word.replace("{url}", url) for word in command), *start.arguments]
         return AgentLaunch(tuple(words), dict.fromkeys(ADDRESS_VARIABLES[protocol], url))
 
     name = Path(command[0]).name

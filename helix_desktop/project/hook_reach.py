@@ -11,10 +11,12 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from helix_desktop.errors import InvalidInput
 from helix_desktop.processes.starter import find_program
+from helix_desktop.project.project_item import is_stored_file
 
 SETTINGS_FOLDERS = (".claude", ".agents")  # Folders in the user's home that hold what the user set up for agents.
-_SHOWN_BYTES, _MOST_BYTES, _MOST_FILES = 256 * 1024, 64 << 20, 50
+_SHOWN_BYTES, _MOST_BYTES, _MOST_FILES, _MOST_LOOKS = 256 * 1024, 64 << 20, 50, 20_000
 _INTERPRETERS = frozenset({"sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"})
 _PROJECT_DIR = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})|%CLAUDE_PROJECT_DIR%")
 _HOME_DIR = re.compile(r"\$(?:HOME\b|\{HOME\})")
@@ -28,7 +30,9 @@ _RECIPES = {  # By program, the files that it runs from the folder it is started
 
 
 def covered_text(command: str, folder: Path) -> str:
-    """The files a command names, as they are now: what is trusted with it. A long one or one that is no text by its hash."""
+    """The files a command names, as they are now: what is trusted with it. A long one or one that is no text by its hash.
+    InvalidInput where they are too many or too large for this.
+    """
     return "".join(f"\n\n--- {path}\n{_content(path)}" for path in named_files(command, folder))
 
 
@@ -37,12 +41,21 @@ def named_files(command: str, folder: Path) -> list[Path]:
     words = [_PROJECT_DIR.sub(str(folder), word) for word in _words(command)]
     bases = [folder, *(folder / word for word in words if word and os.path.isdir(folder / word))]  # noqa: PTH112 -- never raises
     found: dict[Path, None] = {}
-    for name in _names(words):
+    names = list(_names(words))
+    if len(names) * len(bases) > _MOST_LOOKS:
+        raise _too_much_named()
+    for name in names:
         for base in bases:
             path = base / os.path.expanduser(name)  # noqa: PTH111 -- a word, which may be no path
             if _is_file(path):
                 found.setdefault(path)
-    return list(found)[:_MOST_FILES]
+    if len(found) > _MOST_FILES or any(path.stat().st_size > _MOST_BYTES for path in found):
+        raise _too_much_named()
+    return list(found)
+
+
+def _too_much_named() -> InvalidInput:
+    return InvalidInput("This hook names more files, or larger ones, than can be checked, so it doesn't run.")
 
 
 def runs_the_users_own_alone(command: str, home: Path, roots: Sequence[Path], folder: Path) -> bool:
@@ -127,12 +140,8 @@ def _names(words: Sequence[str]) -> Iterator[str]:
 
 def _is_file(path: Path) -> bool:
     try:
-        return (
-            path.is_file()
-            and not path.is_relative_to("/dev")
-            and not path.is_relative_to("/usr")
-            and path.parent != Path("/bin")
-        )
+        is_of_system = path.is_relative_to("/dev") or path.is_relative_to("/usr") or path.parent == Path("/bin")
+        return is_stored_file(path) and not is_of_system
     except (OSError, ValueError, RuntimeError):
         return False
 
@@ -143,8 +152,7 @@ def _content(path: Path) -> str:
         if size <= _SHOWN_BYTES:
             return path.read_bytes().decode("utf-8")
         with path.open("rb") as file:
-            hashed = hashlib.sha256(file.read(_MOST_BYTES))
-        return f"{size:,} bytes, SHA-256 {hashed.hexdigest()}"
+            return f"{size:,} bytes, SHA-256 {hashlib.file_digest(file, 'sha256').hexdigest()}"
     except UnicodeDecodeError:
         return f"no text, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
     except OSError as error:

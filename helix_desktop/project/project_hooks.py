@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.errors import InvalidInput
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_json_or_none
 from helix_desktop.project.hook_reach import covered_text
@@ -119,7 +120,11 @@ def _item_of_hook(
     strange = sorted(set(hook) - {"type", "command", "timeout", "statusMessage", "if"})
     notes = tuple(f"{key} is not supported in a hook and does nothing here." for key in strange)
     values |= {"if": only} if only else {}
-    shown = json.dumps(values, indent=1, ensure_ascii=False) + covered_text(command, folder)
+    shown = json.dumps(values, indent=1, ensure_ascii=False)
+    try:
+        shown += covered_text(command, folder)
+    except InvalidInput as error:
+        return ProjectItem("hook", name, path, shown, "", own=own, notes=(error.what,), broken=True)
     return ProjectItem("hook", name, path, shown, command, f"{event} {matcher}".strip(), own, values, notes)
 
 

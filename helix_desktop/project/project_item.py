@@ -115,6 +115,11 @@ def read_markdown_files(place: Path, within: Path) -> Iterator[tuple[Path, str]]
             yield path, text
 
 
+def is_stored_file(path: Path) -> bool:
+    """Whether it is a regular file with an end: the system's own, also behind a link, may have none or make the reader wait."""
+    return path.is_file() and not path.resolve().is_relative_to("/proc") and not path.resolve().is_relative_to("/sys")
+
+
 def hash_of_file(path: Path) -> str:
     """The SHA-256 of a file's content, read again only when the file is another."""
     return _computed_once(path, path.stat(), _hashed, lambda content: hashlib.sha256(content).hexdigest())
@@ -171,8 +176,9 @@ def text_value(value: object) -> str:
 def list_value(value: object) -> tuple[str, ...]:
     """A value that should be a list of names: a list, or names with commas or blanks between them: `Bash(git add:*), Read`."""
     if isinstance(value, str):
-        value = re.findall(r"[^\s,()]+(?:\([^)]*\))?", value)
-    return tuple(str(each).strip() for each in value if str(each).strip()) if isinstance(value, Sequence) else ()
+        value = re.findall(r"[^\s,()]+(?:\([^()]*\))?", value)
+    names = (text_value(each) for each in value) if isinstance(value, Sequence) else ()
+    return tuple(filter(None, names))
 
 
 def path_fits_glob(path: str, glob: str) -> bool:

@@ -10,6 +10,7 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.project.project_item import (
     ProjectItem,
     hash_of_file,
+    is_stored_file,
     read_plain_file,
     split_front_matter,
     text_value,
@@ -117,7 +118,7 @@ def _files_below(folder: Path) -> list[Path]:
             folders.clear()
             continue
         entered.add(real)
-        found += [path for each in files if (path := Path(name, each)).is_file()]
+        found += [path for each in files if is_stored_file(path := Path(name, each))]
     return sorted(found)
 
 
@@ -132,7 +133,7 @@ def _hash_other_files(folder: Path, skill: Path) -> tuple[str, int]:
             size += path.stat().st_size
             if size > MOST_BYTES:
                 break
-            lines.append(f"{path.relative_to(folder).as_posix()}  {hash_of_file(path)[:16]}")
+            lines.append(f"{path.relative_to(folder).as_posix()}  {hash_of_file(path)}")
         except OSError:
             lines.append(f"{path.relative_to(folder).as_posix()}  cannot be read")
     said = "\n\n---\nFiles of this skill:\n" + "\n".join(lines) + "\n" if lines else ""

@@ -70,6 +70,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--landlock", action="store_true", help="by Landlock, though there may be bubblewrap")
     arguments = parser.parse_args()
+    sys.setrecursionlimit(
+        20_000
+    )  # `os.walk` calls itself for each folder in a folder, and one way makes 1,200 of them.
     failures = asyncio.run(trial(arguments.ways, arguments.seed, landlock=arguments.landlock))
     if arguments.landlock:
         return int(failures > 0)
@@ -94,6 +97,7 @@ async def trial(count: int, seed: int, *, landlock: bool = False) -> int:
         chosen = random.Random(seed).sample(chosen, min(count, len(chosen))) if count else chosen
         failed = [f"{way.name}: {said}" for way in chosen if (said := await tried(kit, base, way, canary))]
         out = await escapes(kit, base)
+        empty_folder(base / "work")
         await kit.aclose()
         await tasks.aclose()
     for line in (*failed, *out):

@@ -38,9 +38,9 @@ def test_no_command_line_shows_the_token(tmp_path: Path, name: str) -> None:
 
 def test_an_agent_that_nobody_described_gets_the_address_by_variables_or_where_it_is_asked_for(tmp_path: Path) -> None:
     agent = build_agent_of_command(["bin/qwen", "--base={url}"], "openai-chat")
-    launch = agent.launch(AgentStart({AgentUpstream(): URL}, ["-p"], {}, tmp_path))
+    launch = agent.launch(AgentStart({AgentUpstream(): URL}, ["-p", "what is {url}?"], {}, tmp_path))
     assert (agent.title, agent.program) == ("qwen", "bin/qwen")
-    assert launch.command == ("bin/qwen", f"--base={URL}/v1", "-p")
+    assert launch.command == ("bin/qwen", f"--base={URL}/v1", "-p", "what is {url}?")  # A prompt gets no token.
     assert launch.environment == {"OPENAI_BASE_URL": f"{URL}/v1", "OPENAI_API_BASE": f"{URL}/v1"}
     launch = build_agent_of_command(["x"], "anthropic").launch(AgentStart({AgentUpstream(): URL}, [], {}, tmp_path))
     assert launch.environment["ANTHROPIC_BASE_URL"] == URL

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from helix_desktop.errors import InvalidInput
 from helix_desktop.project import project_files as brought
 from helix_desktop.project.hook_reach import covered_text, named_files, runs_the_users_own_alone, without_folders
 
@@ -51,6 +54,39 @@ def test_trust_covers_the_file_a_command_names(root: Path, command: str, file: s
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     assert covered_text(command, root) != before
     assert len(before) < 300 * 1024
+
+
+def test_a_hook_that_names_more_than_trust_can_cover_does_not_run(root: Path) -> None:
+    """Each of these ran a file that had been edited after it was trusted, or took minutes to look at."""
+    (root / "many").mkdir()
+    for number in range(60):
+        (root / f"many/{number:02}").write_text("true\n")
+    with (root / "large").open("wb") as file:
+        file.write(b"#!/bin/sh\n")
+        file.truncate(65 << 20)
+    folders = " ".join("many" + "/." * number for number in range(200))
+    for command in ("cd many; " + " ".join(sorted(path.name for path in (root / "many").iterdir())), "./large", f"{folders} {' '.join(map(str, range(200)))}"):  # fmt: skip
+        with pytest.raises(InvalidInput, match="than can be checked"):
+            covered_text(command, root)
+        (root / ".claude").mkdir(exist_ok=True)
+        hook = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}
+        (root / ".claude/settings.json").write_text(json.dumps(hook))
+        (item,) = brought.read_project_files([str(root)], {}).items
+        assert item.broken
+        assert not item.body
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is no /proc elsewhere")
+def test_a_link_to_a_file_of_the_kernel_is_not_read(root: Path) -> None:
+    """Reading some of them waits for ever."""
+    skill = root / ".claude/skills/x"
+    skill.mkdir(parents=True)
+    (skill / "SKILL.md").write_text("---\nname: x\ndescription: d\n---\n")
+    for link in (root / "log", skill / "log"):
+        link.symlink_to("/proc/version")
+    assert not named_files("cat log /proc/version", root)
+    (item,) = brought.read_project_files([str(root)], {}).items
+    assert "log" not in item.text
 
 
 OWN = ["{home}/.claude/hooks/fmt.sh", "~/.claude/hooks/fmt.sh --quick", "bash $HOME/.claude/hooks/fmt.sh", "sh '{home}/.claude/hooks/fmt.sh' a"]  # fmt: skip
