@@ -7,8 +7,9 @@ from typing import Any
 
 from helix_desktop.errors import ConfigFileMistake
 
-_COMMENTS = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_LAST_COMMAS = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])')
+# What is never closed goes on to the end: otherwise each further quote or comment sign is tried, and the time grows with the square.
+_COMMENTS = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_LAST_COMMAS = re.compile(r'("(?:[^"\\]|\\.?)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 _BETWEEN = re.compile(r"[\s,:]*")
 
 

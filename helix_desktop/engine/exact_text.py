@@ -40,29 +40,11 @@ _LOOKS_LATIN = frozenset(
 )
 _RARE = frozenset(  # Scripts that are rare in file names and have many letters that look Latin.
     [
-        "CHEROKEE",
-        "LISU",
-        "DESERET",
-        "OSAGE",
-        "OLD",
-        "GOTHIC",
-        "COPTIC",
-        "CARIAN",
-        "LYCIAN",
-        "LYDIAN",
-        "RUNIC",
-        "OGHAM",
-        "WARANG",
-        "MIAO",
-        "ELBASAN",
-        "CAUCASIAN",
-        "TIFINAGH",
-        "CANADIAN",
-        "VAI",
-        "BAMUM",
-        "MEDEFAIDRIN",
+        "CHEROKEE", "LISU", "DESERET", "OSAGE", "OLD", "GOTHIC", "COPTIC", "CARIAN", "LYCIAN",
+        "LYDIAN", "RUNIC", "OGHAM", "WARANG", "MIAO", "ELBASAN", "CAUCASIAN", "TIFINAGH", "CANADIAN",
+        "VAI", "BAMUM", "MEDEFAIDRIN",
     ]
-)
+)  # fmt: skip
 _MOST_CARRIED = 8  # More combining marks than this on one letter hide what is below them.
 _BLANK = frozenset("\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u180b\u180c\u180d\u180f")
 

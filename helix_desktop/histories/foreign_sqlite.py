@@ -78,6 +78,11 @@ def connect_foreign_database(path: Path, mode: str = "ro", timeout: float = 2.0)
     return connection
 
 
+def refuse_triggers(_action: int, _first: str | None, _second: str | None, _database: str | None, inside: str | None) -> int:  # fmt: skip
+    """An authorizer. `inside`: the trigger or view that wants something, which may have no end."""
+    return sqlite3.SQLITE_OK if inside is None else sqlite3.SQLITE_DENY
+
+
 @contextmanager
 def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
     """For reading real tables only. sqlite3.Error where it is damaged, or needs anything else."""

@@ -7,20 +7,9 @@ from dataclasses import field
 from helix_desktop.fast_dataclass import dataclass
 
 _MARKS = (
-    "sk-",
-    "ghp_",
-    "gho_",
-    "github_pat_",
-    "glpat-",
-    "xox",
-    "AKIA",
-    "ASIA",
-    "AIza",
-    "hf_",
-    "gsk_",
-    "xai-",
-    "PRIVATE KEY",
-)
+    "sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xox", "AKIA", "ASIA", "AIza", "hf_", "gsk_",
+    "xai-", "PRIVATE KEY",
+)  # fmt: skip
 _KEY = re.compile(
     r"\b(?:sk-[A-Za-z0-9_-]{20,}|gh[po]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{18,}"
     r"|xox[abps]-[A-Za-z0-9-]{16,}|A[KS]IA[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{30,}"

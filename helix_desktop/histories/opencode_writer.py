@@ -116,19 +116,12 @@ def insert_opencode_session(database: Path, content: bytes) -> None:
     try:
         with closing(foreign_sqlite.connect_foreign_database(database, "rw", timeout=10.0)) as connection:
             connection.execute("PRAGMA foreign_keys = ON")
-            connection.set_authorizer(_refuse_triggers)
+            connection.set_authorizer(foreign_sqlite.refuse_triggers)
             with connection:
                 connection.limit_next_statement()
                 _insert_rows(connection, document)
     except sqlite3.Error as error:
         raise InvalidInput(f"opencode's database {database} did not accept the session: {error}.", remedy=remedy) from error  # fmt: skip
-
-
-def _refuse_triggers(
-    _action: int, _first: str | None, _second: str | None, _database: str | None, inside: str | None
-) -> int:
-    """`inside`: the trigger or view that wants it. opencode has none, and what one does may have no end."""
-    return sqlite3.SQLITE_OK if inside is None else sqlite3.SQLITE_DENY
 
 
 def _insert_rows(connection: sqlite3.Connection, document: Mapping[str, Any]) -> None:

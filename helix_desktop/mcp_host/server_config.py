@@ -23,12 +23,12 @@ _WRAPPERS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp.ser
 _APPROVALS = ("autoApprove", "alwaysAllow", "auto_approve", "trust")
 _SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth|cookie|\bpat\b|_pat$|dsn|private")
 _LOOKS_SECRET = re.compile(
-    r"(?i)^(bearer |basic |token )|^(sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|AIza)|://[^/@\s]+:[^/@\s]+@"
+    r"(?i)^(bearer |basic |token )|^(sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|AIza)|://[^/@:\s]+:[^/@\s]+@"
 )
-_REFERENCE = re.compile(r"\$\{(?:(env|input|secret|config):)?([^}:]+)(?::-([^}]*))?\}")
+_REFERENCE = re.compile(r"\$\{(?:(env|input|secret|config):)?([^{}:]+)(?::-([^{}]*))?\}")
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 _NAMED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)(=|: *)(.+)", re.DOTALL)
-_PARAMETER = re.compile(r"([?&])([^=&#]+)=([^&#]+)")
+_PARAMETER = re.compile(r"([?&])([^=&#?]+)=([^&#]+)")
 _PASSWORD = re.compile(r"^(\w+://[^/@:\s]+:)([^/@\s$]+)@")
 _LISTS = ("args", "off", "reading", "approvals")
 _SHORTEST = 8
@@ -217,7 +217,7 @@ def _parse_lenient_json(text: str) -> dict[str, Any]:
     return found
 
 
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=\s*(?://[^\n]*\n\s*)*[}\]])', re.DOTALL)
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)|,(?=\s*(?://[^\n]*\n\s*)*[}\]])', re.DOTALL)
 
 
 def _find_server_tables(found: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:

@@ -22,21 +22,11 @@ DEFAULT = (
         "!.env.defaults",
     ),
     *(
-        "*.pem",
-        "*.key",
-        "*.p12",
-        "*.pfx",
-        "*.jks",
-        "*.keystore",
-        "*.ppk",
-        "id_rsa*",
-        "id_dsa*",
-        "id_ecdsa*",
-        "id_ed25519*",
-        "!*.pub",
+        "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.ppk", "id_rsa*", "id_dsa*",
+        "id_ecdsa*", "id_ed25519*", "!*.pub",
     ),
     *(".netrc", ".pgpass", ".git-credentials"),
-)
+)  # fmt: skip
 
 
 def matches_hidden_patterns(inside: str, patterns: Sequence[str]) -> bool:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import contextlib
 import json
+import time
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.errors import ActionRefused, HelixError, InvalidInput
+from helix_desktop.commented_json import parse_commented_json
+from helix_desktop.errors import ActionRefused, ConfigFileMistake, HelixError, InvalidInput
 from helix_desktop.mcp_host.server_config import (
     ServerConfig,
     fill_in_references,
@@ -46,6 +49,29 @@ def test_every_form_people_paste_gives_the_same_server(text: str) -> None:
     assert server.args == ("-y", "@modelcontextprotocol/server-github")
     assert server.env == {"GITHUB_TOKEN": "${secret:mcp/github/GITHUB_TOKEN}"}
     assert pasted.secrets == {"mcp/github/GITHUB_TOKEN": "ghp_secret"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' + "/* " * 50_000,
+        '{"a":"' + '\\"' * 50_000,
+        json.dumps({"command": "x", "args": ["${" * 50_000]}),
+        json.dumps({"command": "x", "args": ["${a:-" * 50_000]}),
+        json.dumps({"command": "x", "args": ["x://" + "a:" * 50_000]}),
+        json.dumps({"url": "http://x/" + "?" * 100_000}),
+    ],
+    ids=["comments", "quotes", "references", "defaults", "logins", "parameters"],
+)
+def test_a_text_made_to_take_long_is_read_at_once(text: str) -> None:
+    """The time for each of these grew with the square of its length: minutes, in the window's own process."""
+    began = time.process_time()
+    with contextlib.suppress(InvalidInput):
+        for server in parse_pasted_text(text).servers:
+            assert server.full_description_without_secrets
+    with contextlib.suppress(ConfigFileMistake):
+        parse_commented_json(text, "settings.json")
+    assert time.process_time() - began < 5
 
 
 def test_an_address_and_a_command_line_will_do() -> None:

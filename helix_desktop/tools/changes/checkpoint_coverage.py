@@ -12,26 +12,11 @@ UNDO_LEFTOVER = re.compile(r"\.helix-undo-[0-9a-f]{16}")
 CACHE_TAG_FILE = "CACHEDIR.TAG"
 _CONDITION = re.compile(r"(?P<pattern>.+?)\s+(?P<how>beside|with)\s+(?P<other>.*[^/])")
 DEFAULT = (
-    "node_modules/",
-    ".venv/",
-    "venv/ with pyvenv.cfg",
-    "target/ beside Cargo.toml",
-    "target/ beside pom.xml",
-    "build/ beside build.gradle",
-    "build/ beside CMakeLists.txt",
-    "__pycache__/",
-    ".mypy_cache/",
-    ".pytest_cache/",
-    ".ruff_cache/",
-    ".hypothesis/",
-    ".tox/",
-    ".gradle/",
-    ".next/",
-    ".nuxt/",
-    ".terraform/",
-    ".cache/",
-    "DerivedData/",
-)
+    "node_modules/", ".venv/", "venv/ with pyvenv.cfg", "target/ beside Cargo.toml",
+    "target/ beside pom.xml", "build/ beside build.gradle", "build/ beside CMakeLists.txt",
+    "__pycache__/", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".hypothesis/", ".tox/",
+    ".gradle/", ".next/", ".nuxt/", ".terraform/", ".cache/", "DerivedData/",
+)  # fmt: skip
 MOST_FILES = 200_000
 MOST_BYTES = 5_000_000_000
 MOST_FILE_BYTES = 2_000_000_000
