@@ -12,21 +12,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from helix_desktop.engine import document_writer, token_budget
+from helix_desktop.engine import document_writer, facts, token_budget
 from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.engine.conversation import Conversation, ConversationDraft
-from helix_desktop.engine.facts import (
-    Fact,
-    Folded,
-    FoldFailed,
-    FoldKind,
-    ModelRole,
-    Recorded,
-    Refolded,
-    ToolReturned,
-    Unfolded,
-    UserSaid,
-)
 from helix_desktop.engine.large_outputs import OutputAdmission
 from helix_desktop.engine.part_clearing import PartClearer
 from helix_desktop.engine.ports import Clock, ContentCache, ModelClient, SearchIndex, TokenCounter
@@ -52,21 +40,21 @@ class FoldPlanner:
     def __init__(self, conversation: Conversation, clock: Clock) -> None:
         self._conversation = conversation
         self._clock = clock
-        self._failed_at: dict[FoldKind, float] = {}
+        self._failed_at: dict[facts.FoldKind, float] = {}
 
     def find_due_fold(self, situation: FoldSituation) -> FoldPlan | None:
         due = (strategy.due(situation) for strategy in STRATEGIES.values())
         return next((plan for plan in due if plan is not None and not self._is_resting(plan.kind, situation)), None)
 
-    def _is_resting(self, kind: FoldKind, situation: FoldSituation) -> bool:
+    def _is_resting(self, kind: facts.FoldKind, situation: FoldSituation) -> bool:
         if situation.branch.failures[kind] >= situation.policy.failures:
             return True
         failed = self._failed_at.get(kind)
         return failed is not None and 0 <= situation.now - failed < RETRY_AFTER
 
-    async def record_failure(self, kind: FoldKind, why: str, spent: Sequence[Fact] = ()) -> None:
+    async def record_failure(self, kind: facts.FoldKind, why: str, spent: Sequence[facts.Fact] = ()) -> None:
         self._failed_at[kind] = self._clock.current_time()
-        await self._conversation.append_facts(*spent, FoldFailed(kind, why))
+        await self._conversation.append_facts(*spent, facts.FoldFailed(kind, why))
 
 
 class FoldSteward:
@@ -80,7 +68,7 @@ class FoldSteward:
         index: SearchIndex,
         tokens: TokenCounter,
         clock: Clock,
-        models: Callable[[ModelRole], ModelClient | None],
+        models: Callable[[facts.ModelRole], ModelClient | None],
         spawn: TaskSpawner,
     ) -> None:
         self.conversation = conversation
@@ -111,8 +99,8 @@ class FoldSteward:
         )
 
     async def admit_results(
-        self, batch: Sequence[ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
-    ) -> tuple[Fact, ...]:
+        self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
+    ) -> tuple[facts.Fact, ...]:
         """The excerpts to append behind the batch in one transaction; `keeps`: by call, what it asked to keep; `seqs`:
         of those at the beginning of the batch that are recorded already.
         """
@@ -121,15 +109,15 @@ class FoldSteward:
         except HelixError as error:
             # the text may come from a provider, so only the kind of error is logged
             log.info("admission failed: %s", type(error).__name__)
-            return (FoldFailed(FoldKind.EXCERPT, error.what),)
+            return (facts.FoldFailed(facts.FoldKind.EXCERPT, error.what),)
 
-    async def admit_user_message(self, said: UserSaid) -> tuple[Fact, ...]:
+    async def admit_user_message(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
         """The user's message, its oversized parts stored and excerpted, to append in one transaction."""
         try:
             return await self._admission.admit_message_parts(said)
         except HelixError as error:
             log.info("storing a large message failed: %s", error.what)
-            return (said, FoldFailed(FoldKind.EXCERPT, error.what))
+            return (said, facts.FoldFailed(facts.FoldKind.EXCERPT, error.what))
 
     async def prepare_step(self, *, overflowed: bool = False) -> None:
         """Adopt what is ready, clear what is due, start what is due, and see to it that the next request fits. While
@@ -137,11 +125,13 @@ class FoldSteward:
 
         `overflowed`: the provider has just refused a request as too long, whatever the meter says.
         """
-        await self._record_failure_of(FoldKind.HANDOVER, self.adopt_ready_fold)
+        await self._record_failure_of(facts.FoldKind.HANDOVER, self.adopt_ready_fold)
         if overflowed or not self.conversation.current_meter().request_fits:
-            await self._record_failure_of(FoldKind.TRUNCATION, lambda: self._reduce_in_panic(overflowed=overflowed))
+            await self._record_failure_of(
+                facts.FoldKind.TRUNCATION, lambda: self._reduce_in_panic(overflowed=overflowed)
+            )
         elif self._flying is None:
-            await self._record_failure_of(FoldKind.MARKER, self._clear_due_parts)
+            await self._record_failure_of(facts.FoldKind.MARKER, self._clear_due_parts)
         self._start_due_fold()
         self._watch_for_pause()
 
@@ -168,9 +158,9 @@ class FoldSteward:
         elif left > 0:
             self._start_due_fold(situation)
 
-    async def fold_on_demand(self, kind: FoldKind, wish: str = "") -> tuple[Recorded, ...]:
+    async def fold_on_demand(self, kind: facts.FoldKind, wish: str = "") -> tuple[facts.Recorded, ...]:
         """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""
-        if kind is FoldKind.MARKER:
+        if kind is facts.FoldKind.MARKER:
             situation = self.current_situation()
             tail = first_seq_of_tail(situation)
             clearing = marker_clearing.plan_clearing_of_all_before(situation, tail)
@@ -186,7 +176,7 @@ class FoldSteward:
                 "A fold is already in progress.", remedy="Wait for the current fold to finish, or cancel it."
             )
         reading = document_writer.gather_material(plan, self.current_situation())
-        if kind is FoldKind.TRUNCATION:
+        if kind is facts.FoldKind.TRUNCATION:
             return await self.append_written_fold(
                 await self._writer.write_truncation(reading, self.conversation.new_fold_name(kind))
             )
@@ -195,7 +185,7 @@ class FoldSteward:
         self._start_fold(plan)
         return await self._adopt_finished_fold()
 
-    async def unfold(self, fold: str) -> tuple[Recorded, ...]:
+    async def unfold(self, fold: str) -> tuple[facts.Recorded, ...]:
         """Take a fold out of force. Refused, with figures, where the view would not fit."""
         state = self.conversation.state
         if state.find_fold(fold) is None:
@@ -209,9 +199,9 @@ class FoldSteward:
                 f"Undoing this fold would add {more:,} tokens, but only {max(meter.free_tokens, 0):,} are free: {meter.format_meter()}.",
                 remedy="Fold something else first, or recall only the part you need.",
             )
-        return await self.conversation.append_facts(Unfolded(fold))
+        return await self.conversation.append_facts(facts.Unfolded(fold))
 
-    async def refold(self, fold: str) -> tuple[Recorded, ...]:
+    async def refold(self, fold: str) -> tuple[facts.Recorded, ...]:
         """Put an undone fold back. ActionRefused where another one crosses it by now."""
         branch = self.conversation.state.branch
         folded = branch.folds.get(fold)
@@ -221,7 +211,7 @@ class FoldSteward:
             raise ActionRefused("This fold is already active.")
         if not branch.may_nest(folded.cover):
             raise ActionRefused("Another fold now covers some of the same messages.", remedy="Undo the other fold.")
-        return await self.conversation.append_facts(Refolded(fold))
+        return await self.conversation.append_facts(facts.Refolded(fold))
 
     def cancel_fold(self) -> None:
         """Stop the fold that is being made."""
@@ -291,7 +281,7 @@ class FoldSteward:
         chosen = self.conversation.policy_at(state)
         return FoldSituation(state, chosen, token_budget.measure_window(state, chosen), self._clock.current_time())
 
-    def _plan_on_demand(self, kind: FoldKind, wish: str) -> FoldPlan | None:
+    def _plan_on_demand(self, kind: facts.FoldKind, wish: str) -> FoldPlan | None:
         situation = self.current_situation()
         if kind not in STRATEGIES:
             raise ActionRefused("Excerpts are made only when an output arrives.", remedy="Use markers for old outputs.")
@@ -328,13 +318,13 @@ class FoldSteward:
             self._flying, self._flying_plan = None, None
             self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why, done=True))
 
-    async def _adopt_finished_fold(self) -> tuple[Recorded, ...]:
+    async def _adopt_finished_fold(self) -> tuple[facts.Recorded, ...]:
         """What the fold in flight came to, adopted."""
         flying = self._flying
         if flying is not None:
             await asyncio.wait([flying])
         if self._ready is None:
-            failures = [r.fact for r in self.conversation.state.facts[-3:] if isinstance(r.fact, FoldFailed)]
+            failures = [r.fact for r in self.conversation.state.facts[-3:] if isinstance(r.fact, facts.FoldFailed)]
             raise document_writer.NoDocumentWritten(
                 f"Nothing was folded: {failures[-1].why if failures else 'the operation was cancelled'}"
             )
@@ -343,7 +333,7 @@ class FoldSteward:
             raise document_writer.NoDocumentWritten("Nothing was folded: the messages changed in the meantime")
         return recorded
 
-    async def adopt_ready_fold(self) -> tuple[Recorded, ...]:
+    async def adopt_ready_fold(self) -> tuple[facts.Recorded, ...]:
         """Append what is ready, if the covered facts are still the same; clearing is taken along. What was begun in a
         turn that is over by now waits for the next one: between turns the last one stays whole.
         """
@@ -366,15 +356,15 @@ class FoldSteward:
                 await self._sweeping.clear_to_markers(along.parts_to_clear(situation), along.why, batch=ready.fold.fold)
         return recorded
 
-    async def append_written_fold(self, written: document_writer.WrittenDocument) -> tuple[Recorded, ...]:
+    async def append_written_fold(self, written: document_writer.WrittenDocument) -> tuple[facts.Recorded, ...]:
         """Phase three."""
 
-        def facts(_: int) -> tuple[Fact, ...]:
+        def make_facts(_: int) -> tuple[facts.Fact, ...]:
             same = document_writer.is_material_current(written.reading, self.conversation.state)
             return (*written.spent, *((written.fold,) if same else ()))
 
-        recorded = await self.conversation.append_facts_from(facts)
-        return tuple(one for one in recorded if isinstance(one.fact, Folded))
+        recorded = await self.conversation.append_facts_from(make_facts)
+        return tuple(one for one in recorded if isinstance(one.fact, facts.Folded))
 
     # --- clearing and panic -----------------------------------------------------------------------------------------
 
@@ -404,7 +394,7 @@ class FoldSteward:
         await self.adopt_ready_fold()
         return True
 
-    async def _record_failure_of(self, kind: FoldKind, work: Callable[[], Awaitable[object]]) -> None:
+    async def _record_failure_of(self, kind: facts.FoldKind, work: Callable[[], Awaitable[object]]) -> None:
         """A failure of a strategy is recorded and never fails a turn."""
         try:
             await work()

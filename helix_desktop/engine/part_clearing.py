@@ -2,21 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from helix_desktop.engine import message_blocks
+from helix_desktop.engine import facts, message_blocks
 from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    Attachment,
-    Fact,
-    Folded,
-    FoldKind,
-    PartRef,
-    Recorded,
-    Stored,
-    Text,
-    ToolCall,
-)
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
 from helix_desktop.engine.strategies import marker_clearing
@@ -32,9 +21,9 @@ LONG = 500  # Tokens. The marker of a longer part says that the agent can ask fo
 class ShortenedPart:
     """A part that is to be shown shorter: its block now, and the text that will stand for it."""
 
-    ref: PartRef
+    ref: facts.PartRef
     block: Block
-    kind: FoldKind
+    kind: facts.FoldKind
     text: str
     tokens: int
     entries: tuple[Digest, ...]
@@ -49,41 +38,41 @@ class PartClearer:
     tokens: TokenCounter
 
     async def clear_to_markers(
-        self, refs: Sequence[PartRef], why: str, *, batch: str = "", panic: bool = False
-    ) -> tuple[Recorded, ...]:
+        self, refs: Sequence[facts.PartRef], why: str, *, batch: str = "", panic: bool = False
+    ) -> tuple[facts.Recorded, ...]:
         """Show the parts as markers. One that has changed meanwhile, or would not get shorter, is left out."""
         made = [await self.build_marker(ref, block) for ref in refs if (block := self.find_block(ref)) is not None]
         n, total = len(made), sum(one.block.tokens for one in made)
         reason = f"{why}: {n} parts, {total:,} tokens in total" if n > 1 else f"{why}: 1 part of {total:,} tokens"
         return await self.append_shortened(
-            made, batch or self.conversation.new_fold_name(FoldKind.MARKER), reason, panic=panic
+            made, batch or self.conversation.new_fold_name(facts.FoldKind.MARKER), reason, panic=panic
         )
 
-    async def shorten_to_excerpt(self, ref: PartRef, why: str, tokens: int) -> tuple[Recorded, ...]:
+    async def shorten_to_excerpt(self, ref: facts.PartRef, why: str, tokens: int) -> tuple[facts.Recorded, ...]:
         """Show one part as an excerpt, in panic: of a user's text too, which is stored first."""
         block = self.find_block(ref)
         if block is None:
             return ()
-        is_call = isinstance(block.content, ToolCall)
+        is_call = isinstance(block.content, facts.ToolCall)
         made = await self.build_marker(ref, block) if is_call else await self._build_excerpt(ref, block, tokens)
         return await self.append_shortened([made], self.conversation.new_fold_name(made.kind), why, panic=True)
 
-    def find_block(self, ref: PartRef) -> Block | None:
+    def find_block(self, ref: facts.PartRef) -> Block | None:
         branch = self.conversation.state.branch
         if not branch.has_message(ref.seq):
             return None
         return next((block for block in branch.item_at(ref.seq).blocks if block.source == ref), None)
 
-    async def build_marker(self, ref: PartRef, block: Block) -> ShortenedPart:
+    async def build_marker(self, ref: facts.PartRef, block: Block) -> ShortenedPart:
         """The part as a marker; what it names is stored by now."""
-        if isinstance(block.content, ToolCall):
+        if isinstance(block.content, facts.ToolCall):
             return await self._build_call_marker(ref, block, block.content)
         stored = self._stored_content_of(ref)
         about = marker_clearing.describe_output(self.conversation.state.branch, ref.seq)
         text = marker_clearing.format_marker(stored.digest, about, part=block.tokens > LONG)
-        return ShortenedPart(ref, block, FoldKind.MARKER, text, self.tokens.count_tokens(text), (stored.digest,))
+        return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, self.tokens.count_tokens(text), (stored.digest,))
 
-    async def _build_call_marker(self, ref: PartRef, block: Block, call: ToolCall) -> ShortenedPart:
+    async def _build_call_marker(self, ref: facts.PartRef, block: Block, call: facts.ToolCall) -> ShortenedPart:
         content = marker_clearing.content_to_store(call.arguments)
         short = marker_clearing.summarise_arguments(call.arguments)
         stored = await self.cache.store_content(content.encode("utf-8", "replace"), EntryOrigin(call.name, short))
@@ -91,10 +80,10 @@ class PartClearer:
         about = f"argument of {call.name} {short} · {lines}{marker_clearing.format_size(stored)}"
         text = marker_clearing.format_marker(stored.digest, about, part=block.tokens > LONG)
         tokens = self.tokens.count_tokens(call.name + message_blocks.clear_arguments(call.arguments, text))
-        return ShortenedPart(ref, block, FoldKind.MARKER, text, tokens, (stored.digest,))
+        return ShortenedPart(ref, block, facts.FoldKind.MARKER, text, tokens, (stored.digest,))
 
-    async def _build_excerpt(self, ref: PartRef, block: Block, tokens: int) -> ShortenedPart:
-        if isinstance(block.content, Text) and not block.fold:
+    async def _build_excerpt(self, ref: facts.PartRef, block: Block, tokens: int) -> ShortenedPart:
+        if isinstance(block.content, facts.Text) and not block.fold:
             stored = await self.cache.store_content(
                 block.content.text.encode("utf-8", "replace"), EntryOrigin("user", "message")
             )
@@ -103,34 +92,34 @@ class PartClearer:
         text = format_excerpt(
             stored, block.tokens, await build_preview_in_thread(await read_stored_text(self.cache, stored), tokens)
         )
-        return ShortenedPart(ref, block, FoldKind.EXCERPT, text, self.tokens.count_tokens(text), (stored.digest,))
+        return ShortenedPart(ref, block, facts.FoldKind.EXCERPT, text, self.tokens.count_tokens(text), (stored.digest,))
 
-    def _stored_content_of(self, ref: PartRef) -> Stored:
+    def _stored_content_of(self, ref: facts.PartRef) -> facts.Stored:
         """The entry behind an output or an attachment, whatever stands for it now."""
         recorded = self.conversation.state.branch.message_at(ref.seq)
         part = message_blocks.parts_of(message_blocks.require_message(recorded))[ref.part]
-        if isinstance(part, Attachment):
+        if isinstance(part, facts.Attachment):
             return part.stored
-        if isinstance(part, Stored):
+        if isinstance(part, facts.Stored):
             return part
         raise NotFound(f"Part {ref.part} of record {ref.seq} is not in the cache.")
 
     async def append_shortened(
         self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
-    ) -> tuple[Recorded, ...]:
+    ) -> tuple[facts.Recorded, ...]:
         """One transaction; under the lock every part must still show what it showed."""
 
-        def facts(_: int) -> Sequence[Fact]:
+        def make_folds(_: int) -> Sequence[facts.Fact]:
             return list(self._folds_of_shortened(made, batch, why, panic=panic))
 
-        return await self.conversation.append_facts_from(facts)
+        return await self.conversation.append_facts_from(make_folds)
 
     def _folds_of_shortened(
         self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
-    ) -> Iterator[Folded]:
+    ) -> Iterator[facts.Folded]:
         for one in made:
             if self.find_block(one.ref) == one.block and one.tokens < one.block.tokens:
-                yield Folded(
+                yield facts.Folded(
                     fold=self.conversation.new_fold_name(one.kind),
                     kind=one.kind,
                     cover=one.ref,

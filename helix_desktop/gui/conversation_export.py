@@ -7,41 +7,28 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 
-from helix_desktop.engine import fact_encoding
+from helix_desktop.engine import fact_encoding, facts
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import (
-    Attachment,
-    ConversationStarted,
-    Folded,
-    ModelReplied,
-    Reasoning,
-    Recorded,
-    Stored,
-    Text,
-    ToolCall,
-    ToolReturned,
-    UserSaid,
-)
 from helix_desktop.gui.answer_author import author_of_answer
 
 ARGUMENT_CHARACTERS = 200  # The most shown of a call's arguments; the JSON has all of them.
 Content = Callable[[Digest], str | None]
 
 
-def export_conversation_json(title: str, facts: Sequence[Recorded]) -> str:
+def export_conversation_json(title: str, recorded_facts: Sequence[facts.Recorded]) -> str:
     """Every fact in its stored form: what `helix import` and other programs can read."""
     stored = [
         json.loads(fact_encoding.encode_fact(recorded.fact)) | {"seq": recorded.seq, "time": recorded.time}
-        for recorded in facts
+        for recorded in recorded_facts
     ]
     return json.dumps(
         {"helix": "conversation", "version": 1, "title": title, "facts": stored}, ensure_ascii=False, indent=1
     )
 
 
-def export_conversation_markdown(title: str, facts: Sequence[Recorded], content: Content) -> str:
+def export_conversation_markdown(title: str, recorded_facts: Sequence[facts.Recorded], content: Content) -> str:
     parts = [f"# {_join_lines(title)}\n"]
-    for head, kind, text in iterate_export_sections(facts, content):
+    for head, kind, text in iterate_export_sections(recorded_facts, content):
         if kind == "code":
             fence = _fence_longer_than(text)
             parts.append(f"**{head}**\n\n{fence}\n{text}\n{fence}\n")
@@ -52,45 +39,47 @@ def export_conversation_markdown(title: str, facts: Sequence[Recorded], content:
     return "\n".join(parts)
 
 
-def iterate_export_sections(facts: Sequence[Recorded], content: Content) -> Iterator[tuple[str, str, str]]:
+def iterate_export_sections(
+    recorded_facts: Sequence[facts.Recorded], content: Content
+) -> Iterator[tuple[str, str, str]]:
     """The conversation as (heading, kind, text); kinds: user, said, code, fold."""
-    calls: dict[str, ToolCall] = {}
-    started: ConversationStarted | None = None
-    for recorded in facts:
+    calls: dict[str, facts.ToolCall] = {}
+    started: facts.ConversationStarted | None = None
+    for recorded in recorded_facts:
         fact, at = recorded.fact, datetime.fromtimestamp(recorded.time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
-        if isinstance(fact, ConversationStarted):
+        if isinstance(fact, facts.ConversationStarted):
             started = fact
-        elif isinstance(fact, UserSaid):
+        elif isinstance(fact, facts.UserSaid):
             yield f"You, {at}", "user", _text_of_user_message(fact)
-        elif isinstance(fact, ModelReplied):
-            calls |= {part.id: part for part in fact.parts if isinstance(part, ToolCall)}
+        elif isinstance(fact, facts.ModelReplied):
+            calls |= {part.id: part for part in fact.parts if isinstance(part, facts.ToolCall)}
             yield from _sections_of_reply(fact, f"{author_of_answer(started, fact)} ({fact.model}), {at}")
-        elif isinstance(fact, ToolReturned):
+        elif isinstance(fact, facts.ToolReturned):
             call = calls.get(fact.call)
             name = f"{call.name} {_shorten_call_arguments(call.arguments)}" if call else "Tool"
             text = fact.head or content(fact.output.digest) or _describe_missing_output(fact.output)
             ended = " (stopped)" if fact.stopped else "" if fact.ok else " (failed)"
             yield f"{name}{ended}", "code", text
-        elif isinstance(fact, Folded):
+        elif isinstance(fact, facts.Folded):
             yield f"{fact.kind.value}: {fact.tokens_before:,} → {fact.tokens:,} tokens", "fold", ""
 
 
-def _describe_missing_output(stored: Stored) -> str:
+def _describe_missing_output(stored: facts.Stored) -> str:
     return f"[{stored.size:,} bytes, {stored.digest}: removed from the cache since, or damaged]" if stored.size else ""
 
 
-def _sections_of_reply(fact: ModelReplied, head: str) -> Iterator[tuple[str, str, str]]:
+def _sections_of_reply(fact: facts.ModelReplied, head: str) -> Iterator[tuple[str, str, str]]:
     for part in fact.parts:
-        if isinstance(part, Text) and part.text.strip():
+        if isinstance(part, facts.Text) and part.text.strip():
             yield head, "said", part.text
-        elif isinstance(part, Reasoning) and part.text.strip():
+        elif isinstance(part, facts.Reasoning) and part.text.strip():
             yield "Reasoning", "code", part.text
 
 
-def _text_of_user_message(fact: UserSaid) -> str:
+def _text_of_user_message(fact: facts.UserSaid) -> str:
     return "\n\n".join(
         f"[{part.name}, {part.stored.size:,} bytes, {part.stored.digest}]"
-        if isinstance(part, Attachment)
+        if isinstance(part, facts.Attachment)
         else part.text
         for part in fact.parts
     )
@@ -112,6 +101,6 @@ def _shorten_call_arguments(text: str) -> str:
     return line if len(line) <= ARGUMENT_CHARACTERS else f"{line[:ARGUMENT_CHARACTERS]}…"
 
 
-def outputs_to_export(facts: Sequence[Recorded]) -> list[Digest]:
+def outputs_to_export(recorded_facts: Sequence[facts.Recorded]) -> list[Digest]:
     """The entries whose text an export shows and the facts do not hold."""
-    return [r.fact.output.digest for r in facts if isinstance(r.fact, ToolReturned) and not r.fact.head]
+    return [r.fact.output.digest for r in recorded_facts if isinstance(r.fact, facts.ToolReturned) and not r.fact.head]

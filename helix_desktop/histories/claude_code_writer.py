@@ -12,11 +12,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.engine.legal_messages import with_plain_name
-from helix_desktop.histories.recorded_session import (
-    RecordedCompaction,
-    RecordedMessage,
-    RecordedSession,
-)
+from helix_desktop.histories import recorded_session
 from helix_desktop.histories.session_export import arguments_object
 from helix_desktop.histories.session_writing import (
     format_iso_time,
@@ -36,11 +32,11 @@ def encode_project_folder(folder: str) -> str:
     return name if len(name) <= _LONGEST_NAME else ""
 
 
-def write_claude_code_session(session: RecordedSession, name: str) -> Iterator[Mapping[str, Any]]:
+def write_claude_code_session(session: recorded_session.RecordedSession, name: str) -> Iterator[Mapping[str, Any]]:
     """The lines of the session under the id `name`."""
     before: str | None = None
     for at, item in enumerate(list_session_items(session)):
-        if isinstance(item, RecordedCompaction):
+        if isinstance(item, recorded_session.RecordedCompaction):
             lines = _compaction_lines(item.text, item.time, before)
         else:
             lines = _message_lines(item)
@@ -60,7 +56,7 @@ def _compaction_lines(text: str, time: float, before: str | None) -> list[Block]
     return [{**boundary, **details, "timestamp": when}, summary]
 
 
-def _message_lines(message: RecordedMessage) -> list[Block]:
+def _message_lines(message: recorded_session.RecordedMessage) -> list[Block]:
     when = format_iso_time(message.time)
     sources = ((one.media_type, format_picture_data(one)) for one in message.pictures)
     pictures = [
@@ -83,7 +79,7 @@ def _message_lines(message: RecordedMessage) -> list[Block]:
     return [{"type": "user", "message": {"role": "user", "content": blocks}, **about, "timestamp": when}]
 
 
-def _reply_message(message: RecordedMessage) -> Block:
+def _reply_message(message: recorded_session.RecordedMessage) -> Block:
     blocks: list[Block] = []
     for part in message.parts:
         if isinstance(part, Reasoning) and part.opaque and part.provider.startswith("anthropic "):

@@ -7,20 +7,7 @@ result that the other program had shortened is the text it had shown.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from helix_desktop.engine.facts import (
-    Attachment,
-    ConversationStarted,
-    Folded,
-    ModelReplied,
-    Origin,
-    PartRef,
-    Recorded,
-    Span,
-    SystemSet,
-    Text,
-    ToolReturned,
-    UserSaid,
-)
+from helix_desktop.engine import facts
 from helix_desktop.engine.history.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
 from helix_desktop.histories.recorded_session import (
@@ -53,46 +40,54 @@ OWN_CONTEXT = (
 )
 
 
-def origin_of_conversation(facts: Sequence[Recorded]) -> Origin:
+def origin_of_conversation(recorded_facts: Sequence[facts.Recorded]) -> facts.Origin:
     """The program it was imported from or recorded of; an empty origin for one that began here."""
-    started = (one.fact for one in facts if isinstance(one.fact, ConversationStarted))
-    return next((fact.origin for fact in started if fact.origin.kind), Origin())
+    started = (one.fact for one in recorded_facts if isinstance(one.fact, facts.ConversationStarted))
+    return next((fact.origin for fact in started if fact.origin.kind), facts.Origin())
 
 
-def list_compactions(facts: Sequence[Recorded]) -> list[Recorded]:
+def list_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Recorded]:
     """The handovers in force, the oldest first, that stand for the beginning of the conversation."""
-    state = build_state(facts)
+    state = build_state(recorded_facts)
     path = state.facts_on_path()
-    first = next((one.seq for one in path if isinstance(one.fact, UserSaid | ModelReplied)), 0)
+    first = next((one.seq for one in path if isinstance(one.fact, facts.UserSaid | facts.ModelReplied)), 0)
     return [
         one
         for one in path
-        if isinstance(one.fact, Folded)
+        if isinstance(one.fact, facts.Folded)
         and one.fact.kind in DOCUMENTS
         and one.fact.fold in state.branch.live
-        and isinstance(one.fact.cover, Span)
+        and isinstance(one.fact.cover, facts.Span)
         and one.fact.cover.first <= first
     ]
 
 
 def build_session_from_facts(
-    facts: Sequence[Recorded], content: Content, folder: str, origin: Origin, *, is_folded: bool = False
+    recorded_facts: Sequence[facts.Recorded],
+    content: Content,
+    folder: str,
+    origin: facts.Origin,
+    *,
+    is_folded: bool = False,
 ) -> RecordedSession:
     """The conversation with its compactions. `folder`: where its work was done; `origin`: also where `facts` are a part. `is_folded`:
     results as the folds made here show them, not only as the other program had.
     """
-    shown = _results_shown_shorter(facts) if origin.kind else {}
-    for fold in build_state(facts).live_folds if is_folded else ():
-        if isinstance(fold.cover, PartRef) and fold.why != SHOWN_BY_OTHER:
+    shown = _results_shown_shorter(recorded_facts) if origin.kind else {}
+    for fold in build_state(recorded_facts).live_folds if is_folded else ():
+        if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
             shown[fold.cover.seq] = fold.text
-    said = list(list_said_and_done(facts))
+    said = list(list_said_and_done(recorded_facts))
     messages = [_message_of_fact(one, content, shown.get(one.seq, ""), imported=bool(origin.kind)) for one in said]
-    system = next((one.fact.text for one in reversed(facts) if isinstance(one.fact, SystemSet) and one.fact.text), "")
+    system = next(
+        (one.fact.text for one in reversed(recorded_facts) if isinstance(one.fact, facts.SystemSet) and one.fact.text),
+        "",
+    )
     if system:
         messages.insert(0, RecordedMessage("system", system, time=messages[0].time if messages else 0.0))
     compactions = []
-    for one in list_compactions(facts):
-        if isinstance(one.fact, Folded) and isinstance(one.fact.cover, Span):
+    for one in list_compactions(recorded_facts):
+        if isinstance(one.fact, facts.Folded) and isinstance(one.fact.cover, facts.Span):
             last = one.fact.cover.last
             at = bool(system) + sum(message.seq <= last for message in said)
             text = one.fact.text.removeprefix(f"{SUMMARY}\n") + (RECALLABLE if is_folded else "")
@@ -103,21 +98,21 @@ def build_session_from_facts(
     )  # fmt: skip
 
 
-def _results_shown_shorter(facts: Sequence[Recorded]) -> dict[int, str]:
+def _results_shown_shorter(recorded_facts: Sequence[facts.Recorded]) -> dict[int, str]:
     """By the number of a result: what the other program had shown of it."""
     found: dict[int, str] = {}
-    for one in facts:
+    for one in recorded_facts:
         fold = one.fact
-        if isinstance(fold, Folded) and fold.why == SHOWN_BY_OTHER and isinstance(fold.cover, PartRef):
+        if isinstance(fold, facts.Folded) and fold.why == SHOWN_BY_OTHER and isinstance(fold.cover, facts.PartRef):
             found[fold.cover.seq] = fold.text.rpartition(EXCERPT_ENDS)[0]
     return found
 
 
-def _message_of_fact(recorded: Recorded, content: Content, shown: str, *, imported: bool) -> RecordedMessage:
+def _message_of_fact(recorded: facts.Recorded, content: Content, shown: str, *, imported: bool) -> RecordedMessage:
     fact = recorded.fact
-    if isinstance(fact, ModelReplied):
+    if isinstance(fact, facts.ModelReplied):
         return build_recorded_reply(fact.parts, model=fact.model, time=recorded.time, usage=fact.usage)
-    if isinstance(fact, ToolReturned):
+    if isinstance(fact, facts.ToolReturned):
         pictures = tuple(
             RecordedPicture(image.media_type, data)
             for image in fact.images
@@ -125,23 +120,23 @@ def _message_of_fact(recorded: Recorded, content: Content, shown: str, *, import
         )
         text = shown or text_of_exported_result(fact, content)
         return RecordedMessage("tool", text, answers=fact.call, ok=fact.ok, time=recorded.time, pictures=pictures)
-    said = fact if isinstance(fact, UserSaid) else UserSaid(())
+    said = fact if isinstance(fact, facts.UserSaid) else facts.UserSaid(())
     return replace(_message_of_user(said, content, imported=imported), time=recorded.time)
 
 
-def _message_of_user(fact: UserSaid, content: Content, *, imported: bool) -> RecordedMessage:
+def _message_of_user(fact: facts.UserSaid, content: Content, *, imported: bool) -> RecordedMessage:
     """What was said, with its pictures. What an import kept as an attachment, because it is long, is text again."""
     texts: list[str] = []
     pictures: list[RecordedPicture] = []
     for part in fact.parts:
-        data = content(part.stored.digest) if isinstance(part, Attachment) else None
-        if isinstance(part, Text):
+        data = content(part.stored.digest) if isinstance(part, facts.Attachment) else None
+        if isinstance(part, facts.Text):
             texts.append(part.text)
-        elif isinstance(part, Attachment) and data is not None and part.stored.media_type.startswith(IMAGES):
+        elif isinstance(part, facts.Attachment) and data is not None and part.stored.media_type.startswith(IMAGES):
             pictures.append(RecordedPicture(part.stored.media_type, data, part.name))
-        elif isinstance(part, Attachment) and data is not None and imported:
+        elif isinstance(part, facts.Attachment) and data is not None and imported:
             texts.append(data.decode("utf-8", "replace"))
-        elif isinstance(part, Attachment):
+        elif isinstance(part, facts.Attachment):
             texts.append(text_of_exported_attachment(part, content))
     text = "\n".join(texts)
     if text.startswith(SYSTEM_MESSAGE):

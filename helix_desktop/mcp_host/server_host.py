@@ -7,14 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from helix_desktop.errors import NotFound
-from helix_desktop.mcp_host.hosted_server import (
-    HostedServer,
-    McpConnectionState,
-    McpConnectionStatus,
-    McpSecret,
-    McpServerDependencies,
-    McpServerTool,
-)
+from helix_desktop.mcp_host import hosted_server
 from helix_desktop.mcp_host.login_path import read_login_path
 from helix_desktop.mcp_host.server_config import ServerConfig
 
@@ -33,8 +26,8 @@ class McpServerHost:
         self,
         *,
         spawn: Spawn,
-        secret: Callable[[McpSecret], Awaitable[str | None]],
-        keep: Callable[[McpSecret, str], Awaitable[None]],
+        secret: Callable[[hosted_server.McpSecret], Awaitable[str | None]],
+        keep: Callable[[hosted_server.McpSecret, str], Awaitable[None]],
         changed: Callable[[], None] = lambda: None,
         approved: Mapping[str, str] | None = None,
         approve: Callable[[str, str], None] = lambda _name, _fingerprint: None,
@@ -43,17 +36,17 @@ class McpServerHost:
         self._spawn = spawn
         self._given = environment
         self._path: asyncio.Task[str] | None = None
-        self._needs = McpServerDependencies(
+        self._needs = hosted_server.McpServerDependencies(
             secret, self._login_environment, changed, dict(approved or {}), approve, keep
         )
-        self._servers: dict[str, HostedServer] = {}
+        self._servers: dict[str, hosted_server.HostedServer] = {}
         self._tasks: dict[str, asyncio.Task[Any]] = {}
 
     @property
-    def hosted_servers(self) -> Sequence[HostedServer]:
+    def hosted_servers(self) -> Sequence[hosted_server.HostedServer]:
         return list(self._servers.values())
 
-    def find_hosted_server(self, name: str) -> HostedServer:
+    def find_hosted_server(self, name: str) -> hosted_server.HostedServer:
         if name not in self._servers:
             raise NotFound(
                 f"There is no MCP server named {name[:60]!r}.",
@@ -61,11 +54,11 @@ class McpServerHost:
             )
         return self._servers[name]
 
-    def list_ready_tools(self) -> Sequence[McpServerTool]:
+    def list_ready_tools(self) -> Sequence[hosted_server.McpServerTool]:
         """Of all servers that are ready, now: what a Toolbox is given as `more`. Of two with one name only the first is offered, so that
         a call goes to the server that the question names.
         """
-        offered: dict[str, McpServerTool] = {}
+        offered: dict[str, hosted_server.McpServerTool] = {}
         for server in self._servers.values():
             for tool in server.offered_tools:
                 offered.setdefault(tool.spec.name, tool)
@@ -85,9 +78,11 @@ class McpServerHost:
         await asyncio.gather(*(self._stop_server(name) for name in ending if name not in kept))
         for name, config in wanted.items():
             if name not in self._servers:
-                self._servers[name] = HostedServer(config, self._needs)
+                self._servers[name] = hosted_server.HostedServer(config, self._needs)
                 if config.enabled:
-                    self._servers[name].status = McpConnectionStatus(McpConnectionState.STARTING)
+                    self._servers[name].status = hosted_server.McpConnectionStatus(
+                        hosted_server.McpConnectionState.STARTING
+                    )
                     self._tasks[name] = self._spawn(self._servers[name].stay_connected(), name=f"MCP server {name}")
         self._needs.changed()
 
@@ -104,15 +99,18 @@ class McpServerHost:
 
     async def try_out_server(
         self, config: ServerConfig
-    ) -> tuple[McpConnectionStatus, Sequence[McpServerTool], Sequence[str]]:
+    ) -> tuple[hosted_server.McpConnectionStatus, Sequence[hosted_server.McpServerTool], Sequence[str]]:
         """Try a server out once: its status, its tools, and what it wrote to its standard error."""
         ready = asyncio.Event()
         needs = replace(self._needs, changed=ready.set)
-        server = HostedServer(replace(config, enabled=True), needs)
+        server = hosted_server.HostedServer(replace(config, enabled=True), needs)
         task = self._spawn(server.stay_connected(), name=f"test of MCP server {config.name}")
         task.add_done_callback(lambda _: ready.set())  # Wakes the loop if the task ends, as when the workspace closes.
         try:
-            while server.status.state in (McpConnectionState.OFF, McpConnectionState.STARTING) and not task.done():
+            while (
+                server.status.state in (hosted_server.McpConnectionState.OFF, hosted_server.McpConnectionState.STARTING)
+                and not task.done()
+            ):
                 ready.clear()
                 await ready.wait()
             return server.status, server.all_tools, server.server_log_lines

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop import tasks
-from helix_desktop.engine import content_recall, context_policy, facts, large_outputs, token_budget
+from helix_desktop.engine import content_recall, context_policy, facts, large_outputs, session_events, token_budget
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.collaborators import ConversationSetup, HookOutcome, SessionCollaborators
 from helix_desktop.engine.context_policy import DEFAULT_PRESET
@@ -24,16 +24,6 @@ from helix_desktop.engine.fold_steward import FoldSteward
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.session_events import (
-    ActivityChanged,
-    ConversationActivity,
-    ConversationReplaced,
-    Event,
-    FactAppended,
-    FoldProgress,
-    MessagesQueued,
-    MeterChanged,
-)
 from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import ConversationState
@@ -79,7 +69,7 @@ from helix_desktop.workbench.plan_mode import PlanMode
 from helix_desktop.workbench.project_in_use import ProjectInUse
 from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopies
 
-Listener = Callable[[Event], None]
+Listener = Callable[[session_events.Event], None]
 Writer = Callable[[str], ModelClient]
 MANY = 10_000
 MOST_SAID = 4_000  # How many bytes of a set-up command's output are shown.
@@ -253,7 +243,10 @@ class Workbench:
         copy = self.copies.labels.get(place, "")
         if machine or copy:
             row = replace(row, machine=machine, copy=copy, overlaps=tuple(self.copies.overlaps.get(place, ())))
-        resting = session is None or session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
+        resting = session is None or session.running in (
+            session_events.ConversationActivity.IDLE,
+            session_events.ConversationActivity.FAILED,
+        )
         own = row.agent or row.id in self._instead
         return replace(row, window=window) if window and row.parts and resting and not own else row
 
@@ -566,7 +559,7 @@ class Workbench:
         finally:
             await self._reread_rows({one.id for one in work.result.imported})
             if work.result.imported:
-                self._on_event(ConversationReplaced(work.result.imported[-1].id))
+                self._on_event(session_events.ConversationReplaced(work.result.imported[-1].id))
 
     async def undo_import_run(self, run: str) -> tuple[int, list[str]]:
         found = {one.conversation for one in await self.workspace.journal.imported_facts()}
@@ -589,12 +582,12 @@ class Workbench:
     async def take_over_new_facts(self, conversation: str) -> None:
         """Updates the list for a conversation that another machine created or continued, and that is not open here."""
         await self._reread_rows([conversation])
-        self._on_event(ConversationReplaced(conversation))
+        self._on_event(session_events.ConversationReplaced(conversation))
 
     async def move_to_branch(self, conversation: str, branch: str) -> None:
         """Updates the conversation after two machines wrote in it; what was written here is now a branch."""
         await self._reread_rows([conversation, branch])
-        self._on_event(ConversationReplaced(branch))
+        self._on_event(session_events.ConversationReplaced(branch))
         await self.workspace.index.rebuild_in_background()
 
     async def forget_content(
@@ -817,17 +810,19 @@ class Workbench:
         session = self.sessions.find_open_session(conversation)
         return session.conversation.state.last_seq if session is not None else 0
 
-    def _on_event(self, event: Event) -> None:
+    def _on_event(self, event: session_events.Event) -> None:
         self._partial.keep_streamed_event(event)
-        if isinstance(event, FactAppended):
+        if isinstance(event, session_events.FactAppended):
             self._update_row(event.recorded)
             session = self.sessions.find_open_session(event.recorded.conversation)
             own_copy = session.conversation.state.own_copy if session is not None else ""
             if own_copy and isinstance(event.recorded.fact, facts.FilesChanged):
                 self._tasks.spawn_task(self._update_rows_of_changed_copy(own_copy), name="find overlaps")
-        elif isinstance(event, ActivityChanged | MessagesQueued | FoldProgress):
+        elif isinstance(
+            event, session_events.ActivityChanged | session_events.MessagesQueued | session_events.FoldProgress
+        ):
             self._keep_session(event.conversation)
-        elif isinstance(event, MeterChanged):
+        elif isinstance(event, session_events.MeterChanged):
             self._update_row_meter(event.conversation)
         self.sharing.send_soon_after_fact(event)
         self.hooks.on_session_event(event, self._tasks.spawn_task)
@@ -839,7 +834,7 @@ class Workbench:
         """The rows of all that have changed the same files say so."""
         await self.copies.note_files_changed(own_copy)
         for row in tuple(self._rows):
-            self._on_event(MeterChanged(row.id)) if row.id in self.copies.labels else None
+            self._on_event(session_events.MeterChanged(row.id)) if row.id in self.copies.labels else None
 
     def _keep_session(self, conversation: str) -> None:
         session = self.sessions.find_open_session(conversation)
@@ -855,7 +850,10 @@ class Workbench:
         if (
             session
             and meter
-            and (isinstance(recorded.fact, facts.TurnEnded) or session.running is ConversationActivity.IDLE)
+            and (
+                isinstance(recorded.fact, facts.TurnEnded)
+                or session.running is session_events.ConversationActivity.IDLE
+            )
         ):
             self._schedule_meter_write(session, meter)
 

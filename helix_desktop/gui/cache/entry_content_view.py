@@ -12,14 +12,7 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.cache.content_shapes import (
-    PAGE_BYTES,
-    ContentShape,
-    HexDumpLines,
-    parse_json_container,
-    possible_shapes,
-    split_page_lines,
-)
+from helix_desktop.gui.cache import content_shapes
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_byte_size
@@ -75,7 +68,7 @@ class EntryContentView(QWidget):
         self._page = 0
         self._content = b""
         self._first_lines: dict[int, int] = {0: 1}
-        self.shape = ContentShape.TEXT
+        self.shape = content_shapes.ContentShape.TEXT
         self.lines = TextLineView(theme, self)
         self._picture = EntryImageView(theme, self)
         self._sentence_label = build_plain_label(parent=self)
@@ -110,7 +103,7 @@ class EntryContentView(QWidget):
             self._page = min(max(self._page + by, 0), self._page_count - 1)
             self._read_current_page()
 
-    def change_shape(self, shape: ContentShape) -> None:
+    def change_shape(self, shape: content_shapes.ContentShape) -> None:
         if self._stored is not None and shape is not self.shape:
             self.shape = shape
             self._show_in_current_shape()
@@ -119,22 +112,22 @@ class EntryContentView(QWidget):
         """What is shown, as a clipboard takes it: of a text what is selected, else all that is here."""
         if self._stored is None:
             return ""
-        if self.shape is ContentShape.IMAGE:
+        if self.shape is content_shapes.ContentShape.IMAGE:
             return self._picture.image
         selected = self.lines.selected_text()
-        if self.shape is ContentShape.JSON:
+        if self.shape is content_shapes.ContentShape.JSON:
             return selected or self._content.decode("utf-8", "replace")
         return selected or "\n".join(self.lines.viewed_lines[i] for i in range(len(self.lines.viewed_lines)))
 
     def selected_entry_lines(self) -> tuple[int, int] | None:
         """The lines selected, counted from 1 in the entry; None without any, or where the count is not known."""
-        lines = self.lines.selected_line_range() if self.shape is ContentShape.TEXT else None
+        lines = self.lines.selected_line_range() if self.shape is content_shapes.ContentShape.TEXT else None
         first = self._first_lines.get(self._page)
         return (lines[0] + first, lines[1] + first) if lines is not None and first is not None else None
 
     @property
     def _page_count(self) -> int:
-        return max(1, -(-self._stored.size // PAGE_BYTES)) if self._stored is not None else 1
+        return max(1, -(-self._stored.size // content_shapes.PAGE_BYTES)) if self._stored is not None else 1
 
     def _read_current_page(self) -> None:
         stored = self._stored
@@ -144,7 +137,10 @@ class EntryContentView(QWidget):
         start, length = (
             (0, stored.size)
             if whole
-            else (self._page * PAGE_BYTES, min(PAGE_BYTES, stored.size - self._page * PAGE_BYTES))
+            else (
+                self._page * content_shapes.PAGE_BYTES,
+                min(content_shapes.PAGE_BYTES, stored.size - self._page * content_shapes.PAGE_BYTES),
+            )
         )
 
         page = self._page
@@ -166,7 +162,9 @@ class EntryContentView(QWidget):
         if self._stored is None:
             return
         if self._page == 0:
-            shapes = possible_shapes(self._stored.media_type, self._about.source, self._content, self._stored.size)
+            shapes = content_shapes.possible_shapes(
+                self._stored.media_type, self._about.source, self._content, self._stored.size
+            )
             self.shape = shapes[0]
             self.shapes_found.emit(shapes)
         self._bar.setVisible(self._page_count > 1)
@@ -179,16 +177,16 @@ class EntryContentView(QWidget):
 
     def _show_in_current_shape(self) -> None:
         show = {
-            ContentShape.TEXT: self._show_text,
-            ContentShape.JSON: self._show_indented_json,
-            ContentShape.IMAGE: self._show_picture,
-            ContentShape.HEX: self._show_hex,
+            content_shapes.ContentShape.TEXT: self._show_text,
+            content_shapes.ContentShape.JSON: self._show_indented_json,
+            content_shapes.ContentShape.IMAGE: self._show_picture,
+            content_shapes.ContentShape.HEX: self._show_hex,
         }
         show[self.shape]()
 
     def _show_text(self) -> None:
         last = self._page + 1 >= self._page_count
-        lines, ends = split_page_lines(self._content, first=self._page == 0, last=last)
+        lines, ends = content_shapes.split_page_lines(self._content, first=self._page == 0, last=last)
         first = self._first_lines.get(self._page)
         if first is not None:
             self._first_lines[self._page + 1] = first + ends
@@ -202,12 +200,12 @@ class EntryContentView(QWidget):
         self._stack.setCurrentWidget(self.lines)
 
     def _show_hex(self) -> None:
-        hexed = HexDumpLines(self._content, self._page * PAGE_BYTES)
+        hexed = content_shapes.HexDumpLines(self._content, self._page * content_shapes.PAGE_BYTES)
         self.lines.show_text_lines(hexed, labels=hexed.hex_offset_label)
         self._stack.setCurrentWidget(self.lines)
 
     def _show_indented_json(self) -> None:
-        value = parse_json_container(self._content.decode("utf-8", "replace"))
+        value = content_shapes.parse_json_container(self._content.decode("utf-8", "replace"))
         self._show_coloured_lines(json.dumps(value, ensure_ascii=False, indent=2).split("\n"), 1, "json")
 
     def _show_picture(self) -> None:
@@ -217,7 +215,7 @@ class EntryContentView(QWidget):
             if self._stored is not stored:
                 return
             if image is None:
-                self.change_shape(ContentShape.HEX)
+                self.change_shape(content_shapes.ContentShape.HEX)
             else:
                 self._picture.show_image(image)
                 self._stack.setCurrentWidget(self._picture)

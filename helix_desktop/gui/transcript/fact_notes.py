@@ -2,48 +2,36 @@
 
 from collections.abc import Sequence
 
+from helix_desktop.engine import facts
 from helix_desktop.engine.changes.turn_changes import printable_path
-from helix_desktop.engine.facts import (
-    NO_LONGER,
-    Fact,
-    FilesChanged,
-    FoldFailed,
-    Forgotten,
-    ModelReplied,
-    Stop,
-    Text,
-    TurnEnd,
-    TurnEnded,
-    UserSaid,
-)
 from helix_desktop.gui.engine_sentences import join_sentences, translate_sentences
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 
-def describe_fact(fact: Fact) -> str:
+def describe_fact(fact: facts.Fact) -> str:
     """What is to be said about a fact; empty where it speaks for itself."""
     match fact:
-        case UserSaid(by=by) if by:
+        case facts.UserSaid(by=by) if by:
             return _describe_automatic_message(fact)
-        case ModelReplied(stop=stop):
+        case facts.ModelReplied(stop=stop):
             return _describe_cut_reply(stop)
-        case TurnEnded():
+        case facts.TurnEnded():
             return _describe_end_of_turn(fact)
-        case FoldFailed(kind=kind, why=why):
+        case facts.FoldFailed(kind=kind, why=why):
             first = why.partition("; ")[0].rstrip(".")  # Every attempt has a reason; the first is enough.
             why = translate_sentences(f"{first}.")
             return tr("{kind}: {why}", kind=describe_fold_kind(kind).capitalize(), why=why)
-        case Forgotten(entries=entries, facts=facts):
+        case facts.Forgotten(entries=entries, facts=recorded_facts):
             return tr(
                 "Content was permanently removed here: {entries}, {facts}.",
                 entries=format_count(len(entries), "{n} entry", "{n} entries"),
-                facts=format_count(facts, "{n} record", "{n} records"),
+                facts=format_count(recorded_facts, "{n} record", "{n} records"),
             )
     return ""
 
 
-def _describe_automatic_message(fact: UserSaid) -> str:
+def _describe_automatic_message(fact: facts.UserSaid) -> str:
     kind, _, name = fact.by.partition(":")
     over = {
         "rules": tr("The rules in {name} no longer apply.", name=name),
@@ -58,43 +46,43 @@ def _describe_automatic_message(fact: UserSaid) -> str:
         "mode": tr("Plan mode: nothing is changed until you approve a plan."),
         "agent": tr("A message from the agent that delegated this task."),
     }
-    ended = any(isinstance(part, Text) and part.text == NO_LONGER for part in fact.parts)
+    ended = any(isinstance(part, facts.Text) and part.text == facts.NO_LONGER for part in fact.parts)
     return (over if ended else begun).get(kind, fact.by)
 
 
-def describe_changed_files(facts: Sequence[FilesChanged]) -> str:
+def describe_changed_files(recorded_facts: Sequence[facts.FilesChanged]) -> str:
     """What a turn did to files, in a line; empty where it did nothing."""
-    if not facts:
+    if not recorded_facts:
         return ""
-    named = {name for fact in facts for name in fact.names}
-    files = len(named) + sum(max(0, fact.files - len(fact.names)) for fact in facts)
-    added, removed = sum(fact.added for fact in facts), sum(fact.removed for fact in facts)
+    named = {name for fact in recorded_facts for name in fact.names}
+    files = len(named) + sum(max(0, fact.files - len(fact.names)) for fact in recorded_facts)
+    added, removed = sum(fact.added for fact in recorded_facts), sum(fact.removed for fact in recorded_facts)
     words = (
         format_count(files, "{n} file changed", "{n} files changed")
         + f" +{format_number(added)} −{format_number(removed)}"
     )
-    left = sorted({name for fact in facts for name in fact.left_out})
+    left = sorted({name for fact in recorded_facts for name in fact.left_out})
     if not left:
         return words
     uncovered = tr("Undo does not cover: {names}", names=", ".join(map(printable_path, left)))
     return join_sentences(words, uncovered) if files else uncovered
 
 
-def _describe_cut_reply(stop: Stop) -> str:
+def _describe_cut_reply(stop: facts.Stop) -> str:
     words = {
-        Stop.LENGTH: tr("The answer reached the model's length limit."),
-        Stop.FILTERED: tr("The provider withheld the rest of the answer."),
-        Stop.CUT: tr("The answer was cut off here. The part that arrived is saved."),
+        facts.Stop.LENGTH: tr("The answer reached the model's length limit."),
+        facts.Stop.FILTERED: tr("The provider withheld the rest of the answer."),
+        facts.Stop.CUT: tr("The answer was cut off here. The part that arrived is saved."),
     }
     return words.get(stop, "")
 
 
-def _describe_end_of_turn(fact: TurnEnded) -> str:
+def _describe_end_of_turn(fact: facts.TurnEnded) -> str:
     words = {
-        TurnEnd.STOPPED: tr("Stopped."),
-        TurnEnd.FAILED: tr("Something went wrong."),
-        TurnEnd.STEP_LIMIT: tr("The step limit was reached."),
-        TurnEnd.SPENDING_LIMIT: tr("The cost limit was reached."),
-        TurnEnd.REPEATING: tr("The agent was repeating itself."),
+        facts.TurnEnd.STOPPED: tr("Stopped."),
+        facts.TurnEnd.FAILED: tr("Something went wrong."),
+        facts.TurnEnd.STEP_LIMIT: tr("The step limit was reached."),
+        facts.TurnEnd.SPENDING_LIMIT: tr("The cost limit was reached."),
+        facts.TurnEnd.REPEATING: tr("The agent was repeating itself."),
     }
     return join_sentences(words[fact.reason], translate_sentences(fact.why)) if fact.reason in words else ""

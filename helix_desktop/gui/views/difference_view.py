@@ -24,14 +24,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.changes.diff_hunks import Hunk
 from helix_desktop.gui.layouts import build_row
-from helix_desktop.gui.shared.difference_rows import (
-    DifferenceLine,
-    DifferenceRow,
-    DifferenceSheet,
-    build_difference_sheet,
-    build_hunk_rows,
-    build_patch_rows,
-)
+from helix_desktop.gui.shared import difference_rows
 from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.shared.text_selection import NO_POSITION, TextPosition
 from helix_desktop.gui.theme import Theme
@@ -70,7 +63,7 @@ class DifferenceView(TextSurface):
         self._hunks: Sequence[Hunk] = ()
         self._patch = ""
         self._kept: frozenset[str] = frozenset()
-        self._rows: Sequence[DifferenceRow] = ()
+        self._rows: Sequence[difference_rows.DifferenceRow] = ()
         self._heads: Sequence[int] = ()
         self._tops: list[float] = [0.0]
         self.has_two_columns = False
@@ -83,7 +76,7 @@ class DifferenceView(TextSurface):
         self._language = ""
         self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
         # Lines that were laid out without colours and still wait for them, oldest first.
-        self._plain: dict[tuple[int, bool], DifferenceLine] = {}
+        self._plain: dict[tuple[int, bool], difference_rows.DifferenceLine] = {}
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour_visible_lines)
         self._buttons: list[HunkButtons] = []
@@ -103,7 +96,7 @@ class DifferenceView(TextSurface):
         *,
         language: str = "",
         kept: frozenset[str] = frozenset(),
-        made: DifferenceSheet | None = None,
+        made: difference_rows.DifferenceSheet | None = None,
         actions: bool = True,
     ) -> None:
         """Another file, from its top. `made`: its rows, where they were made in a thread. Without `actions`: to be read only."""
@@ -131,7 +124,7 @@ class DifferenceView(TextSurface):
             )
 
     @property
-    def shown_lines(self) -> Iterator[DifferenceLine]:
+    def shown_lines(self) -> Iterator[difference_rows.DifferenceLine]:
         for row in self._rows:
             sides = [row.left] if self.has_two_columns and row.left is not row.right else []
             yield from (line for line in (*sides, row.right) if line is not None)
@@ -143,13 +136,15 @@ class DifferenceView(TextSurface):
     def height_of_lines(self, lines: int) -> int:
         return round(lines * self._ink.code_line_height) + self._ink.scaled_pixels(self.tail)
 
-    def _build_difference_rows(self, made: DifferenceSheet | None = None) -> None:
+    def _build_difference_rows(self, made: difference_rows.DifferenceSheet | None = None) -> None:
         two = self.has_two_columns
         if made is None or made.is_two_columns != two:
             found = (
-                build_patch_rows(self._patch, columns=two) if self._patch else build_hunk_rows(self._hunks, columns=two)
+                difference_rows.build_patch_rows(self._patch, columns=two)
+                if self._patch
+                else difference_rows.build_hunk_rows(self._hunks, columns=two)
             )
-            made = build_difference_sheet(found, columns=two)
+            made = difference_rows.build_difference_sheet(found, columns=two)
         self._rows, self._heads, self._lengths = made.rows, made.heads, made.lengths
         self._laid.clear()
         self._plain.clear()
@@ -195,7 +190,7 @@ class DifferenceView(TextSurface):
         right = self.viewport().width() // 2 if self.has_two_columns else self.viewport().width()
         return max(right - self._left_edge_of_code(False) - self._ink.scaled_pixels(6), 8 * self._ink.code_letter_width)
 
-    def _count_row_lines(self, number: int, row: DifferenceRow) -> int:
+    def _count_row_lines(self, number: int, row: difference_rows.DifferenceRow) -> int:
         sides = [(row.left, False)] if self.has_two_columns and row.left is not None else []
         sides += [(row.right, True)] if row.right is not None else []
         return max(self._layout_difference_line(number, line, right=right).lineCount() for line, right in sides)
@@ -295,7 +290,7 @@ class DifferenceView(TextSurface):
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawRoundedRect(place, self._ink.scaled_pixels(8), self._ink.scaled_pixels(8))
 
-    def _draw_hunk_head(self, painter: QPainter, number: int, row: DifferenceRow) -> None:
+    def _draw_hunk_head(self, painter: QPainter, number: int, row: difference_rows.DifferenceRow) -> None:
         top = self._top_of_hunk_head(number)
         place = QRectF(0, top, self.viewport().width(), self._ink.scaled_pixels(HEAD))
         painter.fillRect(place, self._ink.token_colour("code"))
@@ -307,14 +302,14 @@ class DifferenceView(TextSurface):
             self._elided_hunk_head(row),
         )
 
-    def _elided_hunk_head(self, row: DifferenceRow) -> str:
+    def _elided_hunk_head(self, row: difference_rows.DifferenceRow) -> str:
         """The head, shortened to the room beside its buttons."""
         buttons = (each.x() for each in self._buttons if each.isVisible() and each.hunk == row.hunk)
         room = next(buttons, self.viewport().width()) - self._ink.scaled_pixels(20)
         return QFontMetrics(self._ink.mono).elidedText(row.head, Qt.TextElideMode.ElideRight, room)
 
     def _draw_difference_line(
-        self, painter: QPainter, number: int, line: DifferenceLine | None, place: QRectF, *, right: bool
+        self, painter: QPainter, number: int, line: difference_rows.DifferenceLine | None, place: QRectF, *, right: bool
     ) -> None:
         tone = "free" if line is None else {"-": "danger_soft", "+": "added_soft"}.get(line.mark, "")
         if tone:
@@ -331,7 +326,9 @@ class DifferenceView(TextSurface):
         chosen = self.selection.selected_offsets_of(number, len(layout.text())) if some else (0, 0)
         layout.draw(painter, QPointF(left, place.top()), self._ink.overlay_formats(TextMarks(chosen)) if some else [])
 
-    def _draw_line_numbers(self, painter: QPainter, line: DifferenceLine, place: QRectF, *, right: bool) -> None:
+    def _draw_line_numbers(
+        self, painter: QPainter, line: difference_rows.DifferenceLine, place: QRectF, *, right: bool
+    ) -> None:
         """They and the sign are one text, up to a letter before the line's own: each text that is drawn takes its time."""
         figures = (
             ((line.new_number if right else line.old_number),)
@@ -343,7 +340,7 @@ class DifferenceView(TextSurface):
         painter.drawText(QPointF(left, place.top() + self._base), text)
 
     def _layout_difference_line(
-        self, number: int, line: DifferenceLine, *, right: bool, coloured: bool = False
+        self, number: int, line: difference_rows.DifferenceLine, *, right: bool, coloured: bool = False
     ) -> QTextLayout:
         key = (number, right)
         laid = self._laid.get(key)
@@ -417,7 +414,7 @@ class DifferenceView(TextSurface):
         at = min(max(int((y - self._tops[number]) / self._ink.code_line_height), 0), laid.lineCount() - 1)
         return TextPosition(number, int(laid.lineAt(at).xToCursor(point.x() - self._left_edge_of_code(self._right))))
 
-    def _line_of_row(self, number: int) -> DifferenceLine | None:
+    def _line_of_row(self, number: int) -> difference_rows.DifferenceLine | None:
         row = self._rows[number]
         return row.right if self._right else row.left
 
@@ -466,7 +463,7 @@ class DifferenceView(TextSurface):
         else:
             super().keyPressEvent(event)
 
-    def _commented_line(self) -> DifferenceLine | None:
+    def _commented_line(self) -> difference_rows.DifferenceLine | None:
         row = self._rows[self._asking] if self._asking >= 0 else None
         return (row.right or row.left) if row is not None else None
 
