@@ -6,34 +6,36 @@ Whatever fails in here, the agent gets what it would have got without: its own r
 import asyncio
 import functools
 import logging
-from collections.abc import Callable
-from dataclasses import field
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
 import httpx
 import orjson
 
+from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway import folded_body
 from helix_desktop.gateway.body_parsing import BodyPieces
-from helix_desktop.gateway.conversations_port import AgentConversations, Sent
-from helix_desktop.gateway.folded_body import (
-    are_all_unchanged,
-    build_folded_body,
-    pair_calls_with_results,
-    remember_client_marks,
-)
+from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES
+from helix_desktop.gateway.conversations_port import AgentConversations, Sent, Ticket
 from helix_desktop.gateway.provider_reply_bodies import read_refusal
-from helix_desktop.gateway.reply_relay import ReplyRelay
+from helix_desktop.gateway.reply_relay import RecordedBehind, ReplyRelay
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
+from helix_desktop.gateway.view_entries import As
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
 from helix_desktop.protocols.wire_message import Json, Tool
+from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 
 RECORD_TIMEOUT_SECONDS = 45.0
+SENDING_SECONDS = 0.3  # So much later a request is read that goes on before: reading would delay its sending.
+UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
 TOO_LONG_PHRASES = (
     b"too long",
     b"too large",
@@ -42,6 +44,14 @@ TOO_LONG_PHRASES = (
     b"maximum context",
     b"exceeds the maximum number of tokens",
 )
+
+
+async def _may_go_on_unread(request: ParsedRequest, room: AgentConversations) -> bool:
+    """Whether nothing of it can be folded: a long history, of whose beginning no conversation knows a message."""
+    is_long = request.body.read_rest and len(request.messages_after_instructions) > LONG_HISTORY_MESSAGES + 1
+    with suppress(HelixError):
+        return bool(is_long) and not await room.count_known_messages(request.arrival)
+    return False
 
 
 @functools.cache
@@ -68,10 +78,20 @@ class AgentExchange:
     sending: RequestForwarder
     on_sent: Callable[[str, ParsedRequest, dict[str, Json]], None] = lambda _conversation, _opened, _body: None
     refused_conversations: set[str] = field(default_factory=set)
+    behind: MutableMapping[str, OwnedTasks] = field(default_factory=dict)  # Of each session's last unread request.
 
     async def run_exchange(self, request: ParsedRequest, room: AgentConversations) -> None:
         """The whole exchange."""
-        sent = await self._record_and_fold(request, room)
+        name = request.arrival.session or request.arrival.chain[0]
+        before, behind, sent = self.behind.get(name), None, None
+        if await _may_go_on_unread(request, room):
+            tasks = self.behind[name] = OwnedTasks("requests that went on unread")
+            reading = tasks.spawn_task(self._record_behind(request, room, before), name="read and record")
+            behind = RecordedBehind(room, tasks, reading)
+            entries = tuple(map(As, range(len(request.messages_after_instructions))))
+            sent = Sent(UNREAD_TICKET, entries, recallable=False)
+        else:
+            request, sent = await self._read_and_record(request, room, before)
         if sent is None:
             await self.sending.forward_without_reading()
             return
@@ -87,42 +107,62 @@ class AgentExchange:
             return
         response = await self.sending.send_to_provider(content, reads_reply=tools)
         if response.status_code >= 400:
+            if behind is not None:
+                request, ticket = await behind.reading
+                sent = replace(sent, ticket=ticket)
             retried = await self._retry_after_refusal(
                 request, sent, response, room, tools=tools, changed=content is not None
             )
             if retried is None:
                 return
             response, body, tools = retried
-        self.on_sent(ticket.conversation, request, body)
-        hold = sent.recallable
-        await ReplyRelay(
-            self.sending, room, request, ticket, body, tools, CALL_FILTERS[request.body.wire](hold=hold)
-        ).relay_until_answered(response)
+        if behind is None:
+            self.on_sent(ticket.conversation, request, body)
+        call_filter = CALL_FILTERS[request.body.wire](hold=sent.recallable)
+        relay = ReplyRelay(self.sending, behind or room, request, ticket, body, tools, call_filter)
+        await relay.relay_until_answered(response)
+
+    async def _record_behind(
+        self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
+    ) -> tuple[ParsedRequest, Ticket]:
+        """Reads and records a request that has gone on, whether its agent waits for the reply or not."""
+        await asyncio.sleep(SENDING_SECONDS)
+        request, sent = await self._read_and_record(request, room, before)
+        if sent is None:
+            return request, UNREAD_TICKET
+        _, body = self._build_body_to_send(request, sent, tools=request.adds_tools)
+        self.on_sent(sent.ticket.conversation, request, body)
+        return request, sent.ticket
 
     @staticmethod
-    async def _record_and_fold(request: ParsedRequest, room: AgentConversations) -> Sent | None:
+    async def _read_and_record(
+        request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
+    ) -> tuple[ParsedRequest, Sent | None]:
         try:
             async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
-                return await room.receive_request(request.arrival, request.messages_after_instructions)
+                if before is not None:
+                    await before.wait_for_all_tasks()
+                request = await run_beside_if_large(len(request.body.content), request.with_rest_read)
+                return request, await room.receive_request(request.arrival, request.messages_after_instructions)
         except Exception:
             log.exception("a request could not be recorded; it goes on as it came")
-            return None
+            return request, None
 
     def _build_body_to_send(
         self, request: ParsedRequest, sent: Sent, *, tools: bool
     ) -> tuple[BodyPieces | None, dict[str, Json]]:
         """The body to send on, as bytes and as a value; None for the client's own bytes."""
         read = request.body
-        same = are_all_unchanged(sent.entries, len(request.messages_after_instructions))
+        same = folded_body.are_all_unchanged(sent.entries, len(request.messages_after_instructions))
         if same:
             if request.arrival.fold:
-                remember_client_marks(request.body.wire, read.message_units, read.marked, read.previous)
+                folded_body.remember_client_marks(request.body.wire, read.message_units, read.marked, read.previous)
             if not tools:
                 return None, read.value
         wire: Any = WIRE_MODULES[request.body.wire]
         body = wire.with_tools(request.body.value, recall_tools_to_add()) if tools else request.body.value
         if not same:
-            body = build_folded_body(
+            body = folded_body.build_folded_body(
                 request.body.wire, body, request.body.messages, sent.entries, read.marked, read.previous
             )
         return read.encode_changed_body(body), body
@@ -161,7 +201,7 @@ class AgentExchange:
                 return again, request.body.value, False
             refusal = await read_refusal(again)
         if refusal.response.status_code in (400, 422) and (
-            mended := pair_calls_with_results(request.body.wire, request.body.value, request.body.messages)
+            mended := folded_body.pair_calls_with_results(request.body.wire, request.body.value, request.body.messages)
         ):
             again = await self.sending.send_to_provider(request.body.encode_changed_body(mended), reads_reply=False)
             if again.status_code < 400:

@@ -13,7 +13,7 @@ import secrets
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.folded_body import PreviousBody, count_leading_instructions
 from helix_desktop.json_values import object_at
+from helix_desktop.protocols.gemini import gemini_wire
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from helix_desktop.protocols.wire_message import SLICE, Json, RequestHead, Wired
 
@@ -36,6 +37,7 @@ MOST_LEVELS = 1_000  # Bodies with a deeper nesting are forwarded unread.
 MOST_SLICED_LEVELS = 24  # Of values longer than a slice: bodies that nest these deeper are forwarded unread.
 MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded unread.
 MOST_SLICE_TRIES = 4_096
+FIRST_VALUES = 256  # So many values of a long body are made messages before it goes on.
 _BACKSLASH = ord("\\")
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _LEVELS_AT_ONCE = 6  # A single pattern can match a value that is nested at most this deep.
@@ -61,6 +63,8 @@ _SEAMS = (b'},{"', b'}, {"')  # How clients write the end of one object of a lis
 _SEAM_TRIES = 4
 _ESCAPED_FIRST_NAME = re.compile(rb'\{[ \t\r\n]*"[^"\\]*\\')
 _SYSTEM = ("system", "developer")
+# Gemini's calls have no ids: those of a reply are numbered after all calls of the request.
+UNREAD_WIRES = frozenset(WIRE_MODULES) - {gemini_wire.NAME}
 BodyBytes = bytes | bytearray
 BodyPieces = Sequence[bytes | bytearray | memoryview]
 
@@ -69,7 +73,7 @@ BodyPieces = Sequence[bytes | bytearray | memoryview]
 class ParsedBody:
     """A body that was read. `begins` and `ends`: where each value of its list stands in `content`; empty where that is not
     known. `marked`: those that may carry a mark for the provider's cache; None: any. `previous`: what its line of requests keeps
-    for the next one.
+    for the next one. `read_rest`: where only the first messages are made, returns the body with all of them.
     """
 
     wire: str
@@ -82,6 +86,7 @@ class ParsedBody:
     head: RequestHead
     marked: frozenset[int] | None
     previous: PreviousBody = field(default_factory=PreviousBody)
+    read_rest: Callable[[], "ParsedBody | None"] | None = None
 
     @property
     def message_units(self) -> list[Json]:
@@ -148,12 +153,19 @@ class BodyParser:
         self._size = 0
         self._lock = threading.Lock()  # Several threads may parse large bodies at once.
 
-    def parse_body(self, wire: str, content: BodyBytes, session: str) -> ParsedBody | None:
-        """The body; None where it is none of this protocol. ValueError where it is no JSON."""
+    def parse_body(
+        self, wire: str, content: BodyBytes, session: str, *, may_go_on_unread: bool = False
+    ) -> ParsedBody | None:
+        """The body; None where it is none of this protocol. ValueError where it is no JSON. `may_go_on_unread`: of a long body that
+        resembles none before, only the first messages are made.
+        """
         before, same = self._find_most_similar(wire, content, session)
         found = _parse_from_difference(wire, content, before, same) if before is not None else None
         if found is None:
-            found = _parse_from_beginning(wire, content)
+            first = FIRST_VALUES if may_go_on_unread and wire in UNREAD_WIRES else None
+            found = _parse_from_beginning(wire, content, first)
+            if found is not None and first is not None and len(found.ends) > first:
+                return replace(found, read_rest=functools.partial(self.parse_body, wire, content, session))
         if found is not None:
             with self._lock:
                 self._remember_body((wire, session), found, before)
@@ -184,18 +196,19 @@ class BodyParser:
         self._size -= len(held.pop(at).content)
 
 
-def _parse_from_beginning(wire: str, content: BodyBytes) -> ParsedBody | None:
+def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> ParsedBody | None:
+    """`first`: of how many values messages are made; None: of all."""
     check_opening_signs(content, 0)
     try:
         begins, ends, values = parse_values_of_list(content, MESSAGE_FIELDS[wire].encode())
         value = _parse_around_messages(wire, content, begins, ends, values)
     except MessagesNotFound:
-        begins, ends = [], []
+        begins, ends, values = [], [], []
         value = parse_whole_body(content)
         if not isinstance(value, dict):
             return None
     protocol: Any = WIRE_MODULES[wire]
-    messages = protocol.messages(value)
+    messages = protocol.messages({**value, MESSAGE_FIELDS[wire]: values[:first]} if begins else value)
     chain = compute_message_hashes(wire, messages[count_leading_instructions(messages) :])
     marked = _find_marked_values(content, begins, ends) if ends else None
     return ParsedBody(wire, content, value, begins, ends, messages, chain, protocol.head(value), marked)

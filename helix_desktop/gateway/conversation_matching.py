@@ -9,6 +9,8 @@ from dataclasses import field
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.wire_message import Wired
 
+LONG_HISTORY_MESSAGES = 50  # A request with more new messages is sent on before they are recorded, without a fold.
+
 
 def compute_message_hashes(wire: str, messages: Sequence[Wired], before: Sequence[str] = ()) -> tuple[str, ...]:
     """For each message the hash of all up to it. `before`: those of the messages at the beginning, where they are known."""

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import httpx
 import orjson
@@ -98,6 +99,7 @@ class GatewayApp:
         self._last_requests: OrderedDict[str, LastAgentRequest] = OrderedDict()
         self._body_parser = BodyParser()
         self._refused_conversations: set[str] = set()
+        self._recording_behind: WeakValueDictionary[str, tasks.OwnedTasks] = WeakValueDictionary()
         self._tasks = tasks.OwnedTasks("gateway")
         self.open_conversations: Callable[[], Sequence[AgentConversations]] = tuple
         self.agent_activity: dict[str, AgentActivity] = {}
@@ -109,6 +111,8 @@ class GatewayApp:
         if scope["type"] == "lifespan":
             while (await receive())["type"] != "lifespan.shutdown":
                 await send({"type": "lifespan.startup.complete"})
+            for behind in tuple(self._recording_behind.values()):
+                await behind.wait_for_all_tasks()
             await self._providers.aclose()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "websocket":  # Refused, so the agent falls back to plain requests.
@@ -210,7 +214,8 @@ class GatewayApp:
             else:
                 self._note_activity(request, incoming)
                 remember = partial(self._remember_request, sending, room)
-                await AgentExchange(sending, remember, self._refused_conversations).run_exchange(request, room)
+                exchange = AgentExchange(sending, remember, self._refused_conversations, self._recording_behind)
+                await exchange.run_exchange(request, room)
 
     async def _parse_if_understood(self, incoming: IncomingRequest) -> ParsedRequest | None:
         where = incoming.route

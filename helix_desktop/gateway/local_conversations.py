@@ -21,6 +21,7 @@ from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser
 from helix_desktop.gateway.agent_conversation import OpenAgentConversation
 from helix_desktop.gateway.agent_figures import Figures, compute_agent_figures
 from helix_desktop.gateway.conversation_matching import (
+    LONG_HISTORY_MESSAGES,
     ConversationMatcher,
     MessageLine,
     RequestPosition,
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 
 UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
 MOST_OPEN_CONVERSATIONS = 24  # The most conversations that are held open.
-MESSAGES_IN_COMMIT, LONG_HISTORY_MESSAGES = 30, 50
+MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
 AHEAD_SECONDS = 0.05  # A forwarded request is recorded this much later, or sooner if another one needs that.
 _WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # Tags that clients put around a first message.

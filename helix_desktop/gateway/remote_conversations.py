@@ -79,9 +79,13 @@ class RemoteAgentConversations:
             raise StoppedByUser(CLOSED)
         return await self._talk.ask(name, arguments)
 
+    async def count_known_messages(self, arrival: Arrival) -> int:
+        found: int = await self._call_other_process("known", *self._shorten_arrival(arrival))
+        return found
+
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """Sends only the messages that the other process does not have yet."""
-        known: int = await self._call_other_process("known", *self._shorten_arrival(arrival))
+        known = await self.count_known_messages(arrival)
         found: Sent = await self._call_other_process(
             "arrive", *self._shorten_arrival(arrival), known, tuple(messages[known:])
         )

@@ -16,19 +16,10 @@ import orjson
 from helix_desktop.engine.facts import Stop
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway import provider_reply_bodies
 from helix_desktop.gateway.body_parsing import BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
 from helix_desktop.gateway.folded_body import PreviousBody, build_folded_body, count_leading_instructions
-from helix_desktop.gateway.provider_reply_bodies import (
-    LARGE_REPLY_BYTES,
-    ProviderRefusal,
-    UnreadableReply,
-    coding_of_reply,
-    decode_reply_chunks,
-    parse_whole_reply,
-    read_raw_body,
-    read_refusal,
-)
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.view_entries import As, Entry, Hidden, Returned
@@ -39,6 +30,7 @@ from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter
 from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.protocols.provider_failures import retry_after_seconds
 from helix_desktop.protocols.wire_message import Json, Piece, PieceKind, Wired, WireReply
+from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +43,30 @@ LONGEST_HINT_SECONDS = 60.0  # If the provider suggests a longer wait, the agent
 
 
 @dataclass(slots=True)
+class RecordedBehind:
+    """To the reply of a request that goes on before it is read, this stands for the conversations."""
+
+    room: AgentConversations
+    tasks: OwnedTasks
+    reading: asyncio.Task[tuple[ParsedRequest, Ticket]]
+
+    async def answer_hidden_calls(self, _: Ticket, *reply: Any) -> list[tuple[str, str, str, bool]]:
+        return await self.room.answer_hidden_calls((await self.reading)[1], *reply)
+
+    async def record_agent_reply(self, _: Ticket, *reply: Any) -> None:
+        """The end of the reply does not wait for this; the next request is recorded after it."""
+        self.tasks.spawn_task(self._record_reply(*reply), name="record a reply")
+
+    async def _record_reply(self, *reply: Any) -> None:
+        await self.room.record_agent_reply((await self.reading)[1], *reply)
+
+
+@dataclass(slots=True)
 class ReplyRelay:
     """The reply, or the replies that follow each other while the model recalls."""
 
     sending: RequestForwarder
-    conversations: AgentConversations
+    conversations: AgentConversations | RecordedBehind
     request: ParsedRequest
     ticket: Ticket
     body: dict[str, Json]
@@ -84,7 +95,7 @@ class ReplyRelay:
                 break
             self.call_filter.begin_next_reply(answer.usage.output)
             continued = await self._relay_continuation(pieces, streams=streams)
-            if isinstance(continued, ProviderRefusal):
+            if isinstance(continued, provider_reply_bodies.ProviderRefusal):
                 refusal = continued
                 break
             answer = continued
@@ -108,13 +119,15 @@ class ReplyRelay:
         finally:
             await response.aclose()
 
-    async def _relay_continuation(self, pieces: BodyPieces, *, streams: bool) -> WireReply | ProviderRefusal | None:
+    async def _relay_continuation(
+        self, pieces: BodyPieces, *, streams: bool
+    ) -> WireReply | provider_reply_bodies.ProviderRefusal | None:
         """The reply behind a recall. If it breaks off before the agent has seen any of it, it is asked for again."""
         shown_before = self.call_filter.shown_count
         for wait_seconds in (*RETRY_WAITS_SECONDS, None):
             try:
                 response = await self._continue_at_provider(pieces)
-                if isinstance(response, ProviderRefusal):
+                if isinstance(response, provider_reply_bodies.ProviderRefusal):
                     return response
                 return await self._relay_reply(response, streams=streams)
             except httpx.TransportError as error:
@@ -125,13 +138,13 @@ class ReplyRelay:
             await asyncio.sleep(wait_seconds)
         raise AssertionError("the last try returns or raises")
 
-    async def _continue_at_provider(self, pieces: BodyPieces) -> httpx.Response | ProviderRefusal:
+    async def _continue_at_provider(self, pieces: BodyPieces) -> httpx.Response | provider_reply_bodies.ProviderRefusal:
         """The reply to the request behind a recall. The agent does not know of it, so it is asked again here, as the provider says."""
         for wait_seconds in (*RETRY_WAITS_SECONDS, None):
             response = await self.sending.send_to_provider(pieces, reads_reply=True)
             if response.status_code < 400:
                 return response
-            refusal = await read_refusal(response)
+            refusal = await provider_reply_bodies.read_refusal(response)
             hint = retry_after_seconds(response.headers, refusal.value_or_none())
             if (
                 wait_seconds is None
@@ -148,12 +161,12 @@ class ReplyRelay:
 
     async def _relay_stream(self, response: httpx.Response, reading: Any) -> WireReply | None:
         """One reply as it streams. What ends it reaches the agent when the reply is on the disk. None: it broke off."""
-        coding = coding_of_reply(response)
+        coding = provider_reply_bodies.coding_of_reply(response)
         sends_raw, chunks = bool(coding) and not self.tools, response.aiter_raw()
         cutter = RawEventSplitter()
         answer: WireReply | None = None
         try:
-            async for chunk, decoded in decode_reply_chunks(chunks, coding):
+            async for chunk, decoded in provider_reply_bodies.decode_reply_chunks(chunks, coding):
                 await self.sending.start_reply(response, rewritten=self.tools, decoded=self.tools and bool(coding))
                 if sends_raw and chunk:
                     await self.sending.send(chunk)
@@ -168,7 +181,7 @@ class ReplyRelay:
                         answer = await self._parse_and_record(reading.value())
                     out.append(shown)
                 await self._send_joined(out)
-        except UnreadableReply as error:
+        except provider_reply_bodies.UnreadableReply as error:
             await self._relay_unread_rest(response, error, b"" if coding else bytes(cutter.unfinished), chunks)
         else:
             await self.sending.start_reply(response, rewritten=self.tools, decoded=self.tools and bool(coding))
@@ -192,10 +205,14 @@ class ReplyRelay:
         pieces.clear()
 
     async def _relay_unread_rest(
-        self, response: httpx.Response, error: UnreadableReply, unfinished: bytes, chunks: AsyncIterator[bytes]
+        self,
+        response: httpx.Response,
+        error: provider_reply_bodies.UnreadableReply,
+        unfinished: bytes,
+        chunks: AsyncIterator[bytes],
     ) -> None:
         """What is not read any more goes on as it came, unless the agent has got the decompressed beginning of it."""
-        if self.sending.is_begun and self.tools and coding_of_reply(response):
+        if self.sending.is_begun and self.tools and provider_reply_bodies.coding_of_reply(response):
             failure = {"type": "helix_gateway", "message": f"The provider's reply was ended: {error}. Send it again."}
             await self.sending.send(encode_event({"type": "error", "error": failure}, "error"))
             return
@@ -216,9 +233,9 @@ class ReplyRelay:
     async def _relay_whole_reply(self, response: httpx.Response) -> WireReply | None:
         """One reply that comes whole."""
         chunks = response.aiter_raw()
-        raw = await read_raw_body(chunks)
+        raw = await provider_reply_bodies.read_raw_body(chunks)
         try:
-            value = await parse_whole_reply(raw, coding_of_reply(response))
+            value = await provider_reply_bodies.parse_whole_reply(raw, provider_reply_bodies.coding_of_reply(response))
             answer = self._parse_answer(value)
         except (ValueError, KeyError, TypeError, AttributeError):
             await self._send_in_one_piece(response, raw)
@@ -242,8 +259,8 @@ class ReplyRelay:
         self, response: httpx.Response, content: bytes | bytearray, *, rewritten: bool = False
     ) -> None:
         await self.sending.start_reply(response, rewritten=rewritten)
-        for at in range(0, len(content), LARGE_REPLY_BYTES):
-            await self.sending.send(bytes(content[at : at + LARGE_REPLY_BYTES]))
+        for at in range(0, len(content), provider_reply_bodies.LARGE_REPLY_BYTES):
+            await self.sending.send(bytes(content[at : at + provider_reply_bodies.LARGE_REPLY_BYTES]))
 
     def _parse_answer(self, value: Json) -> WireReply:
         if self.request.body.wire == gemini_wire.NAME:
@@ -327,11 +344,11 @@ class ReplyRelay:
         return read.encode_changed_body(self.body)
 
 
-def _refusal_to_retry(sentence: str) -> ProviderRefusal:
+def _refusal_to_retry(sentence: str) -> provider_reply_bodies.ProviderRefusal:
     """A failure of our own, in a form after which every agent asks again."""
     error = {"type": "overloaded_error", "message": sentence}
     failed = httpx.Response(529, json={"type": "error", "error": error})
-    return ProviderRefusal(failed, failed.content, failed.content)
+    return provider_reply_bodies.ProviderRefusal(failed, failed.content, failed.content)
 
 
 def _messages_without_instructions(wire: Any, body: Mapping[str, Json]) -> list[Wired]:

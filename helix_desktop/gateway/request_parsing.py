@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from helix_desktop.decompression import DecodedTooLarge, decompress_body
 from helix_desktop.fast_dataclass import dataclass
@@ -47,6 +48,11 @@ class ParsedRequest:
         """Without the instructions at the beginning."""
         return self.body.messages[count_leading_instructions(self.body.messages) :]
 
+    def with_rest_read(self) -> "ParsedRequest":
+        """The request with all of its messages, where only the first ones were made."""
+        body = (self.body.read_rest and self.body.read_rest()) or self.body
+        return replace(self, body=body, arrival=replace(self.arrival, chain=body.chain))
+
 
 def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, folds: bool) -> ParsedRequest | None:
     """The body, or None for one that passes through: not understood, or a side request. DecodedTooLarge where it stands for
@@ -55,7 +61,8 @@ def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, f
     route = incoming.route
     try:
         content = decompress_within_limit(incoming.content, incoming.headers.get("content-encoding", ""))
-        read = readings.parse_body(route.wire, content, agent_identity.session_of_request(incoming.headers, {}))
+        session = agent_identity.session_of_request(incoming.headers, {})
+        read = readings.parse_body(route.wire, content, session, may_go_on_unread=not route.counts_tokens)
     except DecodedTooLarge:
         raise
     except (ValueError, OSError):

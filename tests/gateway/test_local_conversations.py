@@ -29,14 +29,9 @@ from helix_desktop.engine.session import Session
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
 from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.gateway.agent_conversation import ConnectedAgentModel, OpenAgentConversation, _decode_base64_picture
-from helix_desktop.gateway.conversation_matching import compute_message_hashes
+from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES, compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied
-from helix_desktop.gateway.local_conversations import (
-    LONG_HISTORY_MESSAGES,
-    MESSAGES_IN_COMMIT,
-    LocalAgentConversations,
-    title_from_messages,
-)
+from helix_desktop.gateway.local_conversations import MESSAGES_IN_COMMIT, LocalAgentConversations, title_from_messages
 from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.wire_message import SLICE, Wired
