@@ -1,16 +1,22 @@
-"""The command line: the same engine without a window. Without a command the window opens."""
+"""The command line: the same engine without a window. Without a command the window opens.
 
-import argparse
+A desktop starts the window through this module, so nothing is imported here that only commands need.
+"""
+
+from __future__ import annotations
+
 import errno
 import io
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from helix_desktop import commands, logs, program_folders
-from helix_desktop.console import discard_output
 from helix_desktop.errors import HelixError, InvalidInput
+
+if TYPE_CHECKING:
+    import argparse
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
@@ -20,23 +26,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     _speak_utf8()
     place = _split_off_target(given)
-    arguments = commands.build_command_line_parser(given).parse_args(given)
-    arguments.argv = given
     try:
-        if not hasattr(arguments, "run"):
-            return _open_window(arguments.home, place)
-        return _run_command_line(arguments)
+        return _run_command_line(given, place) if given else _open_window(None, place)
     except HelixError as error:
         print(error, file=sys.stderr)
         return WRONG_USE if isinstance(error, InvalidInput) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader closed our output early
-        discard_output()
+        _discard_output()
         return 0
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            discard_output()
+            _discard_output()
             print(
                 "The disk is full, or the disk that the output is written to. Free up disk space and try again.",
                 file=sys.stderr,
@@ -54,8 +56,10 @@ def _split_off_target(given: list[str]) -> str:
     if last.startswith("helix:"):
         return given.pop()
     alone = len(given) == 1 or (len(given) == 3 and given[0] == "--home")
-    if alone and last not in commands.NOUNS and Path(last).is_dir():
-        return str(Path(given.pop()).resolve())
+    if alone and Path(last).is_dir():
+        from helix_desktop import commands
+
+        return "" if last in commands.NOUNS else str(Path(given.pop()).resolve())
     return ""
 
 
@@ -67,8 +71,24 @@ def _has_no_screen() -> bool:
     return False
 
 
-def _run_command_line(arguments: argparse.Namespace) -> int:
+def _discard_output() -> None:
+    from helix_desktop import console
+
+    console.discard_output()
+
+
+def _run_command_line(given: Sequence[str], place: str) -> int:
+    from helix_desktop import commands
+
+    arguments = commands.build_command_line_parser(given).parse_args(given)
+    arguments.argv = given
+    return _run_command(arguments) if hasattr(arguments, "run") else _open_window(arguments.home, place)
+
+
+def _run_command(arguments: argparse.Namespace) -> int:
     """Runs a command with a log file of its own, because the window may be writing to the other one."""
+    from helix_desktop import logs, program_folders
+
     where = program_folders.find_program_folders(arguments.home)
     stop = logs.start_logging(where.logs, logs.LogRedaction(), file="command")
     program_folders.make_folders_private(where)

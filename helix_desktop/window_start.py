@@ -14,7 +14,7 @@ from pathlib import Path
 from PySide6.QtCore import QEventLoop, QObject, Signal
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import __version__, program_folders
+from helix_desktop import __version__
 from helix_desktop.gui.frame.window_shell import WindowShell
 from helix_desktop.gui.window_memory import WindowMemory
 
@@ -22,7 +22,9 @@ TITLE = "Helix Desktop"
 
 
 def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
-    """Run the window until it is closed. `home`: store everything in this folder (see places.py)."""
+    """Run the window until it is closed. `home`: store everything in this folder (see program_folders.py)."""
+    from helix_desktop import program_folders  # Only now: after PySide6 and before `gui`, each import reads its source.
+
     # Nothing allocated at the start is garbage; garbage_collection.py collects once everything is
     # loaded
     gc.disable()

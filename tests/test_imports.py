@@ -39,6 +39,15 @@ def test_a_window_without_a_model_carries_nothing_for_requests() -> None:
     assert loaded == "[]"
 
 
+def test_a_window_started_by_the_desktop_waits_for_nothing_of_the_commands() -> None:
+    """The desktop's entry runs `helix-desktop`, which took as long as two thirds of a bare window before it asked Qt."""
+    needless = {"asyncio", "argparse", "logging", "tempfile", "helix_desktop.tasks", "helix_desktop.commands"}
+    loaded = _imported(
+        ["helix_desktop.cli", "helix_desktop.display"], f"print(sorted({needless!r} & set(sys.modules)))"
+    )
+    assert loaded == "[]"
+
+
 def test_importing_starts_no_thread_and_says_nothing() -> None:
     names = [name for name in MODULES if not name.endswith(SCRIPTS)]
     assert _imported(names, "print(threading.active_count())") == "1"

@@ -4,15 +4,19 @@ It holds nothing that would be missed like a conversation: a file that cannot be
 are paths ("draft", workspace, conversation), so that what belongs to a workspace can be dropped with it.
 """
 
+from __future__ import annotations
+
 import json
 import logging
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from PySide6.QtCore import QObject, QTimer
 
 from helix_desktop.atomic_files import ensure_private_folder, make_path_private
-from helix_desktop.engine.forgotten_text_forms import TextForms
+
+if TYPE_CHECKING:  # Its regular expressions take as long to compile as the first paint.
+    from helix_desktop.engine.forgotten_text_forms import TextForms
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +54,8 @@ class WindowMemory(QObject):
 
     def forget_remembered_text(self, text: str, *, within: str) -> None:
         """Removes a text from all that is remembered for a workspace, on the disk and in a damaged file too."""
+        from helix_desktop.engine.forgotten_text_forms import TextForms
+
         traces = TextForms(text)
         for path, value in self._values.items():
             if within in path.split("/"):

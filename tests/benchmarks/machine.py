@@ -29,10 +29,13 @@ def described() -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """For a benchmark's process: this checkout is imported, and nobody's keyring is asked."""
+    """For a benchmark's process: this checkout is imported, compiled as an installed program is, and nobody's keyring is asked."""
+    root = Path(__file__).parents[2]
+    compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(root / ".venv/compiled")}
     return {
         **os.environ,
-        "PYTHONPATH": str(Path(__file__).parents[2]),
+        **(compiled if os.environ.get("PYTHONDONTWRITEBYTECODE") else {}),
+        "PYTHONPATH": str(root),
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
     }
 
