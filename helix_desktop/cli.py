@@ -3,20 +3,14 @@
 A desktop starts the window through this module, so nothing is imported here that only commands need.
 """
 
-from __future__ import annotations
-
 import errno
 import io
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from helix_desktop.errors import HelixError, InvalidInput
-
-if TYPE_CHECKING:
-    import argparse
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
@@ -34,11 +28,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader closed our output early
-        _discard_output()
+        from helix_desktop.console import discard_output
+
+        discard_output()
         return 0
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            _discard_output()
+            from helix_desktop.console import discard_output
+
+            discard_output()
             print(
                 "The disk is full, or the disk that the output is written to. Free up disk space and try again.",
                 file=sys.stderr,
@@ -71,24 +69,14 @@ def _has_no_screen() -> bool:
     return False
 
 
-def _discard_output() -> None:
-    from helix_desktop import console
-
-    console.discard_output()
-
-
 def _run_command_line(given: Sequence[str], place: str) -> int:
-    from helix_desktop import commands
+    """Runs a command with a log file of its own, because the window may be writing to the other one."""
+    from helix_desktop import commands, logs, program_folders
 
     arguments = commands.build_command_line_parser(given).parse_args(given)
     arguments.argv = given
-    return _run_command(arguments) if hasattr(arguments, "run") else _open_window(arguments.home, place)
-
-
-def _run_command(arguments: argparse.Namespace) -> int:
-    """Runs a command with a log file of its own, because the window may be writing to the other one."""
-    from helix_desktop import logs, program_folders
-
+    if not hasattr(arguments, "run"):
+        return _open_window(arguments.home, place)
     where = program_folders.find_program_folders(arguments.home)
     stop = logs.start_logging(where.logs, logs.LogRedaction(), file="command")
     program_folders.make_folders_private(where)

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from PySide6.QtCore import QEvent, QTimer, Signal
 
@@ -13,7 +13,7 @@ from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.gui import search_suggestions
-from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
 from helix_desktop.gui.chat.attachment_reading import AttachmentReader
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage, UnsentMessages
@@ -41,6 +41,7 @@ from helix_desktop.gui.workbench_types import Session, Workbench, Workbenches, W
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from helix_desktop.program_settings import ProgramSettings
 
+T = TypeVar("T")
 TITLE = "Helix Desktop"
 LONGEST_NAME_LENGTH = 80  # The most characters of a name that is suggested for a workspace.
 SHOWN_NAME_LENGTH = 40  # How many characters of a name a heading shows.
@@ -123,6 +124,16 @@ class MainWindow(WindowFrame):
         """The conversation that is shown; None: one that has not begun."""
         return self.showing.session
 
+    def run_in_background(
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        then: Callable[[T], object] | None = None,
+        failed: Callable[[HelixError], None] | None = None,
+    ) -> CancellableWork:
+        """Runs work whose result this window shows. See `BackgroundRunner`."""
+        return self.background_runner.run_in_background(work, then=then, owner=self, failed=failed)
+
     def _composer_height(self) -> int:
         """The height at the lower edge that must not be covered: the composer and the questions above it."""
         if self.showing.page != "chat":
@@ -200,7 +211,7 @@ class MainWindow(WindowFrame):
                 then()
 
         work = asyncio.to_thread(self.workbenches.list_workspaces)
-        self.background_runner.run_in_background(work, then=show_listed_workspaces, owner=self)
+        self.run_in_background(work, then=show_listed_workspaces)
 
     def _sort_workspaces(self, rows: Sequence[WorkspaceListRow]) -> Sequence[WorkspaceListRow]:
         """New workspaces come last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
@@ -240,9 +251,7 @@ class MainWindow(WindowFrame):
                     then()
 
         work = self.workbenches.open_workspace(workspace)
-        self.background_runner.run_in_background(
-            work, then=show_opened_workspace, owner=self, failed=self._report_not_opened
-        )
+        self.run_in_background(work, then=show_opened_workspace, failed=self._report_not_opened)
 
     def create_workspace_for_folder(self, folder: Path) -> None:
         wanted = self._wanted_workspace = str(folder)
@@ -258,9 +267,7 @@ class MainWindow(WindowFrame):
                 self.refresh_workspaces()
 
         work = self._open_or_create_workspace(folder)
-        self.background_runner.run_in_background(
-            work, then=show_created_workspace, owner=self, failed=self._report_not_opened
-        )
+        self.run_in_background(work, then=show_created_workspace, failed=self._report_not_opened)
 
     def _report_not_opened(self, error: HelixError) -> None:
         self._wanted_workspace = ""
@@ -346,7 +353,7 @@ class MainWindow(WindowFrame):
                 self.go_to_workspace(workspace)
             self.notices.show_error_notice(error)
 
-        self.background_runner.run_in_background(work, then=show_reopened, owner=self, failed=reopen_unchanged)
+        self.run_in_background(work, then=show_reopened, failed=reopen_unchanged)
 
     def on_workspace_trashed(self, workspace: str) -> None:
         """It was moved to the trash: show another one, or the welcome page."""
@@ -495,9 +502,7 @@ class MainWindow(WindowFrame):
             self.notices.show_error_notice(error)
 
         work = self._open_and_prepare_session(bench, conversation)
-        self.background_runner.run_in_background(
-            work, then=show_opened_conversation, owner=self, failed=report_not_opened
-        )
+        self.run_in_background(work, then=show_opened_conversation, failed=report_not_opened)
 
     async def _open_and_prepare_session(self, bench: Workbench, conversation: str) -> Session:
         session = await bench.open_session(conversation)
@@ -666,11 +671,9 @@ class MainWindow(WindowFrame):
         if bench is None or not self.current_model or self.awaited_conversation:
             return
         if self.current_session is not None:
-            self.background_runner.run_in_background(bench.predict_next_request(self.current_session.id), owner=self)
+            self.run_in_background(bench.predict_next_request(self.current_session.id))
         else:
-            self.background_runner.run_in_background(
-                bench.preview_new_conversation(), then=show_first_price, owner=self
-            )
+            self.run_in_background(bench.preview_new_conversation(), then=show_first_price)
 
     def enable_possible_actions(self) -> None:
         running = self.current_session.running if self.current_session else session_events.ConversationActivity.IDLE

@@ -5,7 +5,6 @@ from functools import partial
 
 from PySide6.QtCore import QObject, QPoint
 
-from helix_desktop.errors import HelixError
 from helix_desktop.gui.frame.connect_panel import DEMO_MODEL
 from helix_desktop.gui.frame.model_chooser import ModelChooser
 from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
@@ -40,7 +39,7 @@ class ModelActions(QObject):
         window, bench, session = self._window, self._window.current_workbench, self._window.current_session
         if bench is not None and session is not None and window.foreign_agent_name:
             work, show = bench.acp.start_agent(session.conversation), partial(_show_agent_choices, window, session)
-            window.background_runner.run_in_background(work, then=show, owner=window)
+            window.run_in_background(work, then=show)
         elif bench is not None:
             self.chooser.open_below(window.top.model, window.current_model)
 
@@ -54,22 +53,15 @@ class ModelActions(QObject):
             else:
                 self.open_connect_dialog()
 
-        self._window.background_runner.run_in_background(
-            self._setup.list_known_models(), then=choose_or_connect, owner=self._window
-        )
+        self._window.run_in_background(self._setup.list_known_models(), then=choose_or_connect)
 
     def _list_known_models(self) -> None:
         """What is known at once; then every provider is asked again."""
-        self._window.background_runner.run_in_background(
-            self._setup.list_known_models(), then=self._show_and_refresh_models, owner=self.chooser
-        )
+        self._window.run_in_background(self._setup.list_known_models(), then=self._show_and_refresh_models)
 
     def _show_and_refresh_models(self, models: Sequence[ModelChoice]) -> None:
         self.chooser.show_known_models(models)
-        refreshed = self.chooser.show_refreshed_models
-        self._window.background_runner.run_in_background(
-            self._setup.refresh_model_lists(), then=refreshed, owner=self.chooser
-        )
+        self._window.run_in_background(self._setup.refresh_model_lists(), then=self.chooser.show_refreshed_models)
 
     def use_chosen_model(self, model: str) -> None:
         bench, window = self._window.current_workbench, self._window
@@ -83,9 +75,7 @@ class ModelActions(QObject):
             if then is not None:
                 then()
 
-        window.background_runner.run_in_background(
-            self._save_chosen_model(bench, model), then=show_chosen_model, owner=window
-        )
+        window.run_in_background(self._save_chosen_model(bench, model), then=show_chosen_model)
 
     async def _save_chosen_model(self, bench: Workbench, model: str) -> None:
         """A conversation that has a model of its own gets another; else the workspace does."""
@@ -102,12 +92,8 @@ class ModelActions(QObject):
         if self._dialog is not None:
             self._dialog.raise_()
             return
-        dialog = self._dialog = ConnectModelDialog(
-            self._setup,
-            self._window.background_runner,
-            self._window,
-            message_waits=self._after_model_chosen is not None,
-        )
+        window, waits = self._window, self._after_model_chosen is not None
+        dialog = self._dialog = ConnectModelDialog(self._setup, window.background_runner, window, message_waits=waits)
         dialog.chosen.connect(self.use_chosen_model)
         dialog.added.connect(self.open_model_chooser)
         dialog.rejected.connect(self._on_nothing_chosen)
@@ -133,17 +119,12 @@ class ModelActions(QObject):
         def notice_correction(_done: None) -> None:
             window.notices.show_notice(tr("{model}: the change applies from the next message.", model=model.id))
 
-        def report_correction_error(error: HelixError) -> None:
-            window.notices.show_error_notice(error)
-
         work = (
             self._setup.reset_model_values(model.name)
             if reset
             else self._setup.correct_model_values(model.name, values or {})
         )
-        window.background_runner.run_in_background(
-            work, then=notice_correction, owner=window, failed=report_correction_error
-        )
+        window.run_in_background(work, then=notice_correction)
 
 
 def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignConversation) -> None:
@@ -164,7 +145,7 @@ def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignCo
 
 
 def _choose(window: MainWindow, foreign: ForeignConversation, identity: str, value: str) -> None:
-    window.background_runner.run_in_background(foreign.choose(identity, value), owner=window)
+    window.run_in_background(foreign.choose(identity, value))
 
 
 def _menu_text(foreign: str) -> str:

@@ -41,7 +41,7 @@ class WorkspaceActions:
         window = self._window
 
         def save_workspace_name(name: str) -> None:
-            window.background_runner.run_in_background(
+            window.run_in_background(
                 window.workbenches.rename_workspace(row.id, name), then=lambda _d: self._on_workspace_renamed()
             )
 
@@ -52,7 +52,7 @@ class WorkspaceActions:
         at = WORKSPACE_COLOURS.index(row.workspace_colour) if row.workspace_colour in WORKSPACE_COLOURS else -1
         colour = WORKSPACE_COLOURS[(at + 1) % len(WORKSPACE_COLOURS)]
         work = self._window.workbenches.recolour_workspace(row.id, colour)
-        self._window.background_runner.run_in_background(work, then=lambda _d: self._window.refresh_workspaces())
+        self._window.run_in_background(work, then=lambda _d: self._window.refresh_workspaces())
 
     def open_workspace_settings(self, row: WorkspaceListRow) -> None:
         self._window.go_to_workspace(row.id, lambda: self._window.settings_wanted.emit("workspace"))
@@ -61,7 +61,7 @@ class WorkspaceActions:
         window = self._window
 
         def restore_from_trash() -> None:
-            window.background_runner.run_in_background(
+            window.run_in_background(
                 window.workbenches.restore_workspace(row.id), then=lambda _d: window.refresh_workspaces()
             )
 
@@ -70,9 +70,7 @@ class WorkspaceActions:
             words = tr("“{name}” was moved to the trash. The workspace's folder was not changed.", name=row.name)
             window.notices.show_notice(words, act=restore_from_trash)
 
-        window.background_runner.run_in_background(
-            window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed
-        )
+        window.run_in_background(window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed)
 
     def open_and_choose_folder(self, row: WorkspaceListRow) -> None:
         """Another folder to work on, in place of those it has."""
@@ -115,9 +113,7 @@ class WorkspaceActions:
                 window.notices.show_notice(words)
 
         work = window.workbenches.export_workspace(row.id, path, lasting.show_byte_progress)
-        lasting.run_with_progress(
-            window.background_runner, work, notice_workspace_exported, window.notices.show_error_notice
-        )
+        lasting.run_with_progress(window.background_runner, work, notice_workspace_exported)
 
     def ask_workspace_import_file(self) -> None:
         patterns = tr("Exported workspaces ({pattern})", pattern=f"*{EXPORT_SUFFIX}")
@@ -128,9 +124,7 @@ class WorkspaceActions:
         lasting = ProgressDialog(tr("Importing {file}", file=path.name), window)
         lasting.rejected.connect(lambda: window.notices.show_notice(tr("Import stopped. Nothing was added.")))
         work = window.workbenches.import_workspace(path, report=lasting.show_byte_progress)
-        lasting.run_with_progress(
-            window.background_runner, work, self._open_imported_workspace, window.notices.show_error_notice
-        )
+        lasting.run_with_progress(window.background_runner, work, self._open_imported_workspace)
 
     def _open_imported_workspace(self, imported: ImportedWorkspace) -> None:
         window = self._window

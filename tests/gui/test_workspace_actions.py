@@ -124,7 +124,8 @@ async def test_what_lasts_shows_how_far_it_is_and_stops(theme: Theme) -> None:
         await begun
 
     doing = BackgroundRunner(lambda coroutine, *, name: asyncio.get_running_loop().create_task(coroutine, name=name))
-    lasting.run_with_progress(doing, work(), told.append, told.append)
+    doing.failed.connect(told.append)
+    lasting.run_with_progress(doing, work(), told.append)
     lasting.show()
     await asyncio.sleep(0)
     assert "34.0 MB of 96.0 MB" in said(lasting)
@@ -142,7 +143,8 @@ async def test_a_failure_closes_what_lasts_and_is_told(theme: Theme) -> None:
         raise StoreFailed("The disk is full.")
 
     doing = BackgroundRunner(lambda coroutine, *, name: asyncio.get_running_loop().create_task(coroutine, name=name))
-    lasting.run_with_progress(doing, work(), told.append, told.append)
+    doing.failed.connect(told.append)
+    lasting.run_with_progress(doing, work(), told.append)
     await asyncio.sleep(0.01)
     assert [str(each) for each in told] == ["The disk is full."]
     assert lasting.result() == QDialog.DialogCode.Accepted

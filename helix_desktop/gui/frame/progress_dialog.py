@@ -48,13 +48,9 @@ class ProgressDialog(TransientDialog):
         super().done(result)
 
     def run_with_progress(
-        self,
-        doing: BackgroundRunner,
-        work: Coroutine[Any, Any, T],
-        then: Callable[[T], object],
-        failed: Callable[[HelixError], object],
+        self, doing: BackgroundRunner, work: Coroutine[Any, Any, T], then: Callable[[T], object]
     ) -> None:
-        """Runs `work` and closes at its end. `failed` gets the error."""
+        """Runs `work` and closes at its end. An error is shown as a notice."""
 
         def close_with_result(result: T) -> None:
             self.accept()
@@ -62,7 +58,7 @@ class ProgressDialog(TransientDialog):
 
         def close_with_error(error: HelixError) -> None:
             self.accept()
-            failed(error)
+            doing.failed.emit(error)
 
         running = doing.run_in_background(work, then=close_with_result, owner=self, failed=close_with_error)
         self.rejected.connect(running.cancel)

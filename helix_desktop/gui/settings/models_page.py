@@ -114,5 +114,4 @@ class ModelsPage(SettingsPage):
         return tr("{model} supports neither temperature nor top-p, so neither is sent.", model=model.id)
 
     def _change_model_setting(self, name: str, value: Value | None) -> None:
-        work = self._bench.change_settings({name: value})
-        self._doing.run_in_background(work, owner=self)
+        self._doing.run_in_background(self._bench.change_settings({name: value}), owner=self)
