@@ -115,9 +115,9 @@ async def _print_restore_plan(
         "restore": "would be restored",
         "already": "has not changed",
         "conflict": {
-            "now": "was changed since, and would be left as it is",
-            "before": "was changed since, and would be restored anyway",
-            "merge": "was changed since; only the agent's lines would be undone",
+            "now": "has changed since then and would be left as it is",
+            "before": "has changed since then and would be restored anyway",
+            "merge": "has changed since then; only the agent's lines would be undone",
         }[arguments.conflicts],
     }
     lines = [f"{escape_control_characters(places[one.path])} {words[one.how.value]}" for one in plan]

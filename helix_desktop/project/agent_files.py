@@ -33,7 +33,8 @@ def _read_agent_file(path: Path, text: str, *, own: bool) -> ProjectItem:
     notes = [f"{key} is not supported for an agent and does nothing here." for key in values if key not in _KNOWN]
     broken = False
     if not re.fullmatch(r"[\w.-]{1,64}", name):
-        notes, broken = [*notes, f"{name[:60]!r} is no name for an agent: letters, digits, hyphens and dots."], True
+        notes.append(f"{name[:60]!r} is not a valid agent name. Use letters, digits, hyphens and periods.")
+        broken = True
     chosen = text_value(values.get("policy"))
     if chosen and chosen not in context_policy.PRESETS:
         notes.append(f"There is no policy named {chosen!r}, so the workspace's policy is used.")

@@ -73,9 +73,7 @@ def _mistakes_in_name(value: Any, folder: str) -> list[str]:
     if "--" in name:
         found.append("The skill name cannot contain consecutive hyphens.")
     if not all(letter.isalnum() or letter == "-" for letter in name):
-        found.append(
-            f"The skill name {name!r} contains invalid characters: only letters, digits and hyphens may stand in it."
-        )
+        found.append(f"The skill name {name!r} contains invalid characters. Use only letters, digits and hyphens.")
     if unicodedata.normalize("NFKC", folder) != name:
         found.append(f"The directory name {folder!r} must match skill name {name!r}.")
     return found

@@ -87,7 +87,8 @@ class ConfiguredProviders:
         """Adds it, or replaces the settings of the one with this name; model corrections stay."""
         if not NAME.fullmatch(config.name):
             raise InvalidInput(
-                f"{config.name!r} is not a valid provider name.", remedy="Use lowercase letters, digits and - _ ."
+                f"{config.name!r} is not a valid provider name.",
+                remedy="Use only lowercase letters, digits, periods, hyphens and underscores.",
             )
         config = check_provider_config(config)
         document = self._read_document()

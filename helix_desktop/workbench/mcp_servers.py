@@ -133,7 +133,7 @@ class WorkspaceServers:
 
         server = (await self._require_host()).find_hosted_server(name)
         if server.status.state is McpConnectionState.OFF:
-            raise InvalidInput(f"The MCP server {name} is turned off.", remedy="Turn the server on first, on its page.")
+            raise InvalidInput(f"The MCP server {name} is turned off.", remedy="Open its page and turn it on.")
 
         def is_sign_in_finished() -> bool:
             # The server is no longer listed if the settings have changed meanwhile.

@@ -191,7 +191,7 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
     part = f" is {peak / measured.ours.median:.1%} of the rate measured for batches" if measured else " is small"
     return f"""These figures are calculated from the sections above:
 
-- The number of puts is not a problem. The peak of {peak:.0f} puts per second{part}{_agents(rates)}.
+- The shared store is fast enough. The peak of {peak:.0f} puts per second{part}{_agents(rates)}.
 - Space can be a problem. The size of each row is rounded up to a power of two. On average, a row takes up at most {most / 1000:.1f} KB. The {puts * DAYS / 1e6:.0f} million rows written in {DAYS} days therefore take up at most {puts * DAYS * most / 1e9:.0f} GB.
   `workspace sync --collect` removes rows that no computer uses any more.
 - While the shared store is offline, new content waits in the local cache. Over {DAYS} days, this content takes up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
