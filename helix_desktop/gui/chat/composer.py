@@ -133,6 +133,7 @@ class Composer(QWidget):
         """Shows a conversation's draft and sent messages; the previous draft has been saved."""
         place = (workspace, conversation)
         self.text.setPlaceholderText(tr("Message {name}…", name=name))
+        self.text.viewport().update()  # Qt does not draw a placeholder anew that takes another one's place.
         if place != self._begun_from_new:
             self._begun_from_new = None
         self.draft_place = ("", "")

@@ -142,9 +142,11 @@ class Sidebar(QWidget):
         self._head.addWidget(self._shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
         self._box = QHBoxLayout()
         self._box.addWidget(self.search)
+        # A label loses its margins when the program puts the sidebar into its window; a layout keeps them.
+        self._empty_list_row = build_row(self._empty_list_label)
         self._foot = build_row(self._back, self._archive, self._trash, self._empty_trash_link, 1)
         build_column(
-            self._head, self._box, self._empty_list_label, (self.list, 1), self._foot, owner=self, margins=0, spacing=0
+            self._head, self._box, self._empty_list_row, (self.list, 1), self._foot, owner=self, margins=0, spacing=0
         )
         self._apply_sidebar_sizes()
 
@@ -254,7 +256,7 @@ class Sidebar(QWidget):
         self._head.setContentsMargins(px(16), px(14), px(8), px(10))
         self._box.setContentsMargins(px(12), 0, px(12), px(8))
         self._foot.setContentsMargins(px(12), px(4), px(12), px(8))
-        self._empty_list_label.setContentsMargins(px(16), px(16), px(16), 0)
+        self._empty_list_row.setContentsMargins(px(16), px(16), px(16), 0)
         for button, icon in ((self._new, "plus"), (self.more, "more")):
             button.setIconSize(QSize(px(16), px(16)))
             button.setFixedSize(px(26), px(26))

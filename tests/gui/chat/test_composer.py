@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QUrl
-from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence
+from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence, QPaintEvent
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
@@ -39,6 +39,27 @@ def composer(theme: Theme, memory: WindowMemory) -> Composer:
 
 def sent(composer: Composer) -> QSignalSpy:
     return QSignalSpy(composer.sent)
+
+
+class PaintWitness(QObject):
+    """What was painted of a widget since it was last asked."""
+
+    painted = False
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QPaintEvent) and isinstance(watched, QWidget):
+            self.painted = self.painted or event.rect() == watched.rect()
+        return False
+
+
+def test_the_empty_box_names_the_workspace_it_belongs_to_at_once(composer: Composer) -> None:
+    QApplication.processEvents()
+    witness, viewport = PaintWitness(composer), composer.text.viewport()
+    viewport.installEventFilter(witness)
+    composer.show_draft_of("two", "new", "two")
+    QApplication.processEvents()
+    assert "two" in composer.text.placeholderText()
+    assert witness.painted
 
 
 def test_enter_sends_and_empties_shift_enter_breaks_the_line(composer: Composer) -> None:

@@ -38,6 +38,18 @@ def test_nothing_is_offered_before_the_conversations_are_read(theme: Theme) -> N
     assert not [link.text() for link in made.findChildren(QPushButton) if link.isVisible()]
 
 
+def test_the_words_of_an_empty_list_stand_below_the_search_box(theme: Theme) -> None:
+    """Put into the program's window, the label lost its margins, and the words touched the rail."""
+    made = Sidebar(theme)
+    made.resize(252, 600)
+    made.list_conversation_rows([])
+    words = made._empty_list_label
+    words.setContentsMargins(0, 0, 0, 0)
+    made.show()
+    assert words.text()
+    assert words.mapTo(made, words.contentsRect().topLeft()).x() >= 16
+
+
 def titles(sidebar: Sidebar) -> list[str]:
     lines = sidebar.list.lines
     return [str(lines.index(at).data()) for at in range(lines.rowCount())]
