@@ -42,7 +42,7 @@ def open_picture_dialog(window: MainWindow, stored: Stored, name: str) -> None:
 
     if (bench := window.current_workbench) is not None:
         work = _read_stored_image(bench, stored, LARGEST_WIDTH_PIXELS)
-        window.run_in_background(work, then=show_picture)
+        window.run_for_window(work, then=show_picture)
 
 
 def show_attachment_preview(window: MainWindow, attachment: Attachment) -> None:

@@ -112,7 +112,7 @@ def _ask_and_rewind(window: MainWindow, session: Session, seq: int) -> None:
     """Rewinds the conversation for which the question was asked, even if another is shown when it is answered."""
 
     def rewind_session(*, restore: bool) -> None:
-        window.run_in_background(session.rewind_to(seq, restore_files=restore), then=show_rewind_result)
+        window.run_for_window(session.rewind_to(seq, restore_files=restore), then=show_rewind_result)
 
     def show_rewind_result(lines: Sequence[str]) -> None:
         rest = [tr("and {n} more", n=format_number(len(lines) - MOST_LINES))] if len(lines) > MOST_LINES else []

@@ -124,7 +124,7 @@ class MainWindow(WindowFrame):
         """The conversation that is shown; None: one that has not begun."""
         return self.showing.session
 
-    def run_in_background(
+    def run_for_window(
         self,
         work: Coroutine[Any, Any, T],
         *,
@@ -211,7 +211,7 @@ class MainWindow(WindowFrame):
                 then()
 
         work = asyncio.to_thread(self.workbenches.list_workspaces)
-        self.run_in_background(work, then=show_listed_workspaces)
+        self.run_for_window(work, then=show_listed_workspaces)
 
     def _sort_workspaces(self, rows: Sequence[WorkspaceListRow]) -> Sequence[WorkspaceListRow]:
         """New workspaces come last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
@@ -251,7 +251,7 @@ class MainWindow(WindowFrame):
                     then()
 
         work = self.workbenches.open_workspace(workspace)
-        self.run_in_background(work, then=show_opened_workspace, failed=self._report_not_opened)
+        self.run_for_window(work, then=show_opened_workspace, failed=self._report_not_opened)
 
     def create_workspace_for_folder(self, folder: Path) -> None:
         wanted = self._wanted_workspace = str(folder)
@@ -267,7 +267,7 @@ class MainWindow(WindowFrame):
                 self.refresh_workspaces()
 
         work = self._open_or_create_workspace(folder)
-        self.run_in_background(work, then=show_created_workspace, failed=self._report_not_opened)
+        self.run_for_window(work, then=show_created_workspace, failed=self._report_not_opened)
 
     def _report_not_opened(self, error: HelixError) -> None:
         self._wanted_workspace = ""
@@ -353,7 +353,7 @@ class MainWindow(WindowFrame):
                 self.go_to_workspace(workspace)
             self.notices.show_error_notice(error)
 
-        self.run_in_background(work, then=show_reopened, failed=reopen_unchanged)
+        self.run_for_window(work, then=show_reopened, failed=reopen_unchanged)
 
     def on_workspace_trashed(self, workspace: str) -> None:
         """It was moved to the trash: show another one, or the welcome page."""
@@ -502,7 +502,7 @@ class MainWindow(WindowFrame):
             self.notices.show_error_notice(error)
 
         work = self._open_and_prepare_session(bench, conversation)
-        self.run_in_background(work, then=show_opened_conversation, failed=report_not_opened)
+        self.run_for_window(work, then=show_opened_conversation, failed=report_not_opened)
 
     async def _open_and_prepare_session(self, bench: Workbench, conversation: str) -> Session:
         session = await bench.open_session(conversation)
@@ -671,9 +671,9 @@ class MainWindow(WindowFrame):
         if bench is None or not self.current_model or self.awaited_conversation:
             return
         if self.current_session is not None:
-            self.run_in_background(bench.predict_next_request(self.current_session.id))
+            self.run_for_window(bench.predict_next_request(self.current_session.id))
         else:
-            self.run_in_background(bench.preview_new_conversation(), then=show_first_price)
+            self.run_for_window(bench.preview_new_conversation(), then=show_first_price)
 
     def enable_possible_actions(self) -> None:
         running = self.current_session.running if self.current_session else session_events.ConversationActivity.IDLE

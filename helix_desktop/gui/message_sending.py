@@ -55,7 +55,7 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
 
     def create_and_send() -> None:
         begun = partial(_send_first_message, window, bench, parts, waits)
-        window.run_in_background(bench.start_users_conversation(), then=begun, failed=give_first_message_back)
+        window.run_for_window(bench.start_users_conversation(), then=begun, failed=give_first_message_back)
 
     def ask_about_price(unbegun: Session) -> None:
         ask_if_expensive(
@@ -63,7 +63,7 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
         )
 
     if window.settings[ASK_ABOVE]:
-        window.run_in_background(bench.preview_new_conversation(), then=ask_about_price, failed=give_first_message_back)
+        window.run_for_window(bench.preview_new_conversation(), then=ask_about_price, failed=give_first_message_back)
     else:
         create_and_send()
 
@@ -110,7 +110,7 @@ def edit_and_resend_message(
 
     def send_again() -> None:
         work, follow = session.edit_and_resend(seq, parts), window.pages.transcript.view.jump_to_end
-        window.run_in_background(work, then=lambda _done: follow(), failed=not_sent)
+        window.run_for_window(work, then=lambda _done: follow(), failed=not_sent)
 
     ask_if_expensive(window, session.estimate_cost_with(parts, instead_of=seq), send_again, lambda: not_sent(None))
 
@@ -138,7 +138,7 @@ def _discard_empty_conversation(
     if begun:
         give_command_back()
     else:
-        window.run_in_background(session.set_trashed(), then=lambda _done: give_command_back())
+        window.run_for_window(session.set_trashed(), then=lambda _done: give_command_back())
 
 
 def _is_slash_command(bench: Workbench, session: Session, parts: tuple[UserPart, ...]) -> bool:
@@ -158,7 +158,7 @@ def _expand_and_send(
     def send_expanded(whole: tuple[UserPart, ...]) -> None:
         _send_after_price_question(window, session, whole, not_sent)
 
-    window.run_in_background(bench.expand_command_message(session, parts), then=send_expanded, failed=not_sent)
+    window.run_for_window(bench.expand_command_message(session, parts), then=send_expanded, failed=not_sent)
 
 
 def _send_now(
@@ -187,7 +187,7 @@ def _send_after_price_question(
     say = partial(_send_now, window, session, parts, not_sent, steer=steer)
 
     def fold_and_say() -> None:
-        window.run_in_background(session.start_fold(FoldKind.MARKER), then=lambda _done: say(), failed=not_sent)
+        window.run_for_window(session.start_fold(FoldKind.MARKER), then=lambda _done: say(), failed=not_sent)
 
     saves = session.saving_of_markers()
     folding = (saves, fold_and_say) if saves else None
@@ -234,7 +234,7 @@ def message_returner(window: MainWindow, parts: tuple[UserPart, ...], at: DraftP
 def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int] | None = None) -> None:
     if window.current_session is not None:
         work = window.current_session.recall_as_attachment(digest, lines=lines)
-        window.run_in_background(work, then=window.attachment_receiver())
+        window.run_for_window(work, then=window.attachment_receiver())
     elif window.current_workbench is not None:
         window.notices.show_notice(tr("Open a conversation first. The entry is added to its next message."))
 
@@ -259,7 +259,7 @@ def search_everywhere(window: MainWindow, words: str) -> None:
 
     for bench in opened:
         work = bench.workspace.index.search_index(words)
-        window.run_in_background(work, then=partial(show_hits_of_workspace, bench))
+        window.run_for_window(work, then=partial(show_hits_of_workspace, bench))
     _search_next_closed_workspace(window, words, closed, show_more_finds)
 
 
@@ -285,9 +285,7 @@ def _search_next_closed_workspace(
         search_following([*hits, *behind])
 
     work = window.workbenches.search_closed_workspace(row.id, words)
-    window.run_in_background(
-        work, then=show_closed_result, failed=lambda error: search_following(suggest_opening(error))
-    )
+    window.run_for_window(work, then=show_closed_result, failed=lambda error: search_following(suggest_opening(error)))
 
 
 def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
@@ -302,9 +300,9 @@ def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
         show_with_own(())
         if bench is not None and session is not None and window.foreign_agent_name:
             work = search_suggestions.offer_agent_commands(bench, session, typed)
-            window.run_in_background(work, then=show_with_own)
+            window.run_for_window(work, then=show_with_own)
     elif bench is not None:
-        window.run_in_background(search_suggestions.offer_mentions(bench, typed), then=show_with_own)
+        window.run_for_window(search_suggestions.offer_mentions(bench, typed), then=show_with_own)
 
 
 def use_taken_offer(window: MainWindow, offered: CompletionOffer) -> None:
@@ -313,6 +311,6 @@ def use_taken_offer(window: MainWindow, offered: CompletionOffer) -> None:
         recall_into_draft(window, offered.value)
     elif isinstance(offered.value, search_suggestions.OfferedResource) and window.current_workbench is not None:
         work = window.current_workbench.attach_server_resource(offered.value.server, offered.value.uri)
-        window.run_in_background(work, then=window.attachment_receiver())
+        window.run_for_window(work, then=window.attachment_receiver())
     else:
         search_suggestions.run_offered_command(offered)

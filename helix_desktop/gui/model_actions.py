@@ -39,7 +39,7 @@ class ModelActions(QObject):
         window, bench, session = self._window, self._window.current_workbench, self._window.current_session
         if bench is not None and session is not None and window.foreign_agent_name:
             work, show = bench.acp.start_agent(session.conversation), partial(_show_agent_choices, window, session)
-            window.run_in_background(work, then=show)
+            window.run_for_window(work, then=show)
         elif bench is not None:
             self.chooser.open_below(window.top.model, window.current_model)
 
@@ -53,15 +53,15 @@ class ModelActions(QObject):
             else:
                 self.open_connect_dialog()
 
-        self._window.run_in_background(self._setup.list_known_models(), then=choose_or_connect)
+        self._window.run_for_window(self._setup.list_known_models(), then=choose_or_connect)
 
     def _list_known_models(self) -> None:
         """What is known at once; then every provider is asked again."""
-        self._window.run_in_background(self._setup.list_known_models(), then=self._show_and_refresh_models)
+        self._window.run_for_window(self._setup.list_known_models(), then=self._show_and_refresh_models)
 
     def _show_and_refresh_models(self, models: Sequence[ModelChoice]) -> None:
         self.chooser.show_known_models(models)
-        self._window.run_in_background(self._setup.refresh_model_lists(), then=self.chooser.show_refreshed_models)
+        self._window.run_for_window(self._setup.refresh_model_lists(), then=self.chooser.show_refreshed_models)
 
     def use_chosen_model(self, model: str) -> None:
         bench, window = self._window.current_workbench, self._window
@@ -75,7 +75,7 @@ class ModelActions(QObject):
             if then is not None:
                 then()
 
-        window.run_in_background(self._save_chosen_model(bench, model), then=show_chosen_model)
+        window.run_for_window(self._save_chosen_model(bench, model), then=show_chosen_model)
 
     async def _save_chosen_model(self, bench: Workbench, model: str) -> None:
         """A conversation that has a model of its own gets another; else the workspace does."""
@@ -124,7 +124,7 @@ class ModelActions(QObject):
             if reset
             else self._setup.correct_model_values(model.name, values or {})
         )
-        window.run_in_background(work, then=notice_correction)
+        window.run_for_window(work, then=notice_correction)
 
 
 def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignConversation) -> None:
@@ -145,7 +145,7 @@ def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignCo
 
 
 def _choose(window: MainWindow, foreign: ForeignConversation, identity: str, value: str) -> None:
-    window.run_in_background(foreign.choose(identity, value))
+    window.run_for_window(foreign.choose(identity, value))
 
 
 def _menu_text(foreign: str) -> str:

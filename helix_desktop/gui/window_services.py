@@ -115,7 +115,7 @@ class WindowServices(QObject):
                 window.notices.show_notice(words, button=tr("Choose a folder…"), act=choose, stays=60_000)
 
         work = asyncio.to_thread(_missing_folders, tuple(bench.allowed_folders))
-        window.run_in_background(work, then=show_missing_folder)
+        window.run_for_window(work, then=show_missing_folder)
 
     def _show_opening_notes(self) -> None:
         """Tells the user what was repaired while opening, and ask before settings of an imported workspace take effect."""
@@ -158,7 +158,7 @@ class WindowServices(QObject):
         if bench is not None:
             work = asyncio.to_thread(lambda: bench.project.read_project_folders().items_to_ask_about())
             then = partial(self._announce_project_files, bench)
-            window.run_in_background(work, then=then)
+            window.run_for_window(work, then=then)
 
     def _announce_project_files(self, bench: Workbench, files: Sequence[ProjectItem]) -> None:
         new = [file for file in files if (file.settings_key, file.text) not in self._announced_files]
@@ -176,7 +176,7 @@ class WindowServices(QObject):
             names = ", ".join(file.name for file in seen[:3]) + (" …" if len(seen) > 3 else "")
             used = tr("From the next step on, the agent will use: {names}", names=names)
             tell = self._window.notices.show_notice
-            self._window.run_in_background(bench.project.trust_items(*seen), then=lambda _done: tell(used))
+            self._window.run_for_window(bench.project.trust_items(*seen), then=lambda _done: tell(used))
 
         TrustDialog(self._window.theme, files, trust_reviewed_files, self._window).open()
 
@@ -250,7 +250,7 @@ class WindowServices(QObject):
             return groups, [await importer.describe_history(group) for group in groups[: 2 * SHOWN_HISTORIES]]
 
         if window.showing.page == "welcome":
-            window.run_in_background(find_and_describe_newest(), then=lambda found: self._show_found_on_welcome(*found))
+            window.run_for_window(find_and_describe_newest(), then=lambda found: self._show_found_on_welcome(*found))
 
     def _show_found_on_welcome(self, groups: Sequence[HistoryGroup], newest: Sequence[HistoryDetails]) -> None:
         programs, now = list(dict.fromkeys(group.program for group in groups)), time.time()
@@ -348,7 +348,7 @@ class WindowServices(QObject):
             self._tour = WindowTour(window, self._on_tour_ended)
 
         work = self._installation.open_tour_workbench(window.workbenches, self._tour_folder)
-        window.run_in_background(work, then=begin_tour_in)
+        window.run_for_window(work, then=begin_tour_in)
 
     def _on_tour_ended(self) -> None:
         self._tour = None

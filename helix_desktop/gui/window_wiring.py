@@ -167,7 +167,7 @@ def _ask_to_begin_in_copy(window: MainWindow) -> None:
 
     def begin_in_copy(with_changes: bool) -> None:  # noqa: FBT001 -- of a partial
         work, then = bench.start_conversation_in_copy(with_changes=with_changes), partial(_show_begun, window, bench)
-        window.run_in_background(work, then=then)
+        window.run_for_window(work, then=then)
 
     text = tr("The agent works in a private copy that is stored with the program's data. Your own folder is not changed until you bring the copy's changes back.")  # fmt: skip
     ways = [(tr("From the last commit"), False), (tr("With my uncommitted changes"), True)]
@@ -182,14 +182,14 @@ def _ask_for_acp_agent(window: MainWindow) -> None:
 
     def begin_with_agent(name: str) -> None:
         work, then = bench.start_users_conversation(acp_agent=name), partial(_show_begun, window, bench)
-        window.run_in_background(work, then=then)
+        window.run_for_window(work, then=then)
 
     def show_agents(names: Sequence[str]) -> None:
         text = tr("The agent runs with your permissions, as it would in a terminal. This workspace's permissions apply to everything that the agent asks Helix Desktop to do. You can add other agents in the settings.")  # fmt: skip
         acts = [(name, partial(begin_with_agent, name)) for name in names]
         ask_which_way(window, tr("New conversation with another agent"), text, "", acts)
 
-    window.run_in_background(bench.acp.list_agent_names(), then=show_agents)
+    window.run_for_window(bench.acp.list_agent_names(), then=show_agents)
 
 
 def _show_begun(window: MainWindow, bench: Workbench, session: Session) -> None:
@@ -256,7 +256,7 @@ def _choose_policy_or_mode(window: MainWindow, what: str, name: str) -> None:
 
     def save_choice() -> None:
         work = {"policy": bench.choose_context_policy, "mode": bench.choose_permission_mode}[what](name)
-        window.run_in_background(work, then=lambda _done: window.show_workspace_choices())
+        window.run_for_window(work, then=lambda _done: window.show_workspace_choices())
 
     if (what, name) == ("mode", ALLOW_ALL) and bench.permission_mode != ALLOW_ALL:
         ask_allow_all(window, save_choice)
@@ -405,7 +405,7 @@ def _wire_conversation(window: MainWindow) -> None:
 
     def run_on_session(act: Callable[[Session], Coroutine[Any, Any, object]]) -> None:
         if window.current_session is not None:
-            window.run_in_background(act(window.current_session))
+            window.run_for_window(act(window.current_session))
 
     def start_fold(kind: FoldKind) -> None:
         run_on_session(lambda session: session.start_fold(kind))

@@ -41,7 +41,7 @@ class WorkspaceActions:
         window = self._window
 
         def save_workspace_name(name: str) -> None:
-            window.run_in_background(
+            window.run_for_window(
                 window.workbenches.rename_workspace(row.id, name), then=lambda _d: self._on_workspace_renamed()
             )
 
@@ -52,7 +52,7 @@ class WorkspaceActions:
         at = WORKSPACE_COLOURS.index(row.workspace_colour) if row.workspace_colour in WORKSPACE_COLOURS else -1
         colour = WORKSPACE_COLOURS[(at + 1) % len(WORKSPACE_COLOURS)]
         work = self._window.workbenches.recolour_workspace(row.id, colour)
-        self._window.run_in_background(work, then=lambda _d: self._window.refresh_workspaces())
+        self._window.run_for_window(work, then=lambda _d: self._window.refresh_workspaces())
 
     def open_workspace_settings(self, row: WorkspaceListRow) -> None:
         self._window.go_to_workspace(row.id, lambda: self._window.settings_wanted.emit("workspace"))
@@ -61,7 +61,7 @@ class WorkspaceActions:
         window = self._window
 
         def restore_from_trash() -> None:
-            window.run_in_background(
+            window.run_for_window(
                 window.workbenches.restore_workspace(row.id), then=lambda _d: window.refresh_workspaces()
             )
 
@@ -70,7 +70,7 @@ class WorkspaceActions:
             words = tr("“{name}” was moved to the trash. The workspace's folder was not changed.", name=row.name)
             window.notices.show_notice(words, act=restore_from_trash)
 
-        window.run_in_background(window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed)
+        window.run_for_window(window.workbenches.trash_workspace(workspace=row.id), then=notice_workspace_trashed)
 
     def open_and_choose_folder(self, row: WorkspaceListRow) -> None:
         """Another folder to work on, in place of those it has."""
