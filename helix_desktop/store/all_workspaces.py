@@ -158,7 +158,7 @@ class AllWorkspaces:
     async def import_workspace(
         self, path: Path, *, name: str = "", report: Report = workspace_export.report_nothing
     ) -> KnownWorkspace:
-        """A new workspace from an export. What the file asks for (folders, permissions, MCP servers) is only proposed.
+        """A new workspace from an export. What the file asks for (such as folders, permissions and MCP servers) is only proposed.
 
         Nothing is left behind when it fails or is cancelled. What could not be imported is listed in the new
         workspace's `notes.txt`. `report` hears on the loop how many bytes of how many are done.

@@ -2,13 +2,14 @@
 
 `manifest.json`, `workspace.toml` (without anything that looks like a key), `facts.jsonl`, and `entries.bin`: for each entry a
 line of JSON and then its bytes. What is imported is checked, fact by fact and entry by entry, and is never in force:
-folders, permissions and MCP servers become proposals the user has to agree to.
+folders, permissions, MCP servers, limits, and what copies and undo do become proposals the user has to agree to.
 """
 
 import io
 import json
 import re
 import shutil
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ from helix_desktop.store.incoming_content import StagedEntry
 from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
 
 VERSION = 1
-PROPOSED = ("roots", "permissions", "mcp", "instructions")
+PROPOSED = ("roots", "permissions", "mcp", "instructions", "changes", "copies", "limits")
 _PAGE = 200
 _LINE_LIMIT = 64 << 20  # In bytes. No fact is longer.
 _HEAD_LIMIT = 1 << 20  # In bytes. No header of an entry and no workspace.toml is longer.
@@ -39,7 +40,7 @@ _MANIFEST_LIMIT = 16 << 20
 _MOST_SIGNS = 500_000  # The most `[` and `{` in a line, even inside texts. More are refused.
 KEPT_FREE_BYTES = 200 << 20  # An import stops when less disk space than this is free.
 _BATCH = 64
-_BROKEN = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, NotImplementedError, RecursionError)
+_BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, ArithmeticError, KeyError, ValueError, RuntimeError)
 Report = Callable[[int, int], None]  # The bytes done, and the bytes in all.
 _KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
 _KEYLIKE = re.compile(r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+")
