@@ -235,7 +235,7 @@ def _decode_request_arguments(content: bytes) -> list[str]:
     try:
         request = json.loads(content)
         version, arguments = request["version"], request["arguments"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInput("The request is not valid.") from error
     if version != VERSION:
         raise InvalidInput(f"The request uses version {version}, but this program requires version {VERSION}.")

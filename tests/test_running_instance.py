@@ -275,6 +275,7 @@ async def test_a_request_nobody_understands_is_refused(run: Path, expect: Expect
         HEADER.pack(b"A", 1 << 31),
         HEADER.pack(b"O", 1) + b"x",
         HEADER.pack(b"A", 2) + b"[]",
+        HEADER.pack(b"A", 60_000) + b"[" * 60_000,
         HEADER.pack(b"A", 29) + json.dumps({"version": 9, "arguments": []}).encode(),
     ]
     async with owner(run, never):

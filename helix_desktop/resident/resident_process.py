@@ -216,6 +216,6 @@ def _parse_registration(told: str) -> GatewayRegistration:
     try:
         value = json.loads(told)
         made = GatewayRegistration(**{**value, "token": value.get("token") or new_token()})
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInput("The registration is not valid.") from error
     return replace(made, key="")
