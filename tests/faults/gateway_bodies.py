@@ -125,8 +125,8 @@ def measured_client(url: str) -> Iterator[list[float]]:
         thread.join(300)
 
 
-def send_hostile_request(url: str, chance: random.Random, found: Counter[str]) -> None:
-    encoding, content = hostile(chance)
+def send_hostile_request(url: str, body: tuple[str, bytes], found: Counter[str]) -> None:
+    encoding, content = body
     headers = {"content-encoding": encoding} if encoding else {}
     reply = httpx.post(f"{url}/v1/messages", content=content, headers=headers, timeout=300)
     found["requests refused" if reply.status_code == 413 else "requests passed on"] += 1
@@ -136,10 +136,10 @@ def send_hostile_request(url: str, chance: random.Random, found: Counter[str]) -
         found["LOST a refusal says no reason"] += 1
 
 
-def receive_hostile_reply(url: str, chance: random.Random, replies: HostileReplies, found: Counter[str]) -> None:
+def receive_hostile_reply(url: str, protocol: str, sent: Raw, replies: HostileReplies, found: Counter[str]) -> None:
     """An agent asks, and gets the reply as it came, or one that says why it was ended."""
-    sent = replies.reply = hostile_reply(chance)
-    agent = Agent(chance.choice(PROTOCOLS), url, streams=sent.media_type != "application/json")
+    replies.reply = sent
+    agent = Agent(protocol, url, streams=sent.media_type != "application/json")
     agent.say("hello")
     came = bytearray()
     headers = {"x-api-key": "k", "x-hostile": "1"}
@@ -168,11 +168,13 @@ def trials(bodies: int, seed: int, found: Counter[str]) -> None:
             for number in range(bodies):
                 if number % 100 == 0:
                     print(f"gateway bodies: {number} done, {dict(found)}", flush=True)
+                # Made before the measurement: it may take minutes, in which the other client makes work too.
+                reply, request = (hostile_reply(chance), None) if number % 2 else (None, hostile(chance))
                 began = processor_seconds(pid)
-                if number % 2:
-                    receive_hostile_reply(held.first_address, chance, replies, found)
-                else:
-                    send_hostile_request(held.first_address, chance, found)
+                if reply is not None:
+                    receive_hostile_reply(held.first_address, chance.choice(PROTOCOLS), reply, replies, found)
+                elif request is not None:
+                    send_hostile_request(held.first_address, request, found)
                 slowest = max(slowest, processor_seconds(pid) - began)
         peak, kept = memory_mb(pid, "VmHWM"), memory_mb(pid, "VmRSS")
         if (asyncio.run(resident_client.ask_resident(folders, "status")) or {})["gateway"] != pid:
