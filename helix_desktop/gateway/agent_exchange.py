@@ -25,7 +25,6 @@ from helix_desktop.gateway.provider_reply_bodies import read_refusal
 from helix_desktop.gateway.reply_relay import RecordedBehind, ReplyRelay
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
-from helix_desktop.gateway.view_entries import As
 from helix_desktop.protocols.hidden_calls import HIDDEN_TOOLS
 from helix_desktop.protocols.protocol_table import CALL_FILTERS, WIRE_MODULES
 from helix_desktop.protocols.wire_message import Json, Tool
@@ -88,8 +87,7 @@ class AgentExchange:
             tasks = self.behind[name] = OwnedTasks("requests that went on unread")
             reading = tasks.spawn_task(self._record_behind(request, room, before), name="read and record")
             behind = RecordedBehind(room, tasks, reading)
-            entries = tuple(map(As, range(len(request.messages_after_instructions))))
-            sent = Sent(UNREAD_TICKET, entries, recallable=False)
+            sent = Sent(UNREAD_TICKET, (), recallable=False)
         else:
             request, sent = await self._read_and_record(request, room, before)
         if sent is None:

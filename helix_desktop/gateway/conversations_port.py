@@ -49,7 +49,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What the request's messages become. `recallable`: whether something is folded that a recall could bring back."""
+    """What the messages become; no entries: all go on as they came. `recallable`: whether a recall could bring something back."""
 
     ticket: Ticket
     entries: tuple[Entry, ...]

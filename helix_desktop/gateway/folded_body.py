@@ -61,9 +61,9 @@ def count_leading_instructions(messages: Sequence[Wired]) -> int:
 
 
 def are_all_unchanged(entries: Sequence[Entry], count: int) -> bool:
-    """Whether every message goes on as it came."""
+    """Whether every message goes on as it came; there are no entries where nothing of the conversation is known yet."""
     only = len(entries) == count and set(map(type, entries)) <= {As}
-    return only and all(map(operator.eq, map(operator.attrgetter("at"), entries), range(count)))
+    return not entries or (only and all(map(operator.eq, map(operator.attrgetter("at"), entries), range(count))))
 
 
 def build_folded_body(

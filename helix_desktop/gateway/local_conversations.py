@@ -73,7 +73,7 @@ class LocalAgentConversations:
             return await self._receive_in_turn(arrival, messages, known_count)
         self._tasks.spawn_task(self._receive_in_turn(arrival, messages, known_count), name="record behind a history")
         ticket = replace(ahead, messages=len(arrival.chain), last=arrival.chain[-1])
-        return Sent(ticket, tuple(map(As, range(len(messages)))), recallable=False)
+        return Sent(ticket, (), recallable=False)
 
     def _find_import(self, arrival: Arrival) -> Ticket | None:
         """The long history that this request goes on from, where it is still being recorded."""
@@ -197,7 +197,8 @@ class LocalAgentConversations:
         shown: ViewEntries,
     ) -> Sent:
         """What is known goes on as it is shown, the rest as it came."""
-        entries = (*shown.entries, *map(As, range(len(track.chain), len(messages))))
+        first = len(track.chain) or len(messages)  # Where nothing is known, nothing is listed.
+        entries = (*shown.entries, *map(As, range(first, len(messages))))
         ticket = _build_ticket(track, arrival, follower.conversation.state.last_seq)
         ticket = replace(ticket, ahead=True, is_import=_is_long_history(messages, track))
         track.is_recorded.clear()

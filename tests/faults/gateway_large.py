@@ -40,6 +40,7 @@ from tests.faults.store_report import report
 
 Json = Any
 MESSAGES = 73_825
+BESIDE_SECONDS = 40.0  # For so long of the recording the other client is measured.
 TIMES_READER, TIMES_BODY, LATE_MS = 3.0, 6.0, 20.0
 _WORDS = [f"{a}{b}" for a in ("load", "store", "find", "send", "count", "merge") for b in ("Part", "File", "Row", "Node", "Key", "Line")]  # fmt: skip
 
@@ -102,7 +103,7 @@ class Gateway:
 
     def end(self, *, kill: bool = False) -> None:
         (self.process.kill if kill else self.process.terminate)()
-        self.process.wait(120)
+        self.process.wait(600)  # In order, it ends when everything is recorded.
         if self.process.stdout:
             self.process.stdout.close()
 
@@ -286,32 +287,22 @@ def trial(messages: int, kills: int, seed: int, other: bool, found: Counter[str]
                 again = agent.step(gateway.url, agent.content())
                 agent.units.pop()
                 print(f"after a kill: {again[1]:.2f} s, {again[1] / reader:.2f} x", flush=True)
-            taken = wait_until_at_rest(gateway.pid, 1500) if not other else _until_recorded(gateway.pid, 1500)
-            three = time.monotonic()
+            if other:
+                time.sleep(BESIDE_SECONDS)
+                beside.report(begin, two, time.monotonic())
+            wait_until_at_rest(gateway.pid, 1500)
+            taken = time.monotonic() - two - 3
             peak = memory_mb(gateway.pid, "VmHWM")
             print(f"recorded after {taken:.0f} s, processor {processor_seconds(gateway.pid) - busy:.1f} s; peak {peak:.0f} MB = {peak / size:.1f} x the body, {(peak - rest) / size:.1f} x above rest; now {memory_mb(gateway.pid, 'VmRSS'):.0f} MB", flush=True)  # fmt: skip
             agent.say("go on again")
             third = agent.step(gateway.url, agent.content())
             print(f"a later step: {third[0] / reader:.2f} x to the first byte, {third[1] / reader:.2f} x to the last", flush=True)  # fmt: skip
-            if other:
-                beside.report(begin, two, three)
             wait_until_at_rest(gateway.pid, 60)
         finally:
             gateway.end()
         last = (messages - 1) // 2 - 1
         found.update(asyncio.run(recorded(home, "large", len(agent.units), f"number{last}z")))
         found["histories"] += 1
-
-
-def _until_recorded(pid: int, most: float) -> float:
-    """As `wait_until_at_rest`, beside another client, who makes it work a little all the time."""
-    began = time.monotonic()
-    while time.monotonic() - began < most:
-        before = processor_seconds(pid)
-        time.sleep(3)
-        if processor_seconds(pid) - before < 1.2:
-            break
-    return time.monotonic() - began - 3
 
 
 def main() -> int:

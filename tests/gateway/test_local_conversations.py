@@ -31,6 +31,7 @@ from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.gateway.agent_conversation import ConnectedAgentModel, OpenAgentConversation, _decode_base64_picture
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES, compute_message_hashes
 from helix_desktop.gateway.conversations_port import Arrival, Replied
+from helix_desktop.gateway.folded_body import are_all_unchanged
 from helix_desktop.gateway.local_conversations import MESSAGES_IN_COMMIT, LocalAgentConversations, title_from_messages
 from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.anthropic import anthropic_wire
@@ -237,7 +238,7 @@ async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_with_its_rep
     async with bench(tmp_path) as made:
         room = LocalAgentConversations(made, _nobody)
         sent = await room.receive_request(*arrival(units))
-        assert [*sent.entries] == [*map(As, range(len(units)))]
+        assert are_all_unchanged(sent.entries, len(units))
         assert not sent.recallable
         facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
         assert ToolReturned not in facts  # the request is on its way
@@ -268,7 +269,7 @@ async def test_what_comes_while_a_long_history_is_recorded_waits_for_nothing_and
         room = LocalAgentConversations(made, _nobody)
         for number in range(3):
             sent = await room.receive_request(*arrival(units))
-            assert [*sent.entries] == [*map(As, range(len(units)))]
+            assert are_all_unchanged(sent.entries, len(units))
             facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
             assert ToolReturned not in facts
             answer = anthropic_wire.answer(

@@ -17,9 +17,9 @@ from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.engine.token_budget import compute_savings
 from helix_desktop.gateway import gateway_workspaces, remote_conversations
 from helix_desktop.gateway.conversations_port import AskAgentModel, Replied
+from helix_desktop.gateway.folded_body import are_all_unchanged
 from helix_desktop.gateway.process_protocol import MOST_HELD_VALUES, LastSentValues, decode_line, encode_line
 from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
-from helix_desktop.gateway.view_entries import As
 from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench.all_workbenches import Workbenches
@@ -109,7 +109,7 @@ async def test_a_long_history_is_told_once(tmp_path: Path) -> None:
             units, sizes = history(1_000), list[int]()
             for number in range(3):
                 sent = await room.receive_request(*arrival(units))
-                assert list(sent.entries) == [As(at) for at in range(len(units))]
+                assert are_all_unchanged(sent.entries, len(units))
                 said = anthropic_wire.answer(WRITERS["anthropic"].whole([Calls("Bash", {}, f"d{number}")], USAGE, "d"))
                 replied = Replied(said.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
                 await room.record_agent_reply(sent.ticket, replied, said.message.identity_key)
