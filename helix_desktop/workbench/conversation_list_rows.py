@@ -35,8 +35,10 @@ class DailyCost:
 
 
 def facts_paid_here(recorded_facts: Sequence[facts.Recorded]) -> Iterator[facts.Recorded]:
-    """Yields the facts that this program paid for, and leaves out those of imported histories."""
-    brought = [(one.fact.first, one.seq) for one in recorded_facts if isinstance(one.fact, facts.BroughtIn)]
+    """Yields the facts that this conversation paid for, without imported ones and those that a fork began with."""
+    copied = [one.seq for one in recorded_facts if getattr(one.fact, "forked_from", "")]
+    brought = [(1, copied[0])] if copied else []
+    brought += [(one.fact.first, one.seq) for one in recorded_facts if isinstance(one.fact, facts.BroughtIn)]
     return (one for one in recorded_facts if not any(first <= one.seq < last for first, last in brought))
 
 
@@ -79,6 +81,9 @@ class ConversationListRows:
     async def _row_with_agent_name(self, row: StoredConversation) -> ConversationListRow:
         """The row with the agent's name: as it was kept, or else as the conversation began."""
         shown = _list_row_of_stored(row)
+        if row.forked_from and row.cost:  # The journal's sum includes what was paid for the facts copied.
+            own = facts_paid_here(await self._journal.read_facts(row.id, after=row.forked_at))
+            shown = replace(shown, cost=sum(usage.cost for one in own if (usage := getattr(one.fact, "usage", None))))
         if shown.agent or row.meter:
             return shown
         # In a fork, the fact that names the agent follows the copied facts and one more.

@@ -14,11 +14,14 @@ from helix_desktop.engine.facts import (
     Folded,
     ModelReplied,
     PolicySet,
+    Purpose,
     RulesSet,
+    Spent,
     Text,
     ToolReturned,
     TurnEnd,
     TurnEnded,
+    Usage,
     UserSaid,
 )
 from helix_desktop.engine.ports import EntryOrigin, PermissionAnswer
@@ -35,6 +38,7 @@ from helix_desktop.program_settings import INSTRUCTIONS, ProgramSettings
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.workbench import Workbench
+from helix_desktop.workbench.conversation_list_rows import ConversationListRows
 from tests.peers.chat_server import ChatServer, reply
 from tests.workbench.conftest import Desks
 
@@ -188,6 +192,23 @@ async def test_a_fork_is_listed_as_what_it_is_and_not_as_what_it_comes_from(desk
     assert fork is not None
     assert (fork.title, fork.archived) == ("The first", False)
     assert (fork.parts, fork.window) == (meter.parts, meter.window)
+
+
+async def test_what_a_fork_was_begun_with_is_not_paid_for_twice(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    session = await bench.start_conversation()
+    await told(session, "hello")
+    await session.conversation.append_facts(Spent(Purpose.OTHER, "a model", Usage(cost=0.5)))
+    before = bench.conversation_row(session.id)
+    fork = await bench.fork_conversation(session.id)
+    begun = bench.conversation_row(fork.id)
+    assert before is not None
+    assert begun is not None
+    assert (before.cost, begun.cost) == (0.5, 0)
+    await fork.conversation.append_facts(Spent(Purpose.OTHER, "a model", Usage(cost=0.25)))
+    rows = ConversationListRows(bench.workspace.journal)
+    await rows.read_all_rows()
+    assert (rows.cost_today_and_ever(), [row.cost for row in rows if row.id == fork.id]) == ((0.75, 0.75), [0.25])
 
 
 async def test_what_is_corrected_of_a_model_holds_in_an_open_workspace(desks: Desks, folder: Path) -> None:
