@@ -169,12 +169,10 @@ class EditorAgent:
 
     def _find_open(self, identity: str) -> EditorConversation:
         """One that is open here, or was open in the process that had the workspace before, begun or not."""
-        is_known = identity in self._open or re.fullmatch("[0-9a-f]{20}", identity)
-        return self._attach(identity) if is_known and not self._is_trashed(identity) else self._find_stored(identity)
-
-    def _is_trashed(self, identity: str) -> bool:
-        row = self._bench.conversation_row(identity)
-        return row is not None and row.trashed
+        row, is_known = self._bench.conversation_row(identity), identity in self._open
+        if (row is None or not row.trashed) and (is_known or re.fullmatch("[0-9a-f]{20}", identity)):
+            return self._attach(identity)
+        return self._find_stored(identity)
 
     def _check_folder(self, folder: str) -> None:
         """The agent works in the workspace's folders and in no others, whatever an editor names."""

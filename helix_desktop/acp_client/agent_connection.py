@@ -60,9 +60,8 @@ class AgentConnection:
         self._handle, self._take_update = handlers
         self._lines = deque[bytes]()
         self._unfinished: list[bytes] = []
-        self._open_requests: dict[
-            str | int | None, int
-        ] = {}  # By id, the size of each of the agent's requests that has no answer yet.
+        # By id, the size of each of the agent's requests that has no answer yet.
+        self._open_requests: dict[str | int | None, int] = {}
         self._why = ""  # Why the connection has ended; empty while it works.
         self._ways_to_sign_in = ""
         self._complaint = b""

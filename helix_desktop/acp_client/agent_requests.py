@@ -135,14 +135,9 @@ class AgentRequests:
         if action.effect is ActionEffect.RUN:
             self._allowed_commands.add(action.command)
         if action.effect is ActionEffect.EDIT:
-            self._allowed_edits += [
-                (
-                    self._judge_path(text_at(each, "path"), action.effect)[0],
-                    text_at(each, "oldText"),
-                    text_at(each, "newText"),
-                )
-                for each in call.differences
-            ]
+            for each in call.differences:
+                shown, _, _ = self._judge_path(text_at(each, "path"), action.effect)
+                self._allowed_edits.append((shown, text_at(each, "oldText"), text_at(each, "newText")))
 
     def _action_of_call(self, call: AcpCall) -> ToolAction:
         """What the agent is about to do by itself, where neither our roots nor our sandbox hold it back: the question says so.

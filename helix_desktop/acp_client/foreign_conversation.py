@@ -25,7 +25,7 @@ from helix_desktop.engine.ports import ToolSet
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.turn_loop import turn_end_of_error
 from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, NotFound
-from helix_desktop.json_values import number_at, object_at, text_at, value_at
+from helix_desktop.json_values import number_at, object_at, objects_at, text_at, value_at
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 SILENT_SECONDS = 900.0  # An agent silent for longer hangs, unless it waits for something.
@@ -42,8 +42,10 @@ _ENDS = {
 }
 
 
-# Given an agent's name, returns how to start the agent as it is set up now, and its environment.
-FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str]]]]
+# Given a provider as the agent describes it, returns the gateway's address and the headers for it. It may take seconds.
+FindRoute = Callable[[Mapping[str, Any]], dict[str, Any] | None]
+# Given an agent's name, returns how to start the agent as it is set up now, its environment, and what finds its routes.
+FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str], FindRoute]]]
 
 
 class ForeignConversation:
@@ -63,6 +65,7 @@ class ForeignConversation:
         self._is_session_new = False  # True until the session gets its first message.
         self._asked: asyncio.Task[dict[str, Any]] | None = None
         self._turn: AgentRequests | None = None  # Answers the agent's requests during this turn.
+        self._is_routed = False  # True if the agent's requests go through the gateway, which records what they cost.
         self._is_repeating = False  # True while the agent sends updates that are already recorded.
         self._window, self._cost, self._cost_before = USUAL_WINDOW, 0.0, 0.0
 
@@ -87,10 +90,8 @@ class ForeignConversation:
             if kit.resources.checkpoints is not None:
                 await kit.resources.checkpoints.begin_step("", conversation.id, "command")
             answer = await self._prompt_or_restart(turn)
-            end, usage = (
-                _ENDS.get(text_at(answer, "stopReason"), facts.TurnEnded(facts.TurnEnd.DONE)),
-                self._usage_of_turn(answer),
-            )
+            end = _ENDS.get(text_at(answer, "stopReason"), facts.TurnEnded(facts.TurnEnd.DONE))
+            usage = self._usage_of_turn(answer)
         except HelixError as error:
             await self.end_agent()
             end = turn_end_of_error(error)
@@ -167,7 +168,8 @@ class ForeignConversation:
     def _usage_of_turn(self, answer: dict[str, Any]) -> facts.Usage:
         cost, self._cost_before = max(0.0, self._cost - self._cost_before), self._cost
         told = object_at(answer, "usage")
-        return facts.Usage(number_at(told, "inputTokens"), output=number_at(told, "outputTokens"), cost=cost)
+        found = facts.Usage(number_at(told, "inputTokens"), output=number_at(told, "outputTokens"), cost=cost)
+        return facts.Usage() if self._is_routed else found
 
     # --- process and session
 
@@ -176,12 +178,26 @@ class ForeignConversation:
         async with self._opening:
             if self._link is None or not self._link.has_live_process:
                 await self.end_agent()
-                agent, environment = await self._find_agent(self.name)
+                agent, environment, find_route = await self._find_agent(self.name)
                 handlers = (self._answer_agent, self._take_update)
                 self._link = await AgentConnection.start_agent(agent, environment, kit, self._spawn, handlers)
+                self._is_routed = await self._set_provider(self._link, conversation.id, find_route)
             link = self._link
             await self._ensure_session(link, conversation, kit)
             return link
+
+    async def _set_provider(self, link: AgentConnection, conversation: str, find_route: FindRoute) -> bool:
+        """To the gateway, which folds what the agent's model is sent, if the agent lets it be set. Returns whether it was."""
+        can = link.abilities.get("providers") is not None
+        with suppress(AgentRefused):  # It works as it is set up.
+            for each in objects_at(await link.request("providers/list", {}, START_SECONDS) if can else {}, "providers"):
+                now = object_at(each, "current")
+                if (route := await asyncio.to_thread(find_route, now)) is not None:
+                    route["headers"] |= {"x-helix-parent": conversation}
+                    route |= {"providerId": text_at(each, "providerId"), "apiType": text_at(now, "apiType")}
+                    await link.request("providers/set", route, START_SECONDS)
+                    return True
+        return False
 
     async def _ensure_session(self, link: AgentConnection, conversation: Conversation, kit: WorkspaceTools) -> None:
         known = _known_session(conversation)

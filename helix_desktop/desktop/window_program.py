@@ -161,6 +161,7 @@ class WindowProgram:
         from helix_desktop.desktop.installation_care import InstallationCare
         from helix_desktop.desktop.provider_administration import ProviderAdministration
         from helix_desktop.gui import window_services
+        from helix_desktop.resident.agent_routes import AgentRoutes
         from helix_desktop.secrets import SecretStorage
 
         secrets = SecretStorage(
@@ -169,6 +170,7 @@ class WindowProgram:
             seen=self._redaction.add_secret_to_redact,
         )
         desk = self._desk = desk_module.Workbenches(self._where, secrets, serve=self._serve_workspace_commands)
+        desk.find_route = AgentRoutes(self._where).find_route
         connecting = ProviderAdministration(
             desk.configured, secrets, desk.connections, lambda: self._settings.change_setting(KEYS_IN_FILE, True)
         )

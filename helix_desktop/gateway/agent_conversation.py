@@ -127,11 +127,8 @@ class OpenAgentConversation:
 
     def _policy_to_apply(self, *, fold: bool) -> facts.PolicySet:
         settings = self.bench.workspace.settings
-        return (
-            conversation_setup.build_policy_fact("none", {})
-            if not fold
-            else conversation_setup.build_policy_fact(settings.preset, settings.policy)
-        )
+        preset, changes = (settings.preset, settings.policy) if fold else ("none", {})
+        return conversation_setup.build_policy_fact(preset, changes)
 
     def settings_of_arrival(self, arrival: Arrival) -> tuple[object, ...]:
         settings = self.bench.workspace.settings

@@ -36,13 +36,9 @@ RECORD_TIMEOUT_SECONDS = 45.0
 SENDING_SECONDS = 0.3  # So much later a request is read that goes on before: reading would delay its sending.
 UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
 TOO_LONG_PHRASES = (
-    b"too long",
-    b"too large",
-    b"context_length",
-    b"context window",
-    b"maximum context",
+    b"too long", b"too large", b"context_length", b"context window", b"maximum context",
     b"exceeds the maximum number of tokens",
-)
+)  # fmt: skip
 
 
 async def _may_go_on_unread(request: ParsedRequest, room: AgentConversations) -> bool:

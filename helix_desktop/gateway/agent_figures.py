@@ -34,11 +34,8 @@ def compute_agent_figures(conversation: str, state: ConversationState, since: fl
     hidden = recalls = 0
     for at in range(first, len(ledger.requests)):
         fact = state.facts[ledger.requests[at] - 1].fact
-        calls = (
-            sum(isinstance(p, ToolCall) and p.name in HIDDEN_TOOLS for p in fact.parts)
-            if isinstance(fact, ModelReplied)
-            else 0
-        )
+        parts = fact.parts if isinstance(fact, ModelReplied) else ()
+        calls = sum(isinstance(p, ToolCall) and p.name in HIDDEN_TOOLS for p in parts)
         recalls += calls
         hidden += whole[at + 1] - whole[at] if calls else 0
     now = compute_savings(state)

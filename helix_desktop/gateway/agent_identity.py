@@ -17,17 +17,10 @@ _AGENTS = (
     (re.compile(r"goose", re.IGNORECASE), "goose"),
 )
 _SESSIONS = (
-    "x-helix-conversation",
-    "x-claude-code-session-id",
-    "thread-id",
-    "session_id",
-    "session-id",
-    "conversation_id",
-    "x-opencode-session",
-    "x-session-affinity",
-    "x-session-id",
-)
-_PARENTS = ("x-codex-parent-thread-id", "x-parent-session-id")
+    "x-helix-conversation", "x-claude-code-session-id", "thread-id", "session_id", "session-id", "conversation_id",
+    "x-opencode-session", "x-session-affinity", "x-session-id",
+)  # fmt: skip
+_PARENTS = ("x-codex-parent-thread-id", "x-parent-session-id", "x-helix-parent")
 _SUBAGENT = "x-claude-code-agent-id"
 _IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
 

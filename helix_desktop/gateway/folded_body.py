@@ -105,11 +105,8 @@ def _build_messages(
     said = messages[first:]
     known = _count_known_entries(before, messages, first, entries) if before else 0
     if before and known:
-        ends, needs, inside = (
-            before.unit_counts[:known],
-            before.message_counts[:known],
-            before.inner_mark_counts[:known],
-        )
+        ends, needs = before.unit_counts[:known], before.message_counts[:known]
+        inside = before.inner_mark_counts[:known]
         units = before.units[: ends[-1]]
     else:
         ends, needs, inside = [], [], []

@@ -136,7 +136,8 @@ class LocalAgentConversations:
         aside = known and not place.is_at_end and not _is_session_of(arrival, track)
         if not track.conversation:
             title = title_from_messages(messages)
-            session = await self._bench.start_conversation(title, agent=arrival.agent, parent=place.parent)
+            above = arrival.parent if self._bench.conversation_row(arrival.parent) is not None else ""
+            session = await self._bench.start_conversation(title, agent=arrival.agent, parent=place.parent or above)
             track.conversation = session.id
         elif not place.is_at_end and not aside:
             track = await self._rewind_or_fork(place, track, arrival)
@@ -284,11 +285,8 @@ class LocalAgentConversations:
         """Appends which messages the last facts stand for, because a fork copies the facts but not
         the later note about them.
         """
-        noted = len(
-            message_line_from_facts(
-                track.conversation, await self._bench.read_conversation_facts(track.conversation)
-            ).chain
-        )
+        recorded = await self._bench.read_conversation_facts(track.conversation)
+        noted = len(message_line_from_facts(track.conversation, recorded).chain)
         if noted < len(track.chain):
             follower = await self._get_open_conversation(track)
             fact = facts.Received(tuple(track.chain[noted:]), tuple(track.seqs[noted:]), track.session, track.head)

@@ -296,11 +296,8 @@ class ReplyRelay:
         """Records the reply before its end reaches the agent, so that nothing the agent saw is
         missing from the journal.
         """
-        ours = (
-            [piece for piece in answer.message.pieces_of_kind(PieceKind.CALL) if piece.name in HIDDEN_TOOLS]
-            if self.tools
-            else []
-        )
+        calls = answer.message.pieces_of_kind(PieceKind.CALL) if self.tools else ()
+        ours = [piece for piece in calls if piece.name in HIDDEN_TOOLS]
         self._shown_pieces += [
             p for p in answer.message.pieces if p not in ours and p.kind in (PieceKind.TEXT, PieceKind.CALL)
         ]

@@ -22,20 +22,14 @@ CODEX_SUBSCRIPTION_URL = "https://chatgpt.com/backend-api/codex"
 _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
 _PREFIX = re.compile(r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)")
 # Headers that apply to one connection only and must not be forwarded.
-CONNECTION_HEADERS = frozenset(
-    {
-        "host",
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "content-length",
-    }
+CONNECTION_HEADERS = frozenset((
+    "host", "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",
+    "upgrade", "content-length",
+))  # fmt: skip
+HELIX_HEADERS = frozenset(
+    {"x-helix-token", "x-helix-agent", "x-helix-conversation", "x-helix-parent", "x-helix-upstream"}
 )
-HELIX_HEADERS = frozenset({"x-helix-token", "x-helix-agent", "x-helix-conversation", "x-helix-upstream"})
+NO_KEY = b"Bearer acp-proxy"  # What Claude Code sends over ACP beside the key that `providers/set` gave it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +81,7 @@ def guess_protocol(path: str, headers: Mapping[str, str]) -> str:
 def headers_to_forward(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Those that the provider is sent: none of this one connection, and none that is for the gateway."""
     kept_here = CONNECTION_HEADERS | HELIX_HEADERS
-    return [(name, value) for name, value in headers if name.decode("latin-1").lower() not in kept_here]
+    return [each for each in headers if each[0].decode("latin-1").lower() not in kept_here and each[1] != NO_KEY]
 
 
 def join_provider_address(upstream: str, path: str, query: str) -> str:

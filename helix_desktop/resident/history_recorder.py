@@ -48,11 +48,15 @@ MOST_DEATHS = 3  # How often in a row the importing process may crash.
 Folders = Sequence[tuple[str, Path]]
 
 
+def read_agents_left_out(where: ProgramFolders) -> set[str]:
+    """The agents that are not to be recorded, as the user named them, in lower case."""
+    names = ProgramSettings(where.settings_file)[RECORDER_WITHOUT_AGENTS].splitlines()
+    return {name.strip().casefold() for name in names}
+
+
 def recorded_folders(where: ProgramFolders, places: HistoryPlaces) -> Folders:
     """The history folders of the agents that are not left out, there or not."""
-    left_out = {
-        name.strip().casefold() for name in ProgramSettings(where.settings_file)[RECORDER_WITHOUT_AGENTS].splitlines()
-    }
+    left_out = read_agents_left_out(where)
     return [
         (kind, folder)
         for kind, folders in history_finding.history_folders(places).items()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from helix_desktop.acp_client.acp_agents import AcpAgent, find_acp_agent, list_acp_agents
@@ -13,34 +14,32 @@ from helix_desktop.mcp_host.login_path import read_login_path
 from helix_desktop.workbench import conversation_setup
 
 if TYPE_CHECKING:
-    from helix_desktop.acp_client.foreign_conversation import ForeignConversation
+    from helix_desktop.acp_client.foreign_conversation import FindRoute, ForeignConversation
     from helix_desktop.engine.collaborators import TaskSpawner, TurnCallbacks
     from helix_desktop.engine.conversation import Conversation
     from helix_desktop.engine.facts import TurnEnded
     from helix_desktop.engine.ports import ToolSet
     from helix_desktop.tools.workspace_tools import WorkspaceTools
+    from helix_desktop.workbench.open_workbench import ProgramDependencies, Workbench
 
 MOST_IDLE = 4  # How many idle ACP agents keep their process.
 
 
 class AcpConversations:
-    """`own_lines`: the agents that the user has added, as their setting has them. `kit_of_copy`: by a conversation's copy."""
+    """Their processes, and what the user has chosen for each."""
 
-    def __init__(
-        self, own_lines: Callable[[], str], spawn: TaskSpawner, kit_of_copy: Callable[[str], WorkspaceTools]
-    ) -> None:
-        self._own_lines = own_lines
-        self._kit_of_copy = kit_of_copy
-        self._spawn = spawn
+    def __init__(self, bench: Workbench, shared: ProgramDependencies, spawn: TaskSpawner) -> None:
+        self._bench, self._shared, self._spawn = bench, shared, spawn
         self._open: dict[str, ForeignConversation] = {}  # In the order of their last turns.
         self._path = ""
 
     async def list_agent_names(self) -> list[str]:
-        return [agent.name for agent in list_acp_agents(self._own_lines(), await self._read_environment())]
+        return [agent.name for agent in list_acp_agents(self._shared.acp_agents(), await self._read_environment())]
 
-    async def find_agent(self, name: str) -> tuple[AcpAgent, Mapping[str, str]]:
+    async def find_agent(self, name: str) -> tuple[AcpAgent, Mapping[str, str], FindRoute]:
         environment = await self._read_environment()
-        return find_acp_agent(name, self._own_lines(), environment), environment
+        agent = find_acp_agent(name, self._shared.acp_agents(), environment)
+        return agent, environment, partial(self._shared.find_route, self._bench, name, environment)
 
     async def _read_environment(self) -> Mapping[str, str]:
         """The user's own, as in a terminal, without what is this program's."""
@@ -61,7 +60,7 @@ class AcpConversations:
     async def start_agent(self, conversation: Conversation) -> ForeignConversation:
         """The agent that works in it, running, so that it has said what it offers."""
         foreign = await self.open_conversation(conversation)
-        await foreign.open_agent_session(conversation, self._kit_of_copy(conversation.state.own_copy))
+        await foreign.open_agent_session(conversation, self._bench.copies.opened_tools(conversation.state.own_copy))
         return foreign
 
     def commands_of(self, conversation: str) -> Mapping[str, str]:
@@ -73,12 +72,8 @@ class AcpConversations:
     ) -> TurnEnded:
         foreign = await self.open_conversation(conversation)
         self._open[conversation.id] = self._open.pop(conversation.id)
-        idle = [
-            each
-            for each in self._open.values()
-            if each.has_running_process and not each.is_working and each is not foreign
-        ]
-        for one in idle[:-MOST_IDLE]:
+        others = [each for each in self._open.values() if each is not foreign]
+        for one in [each for each in others if each.has_running_process and not each.is_working][:-MOST_IDLE]:
             await one.end_agent()
         return await foreign.run_agent_turn(conversation, kit, tools, talk)
 

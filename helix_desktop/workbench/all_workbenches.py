@@ -5,10 +5,10 @@ import logging
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import field
+from dataclasses import field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from helix_desktop import program_settings, running_instance
 from helix_desktop.console import Terminal
@@ -74,6 +74,7 @@ class Workbenches:
         self.configured = ConfiguredProviders(places.providers_file)
         self.connections = ProviderConnections()
         self.tokens = TiktokenCounter()
+        self.find_route: Callable[..., dict[str, Any] | None] = lambda *_: None
         self._serve = serve
         self._clock = clock or SystemClock()
         self._known = AllWorkspaces(places.workspaces_folder, count=self.tokens.count_tokens)
@@ -248,7 +249,7 @@ class Workbenches:
 
     def _program_dependencies(self) -> ProgramDependencies:
         access = ModelAccess(self.configured, self.secrets, self.connections, self.tokens, self._clock)
-        return _build_program_dependencies(access, self.places)
+        return replace(_build_program_dependencies(access, self.places), find_route=self.find_route)
 
 
 @asynccontextmanager

@@ -61,11 +61,8 @@ class GitRepository:
                 continue
             if before is not None:
                 (stored,) = await checkpoints.contents.store_many([(await self._read_blob(root, blob), ABOUT)])
-                before = (
-                    before._replace(size=stored.size, content=stored.digest.raw)
-                    if before.kind is PathKind.FILE
-                    else before
-                )
+                if before.kind is PathKind.FILE:
+                    before = before._replace(size=stored.size, content=stored.digest.raw)
                 found.append(PathChange(path, before, item))
         new = [(path, item) for path, item in now.items() if item.kind in (PathKind.FILE, PathKind.LINK)]
         return found + [PathChange(path, None, item) for path, item in new]

@@ -95,6 +95,7 @@ class ProgramDependencies:
     instructions: Callable[[], str] = str
     machine: str = ""
     acp_agents: Callable[[], str] = str  # Returns the setting that lists the user's ACP agents.
+    find_route: Callable[..., dict[str, Any] | None] = lambda *_: None  # The gateway's address for a foreign agent.
 
 
 class Workbench:
@@ -144,7 +145,7 @@ class Workbench:
         self.size_limit = CacheSizeLimit(workspace, self._tasks.spawn_task)
         self.file_changes = FileChanges(self)
         self.relay = ConversationRelay(workspace, self.token_counter, lambda: nullcontext(self))
-        self.acp = AcpConversations(shared.acp_agents, self._tasks.spawn_task, self.copies.opened_tools)
+        self.acp = AcpConversations(self, shared, self._tasks.spawn_task)
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content
@@ -767,11 +768,9 @@ class Workbench:
             chosen = main.conversation.state.settings.model_for_role(facts.ModelRole.MAIN) if main else None
             return writer(chosen.model if chosen else "") if role is facts.ModelRole.MAIN else None
         instead = self._instead.get(conversation)
-        return (
-            self.models.model_by_name(instead)
-            if instead and role is facts.ModelRole.MAIN
-            else self.models.client_for_role(role)
-        )
+        if instead and role is facts.ModelRole.MAIN:
+            return self.models.model_by_name(instead)
+        return self.models.client_for_role(role)
 
     async def _build_step_setup(self, conversation: Conversation) -> ConversationSetup:
         """For a step, with the notes of hooks."""

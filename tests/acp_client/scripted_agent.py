@@ -7,12 +7,14 @@ import json
 import os
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 STATE = os.environ.get("SCRIPTED_STATE", "")
 CAN_LOAD = "no-load" not in sys.argv
 is_broken = False
+provider: dict[str, Any] = {}  # Its address and headers, as they were set.
 numbers = iter(range(1, 10**9))
 
 
@@ -70,6 +72,19 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             say(session, " ".join(rest))
         case ["echo-prompt"]:
             say(session, json.dumps(prompt))
+        case ["ask-model", *rest]:
+            asked: dict[str, Any] = {
+                "model": "scripted",
+                "max_tokens": 9,
+                "messages": [{"role": "user", "content": " ".join(rest)}],
+            }
+            asked["tools"] = [{"name": "work", "description": "Works", "input_schema": {"type": "object"}}]
+            given = {"content-type": "application/json", "authorization": "Bearer acp-proxy"}
+            given |= {"x-claude-code-session-id": session, "anthropic-version": "1", **provider.get("headers", {})}
+            address = f"{provider.get('baseUrl') or os.environ['SCRIPTED_PROVIDER']}/v1/messages"
+            request = urllib.request.Request(address, json.dumps(asked).encode(), given)  # noqa: S310 -- the test's own
+            with urllib.request.urlopen(request) as answer:  # noqa: S310 -- the test's own
+                say(session, json.load(answer)["content"][0]["text"])
         case ["think", *rest]:
             say(session, " ".join(rest), "agent_thought_chunk")
         case ["plan"]:
@@ -191,7 +206,7 @@ def act(session: str, words: list[str], prompt: list[Any]) -> None:  # noqa: C90
             say(session, "x" * 3_000_000)
 
 
-def main() -> None:  # noqa: C901, PLR0912 -- a script
+def main() -> None:  # noqa: C901, PLR0912, PLR0915 -- a script
     mode, web = "ask", False
     for line in sys.stdin:
         message = json.loads(line)
@@ -207,6 +222,7 @@ def main() -> None:  # noqa: C901, PLR0912 -- a script
                 if "mute" in sys.argv:
                     time.sleep(3600)
                 more: dict[str, Any] = {"sessionCapabilities": {"resume": {}}} if "says-resume" in sys.argv else {}
+                more |= {"providers": {}} if "routed" in sys.argv else {}
                 capable = {
                     **more,
                     "loadSession": CAN_LOAD,
@@ -217,6 +233,13 @@ def main() -> None:  # noqa: C901, PLR0912 -- a script
                     "agentCapabilities": capable,
                     "authMethods": [{"id": "x", "name": "Log in"}],
                 }
+            case "providers/list":
+                listed = {"providerId": "main", "supported": ["anthropic"], "required": False}
+                current = {"apiType": "anthropic", "baseUrl": os.environ["SCRIPTED_PROVIDER"]}
+                result = {"providers": [{**listed, "current": current}]}
+            case "providers/set":
+                provider.update(params)
+                remember("provider", params["providerId"])
             case "session/new":
                 session = f"s{os.getpid()}-{next(numbers)}"
                 offered = [{"name": "review", "description": "Looks at the changes"}]

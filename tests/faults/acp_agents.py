@@ -1,6 +1,6 @@
 """The agents that people have, over the Agent Client Protocol, with a scripted provider: long turns, refusals, kills at random moments.
 
-python -m tests.faults.acp_agents AGENT [--steps 60] [--kills 100] [--seed 1]      ACP_CLIENTS: a folder with their npm packages
+python -m tests.faults.acp_agents AGENT [--steps 60] [--kills 100] [--seed 1] [--routed]      ACP_CLIENTS: a folder with their npm packages
 
 A conversation of ours with each agent does its steps; its processes are killed with SIGKILL at random moments, and after each kill the
 next message must be answered. In the end the workspace is opened again: all that was seen in the window must be there.
@@ -17,21 +17,25 @@ import signal
 import sys
 import tempfile
 import time
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 from helix_desktop import program_folders
+from helix_desktop.commands import workspace_access
 from helix_desktop.engine.blocks import TextDelta
-from helix_desktop.engine.facts import Decided, ModelReplied, Text, ToolCall, ToolReturned, TurnEnd
+from helix_desktop.engine.facts import Decided, Folded, ModelReplied, Text, ToolCall, ToolReturned, TurnEnd
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
 from helix_desktop.program_settings import ACP_AGENTS, ProgramSettings
+from helix_desktop.resident.agent_routes import AgentRoutes
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
 from tests.benchmarks.gateway_clients import KEY, _arguments, _names
-from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
+from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, _send
 
+TITLES = {"claude": "Claude Code", "codex": "Codex"}
 SHELLS = ("Bash", "exec_command", "shell", "shell_command", "run_shell_command", "bash")
 PROGRAMS = {
     "claude": ("claude-agent-acp", ()),
@@ -40,6 +44,16 @@ PROGRAMS = {
     "qwen": ("qwen", ("--acp",)),
     "opencode": ("opencode", ("acp",)),
 }
+
+
+class Upstream(Provider):
+    """It has no list of models, so that an agent whose provider is set offers its own."""
+
+    def _post(self, handler: BaseHTTPRequestHandler) -> None:
+        if handler.command == "GET":
+            _send(handler, 404, {})
+        else:
+            super()._post(handler)
 
 
 class Model:
@@ -52,7 +66,7 @@ class Model:
 
     def script(self, asked: Asked) -> list[Block]:
         shell = next((name for name in _names(asked.body) if name in SHELLS), "")
-        if not shell:
+        if not shell or b"The following is the Codex agent history" in asked.raw:  # Codex has its own calls judged.
             return [Says("{}")]
         if self.left <= 0:
             self.left = self.per_turn
@@ -66,7 +80,7 @@ class Model:
         return [Says(f"said-{self.done} "), Calls(shell, {**_arguments(shell, command), **asks})]
 
 
-def set_up(agent: str, home: Path, provider: Provider) -> None:
+def set_up(agent: str, home: Path, provider: Provider, *, routed: bool = False) -> None:
     """The agent's own home, as its user has it, with the provider's address."""
     clients = Path(os.environ.get("ACP_CLIENTS", "/tmp/acp-clients"))
     program, options = PROGRAMS[agent]
@@ -77,12 +91,15 @@ def set_up(agent: str, home: Path, provider: Provider) -> None:
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1", DISABLE_AUTOUPDATER="1", IS_SANDBOX="1",
     )  # fmt: skip
     table = f'[model_providers.corp]\nname = "Corp"\nbase_url = "{provider.url}/v1"\nwire_api = "responses"\nenv_key = "OPENAI_API_KEY"\n'
+    if routed:  # Without a provider of its own, which the gateway would leave alone.
+        table = ""
+    own = 'model_provider = "corp"\n' if table else ""
     opencode = {"provider": {"anthropic": {"options": {"baseURL": f"{provider.url}/v1", "apiKey": KEY}}}, "model": "anthropic/claude-sonnet-4-5", "permission": {"bash": "ask"}, "autoupdate": False}  # fmt: skip
     auth = {"security": {"auth": {"selectedType": "gemini-api-key" if agent == "gemini" else "openai"}}}
     for name, text in (
         (
             ".codex/config.toml",
-            f'model_provider = "corp"\nmodel = "gpt-5"\napproval_policy = "on-request"\nsandbox_mode = "read-only"\n{table}',
+            f'{own}model = "gpt-5"\napproval_policy = "on-request"\nsandbox_mode = "read-only"\n{table}',
         ),
         (".config/opencode/opencode.json", json.dumps(opencode)),
         (".gemini/settings.json", json.dumps(auth)),
@@ -93,13 +110,20 @@ def set_up(agent: str, home: Path, provider: Provider) -> None:
         file.write_text(text, "utf-8")
     settings = program_folders.find_program_folders(home / "helix").settings_file
     settings.parent.mkdir(parents=True, exist_ok=True)
-    line = f"Agent = {clients}/node_modules/.bin/{program} {' '.join(options)}"
+    line = f"{TITLES.get(agent, agent)} = {clients}/node_modules/.bin/{program} {' '.join(options)}"
     ProgramSettings(settings).change_setting(ACP_AGENTS, line)
 
 
-def open_desks(home: Path) -> Workbenches:
+def open_desks(home: Path, routes: AgentRoutes | None = None) -> Workbenches:
     where = program_folders.find_program_folders(home / "helix")
-    return Workbenches(where, SecretStorage(where.key_file, environ={}))
+    desks = Workbenches(
+        where,
+        SecretStorage(where.key_file, environ={}),
+        serve=lambda workspace: workspace_access.serve_commands(workspace, where),
+    )
+    if routes is not None:
+        desks.find_route = routes.find_route
+    return desks
 
 
 class Watcher:
@@ -156,20 +180,21 @@ async def kill_at_random(bench: Workbench, session: Session, pick: random.Random
     return "+".join(names)
 
 
-async def run(agent: str, steps: int, kills: int, seed: int) -> dict[str, Any]:  # noqa: PLR0915 -- one after another
+async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) -> dict[str, Any]:  # noqa: PLR0915 -- one after another
     pick = random.Random(seed)
     model = Model(steps)
     found: dict[str, Any] = {"agent": agent, "kills": 0, "ends": {}, "wrong": []}
     with (
         tempfile.TemporaryDirectory(prefix="helix-acp-", dir=os.environ.get("ACP_PLACE")) as place,
-        Provider(model.script) as provider,
+        Upstream(model.script) as provider,
     ):
         home, folder = Path(place), Path(place) / "work"
         folder.mkdir()
-        set_up(agent, home, provider)
-        desks = open_desks(home)
+        set_up(agent, home, provider, routed=routed)
+        routes = AgentRoutes(program_folders.find_program_folders(home / "helix")) if routed else None
+        desks = open_desks(home, routes)
         bench = await desks.create_workspace("w", folder)
-        session = await bench.start_conversation(acp_agent="Agent")
+        session = await bench.start_conversation(acp_agent=TITLES.get(agent, agent))
         if agent == "codex":
             await (await bench.acp.start_agent(session.conversation)).choose("mode", "read-only")
         watch, begun = Watcher(session), time.monotonic()
@@ -208,7 +233,7 @@ async def run(agent: str, steps: int, kills: int, seed: int) -> dict[str, Any]: 
         shown = "".join(watch.streamed)
         name = session.id
         await desks.aclose()
-        desks = open_desks(home)
+        desks = open_desks(home, routes)
         again = await desks.open_workspace(bench.id)
         kept = await again.open_session(name)
         Watcher(kept)
@@ -232,7 +257,14 @@ async def run(agent: str, steps: int, kills: int, seed: int) -> dict[str, Any]: 
         end = await one_turn(kept, "after the restart", found)
         if end != "done":
             found["wrong"].append(f"after the restart: {end}")
+        children = [row for row in again.list_conversations() if row.parent == name]
+        found["through_the_gateway"] = len(children)
+        if children:
+            through = await again.open_session(children[0].id)
+            found |= {"recorded": len(facts(through, ModelReplied)), "folds": len(facts(through, Folded))}
         await desks.aclose()
+        if routes is not None:
+            routes.holding.close()
     return found
 
 
@@ -263,8 +295,9 @@ def main() -> None:
     arguments.add_argument("--steps", type=int, default=60)
     arguments.add_argument("--kills", type=int, default=100)
     arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--routed", action="store_true", help="through the gateway, by providers/set")
     given = arguments.parse_args()
-    found = asyncio.run(run(given.agent, given.steps, given.kills, given.seed))
+    found = asyncio.run(run(given.agent, given.steps, given.kills, given.seed, routed=given.routed))
     print(json.dumps(found, indent=1))
     sys.exit(bool(found["wrong"]))
 

@@ -1,0 +1,74 @@
+"""Addresses of the gateway for foreign agents that let their provider be set. They are registered as `wrap` registers an agent."""
+
+import logging
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gateway import agent_run, agent_settings, agent_upstreams
+from helix_desktop.gateway.agent_upstreams import AgentSurroundings, AgentUpstream
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS
+from helix_desktop.histories.program_names import NAMES
+from helix_desktop.json_values import text_at
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.resident.history_recorder import read_agents_left_out
+from helix_desktop.resident.resident_client import HeldRegistration
+from helix_desktop.workbench import Workbench
+
+# For each protocol, the variable with the key that the agent would use itself, and the header that carries it.
+_KEYS = {"anthropic": ("ANTHROPIC_API_KEY", "x-api-key", ""), "openai": ("OPENAI_API_KEY", "authorization", "Bearer ")}
+log = logging.getLogger(__name__)
+
+
+class AgentRoutes:
+    """Each address is held until this program, or `holding`, ends."""
+
+    def __init__(self, where: ProgramFolders) -> None:
+        self.holding = ExitStack()
+        self._where = where
+        self._held: dict[tuple[str, ...], HeldRegistration] = {}
+        self._finding = threading.Lock()
+
+    def find_route(
+        self, bench: Workbench, agent: str, environment: Mapping[str, str], provider: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """The address and headers for an agent's provider. None where the agent works as it is set up: the user has left it out, or
+        it is signed in with anything but a key in its environment, because who sets the provider has to bring the key.
+        """
+        protocol = text_at(provider, "apiType")
+        variable, header, start = _KEYS.get(protocol, ("", "", ""))
+        left_out = read_agents_left_out(self._where)
+        if not environment.get(variable) or left_out & {agent.casefold(), *(k for k in NAMES if NAMES[k] == agent)}:
+            return None
+        name = next((known.name for known in KNOWN_AGENTS.values() if known.title == agent), agent)
+        usual = AgentUpstream("", text_at(provider, "baseUrl"))
+        try:
+            if name in KNOWN_AGENTS:  # Its settings may name an address or a login that it does not tell of.
+                without_key = {each: value for each, value in environment.items() if each != variable}
+                surroundings = AgentSurroundings(without_key, Path.home(), bench.main_folder)
+                found = agent_upstreams.find_agent_upstreams(name, surroundings)
+                usual = agent_settings.pass_over_installed_address(found, self._where.config)[0]
+                if usual.provider or agent_upstreams.uses_subscription_by_settings(name, surroundings):
+                    return None
+            with self._finding:
+                address = self._hold_address(bench.workspace.id, name, usual, environment)
+        except (HelixError, OSError) as error:
+            log.info("%s works without the gateway: %s", agent[:80], error)
+            return None
+        address += agent_upstreams.ADDRESS_ENDS.get(protocol, "")
+        return {"baseUrl": address, "headers": {header: start + environment[variable]}}
+
+    def _hold_address(self, workspace: str, name: str, usual: AgentUpstream, environment: Mapping[str, str]) -> str:
+        held = self._held.get(known := (workspace, name, usual.address))
+        if held is None or not held.is_held:
+            registration = replace(agent_run.registration_for_run(name, usual, environment), workspace=workspace)
+            if {"http_proxy", "all_proxy"} & (registration.proxies or {}).keys():
+                raise HelixError("It might ask its proxy for an address of this machine.")
+            command = agent_run.command_of_this_program(self._where)
+            held = self.holding.enter_context(HeldRegistration(self._where, command, registration))
+            self._held[known] = held
+        return held.first_address
