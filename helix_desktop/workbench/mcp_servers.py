@@ -54,12 +54,7 @@ class WorkspaceServers:
 
     def list_server_prompts(self) -> Sequence[McpServerPrompt]:
         """What the servers that are ready offer to be said with a slash."""
-        return [
-            prompt
-            for server in self.running_servers
-            if server.offered_tools or server.prompts
-            for prompt in server.prompts
-        ]
+        return [prompt for server in self.running_servers for prompt in server.prompts]
 
     def list_offered_resources(self) -> Sequence[McpServerResource]:
         return [one for server in self.running_servers for one in server.resources]

@@ -190,11 +190,8 @@ def _notes_on_nested_rules(
         by = f"rules:{item.path}"
         if item.is_nested and (by in state.branch.notes or item.applies_to(paths)):
             if item.is_in_force:
-                notes.append(
-                    StandingNote(
-                        by, f"[Rules from {item.path}. They hold for the files below {item.below}.]\n\n{item.body}"
-                    )
-                )
+                said = f"[Rules from {item.path}. They hold for the files below {item.below}.]"
+                notes.append(StandingNote(by, f"{said}\n\n{item.body}"))
             if not item.off:
                 there.add(by)
     gone = [by for by in state.branch.notes if by.startswith("rules:") and by not in there]

@@ -67,11 +67,6 @@ async def _fill_command_prompt(
         done = await run_prompt_tool(ToolName.READ_FILE, path=path)
         if done.ok:
             text = await session.read_entry_beginning(done.output, MOST_OUTPUT)
-            found.append(
-                Attachment(
-                    path,
-                    done.output,
-                    tokens.count_tokens(text) * max(1, done.output.size) // max(1, len(text.encode())),
-                )
-            )
+            size, read = max(1, done.output.size), max(1, len(text.encode()))
+            found.append(Attachment(path, done.output, tokens.count_tokens(text) * size // read))
     return found
