@@ -42,7 +42,7 @@ def _build_select(
 async def choose_option(bench: Workbench, conversation: str, identity: str, value: str, *, is_begun: bool) -> None:
     """Takes a choice up. A mode, an effort and a policy hold for the workspace, a model for the conversation."""
     match identity:
-        case "mode":
+        case "mode" if value in bench.describe_permission_modes():
             await bench.choose_permission_mode(value)
         case "model" if is_begun:
             await bench.set_conversation_model(conversation, value)
@@ -50,7 +50,7 @@ async def choose_option(bench: Workbench, conversation: str, identity: str, valu
             bench.use_conversation_model(conversation, value)
         case "effort" if value in _EFFORTS:
             await bench.change_settings({"effort": None if value == "usual" else value})
-        case "policy":
+        case "policy" if value in context_policy.PRESETS:
             await bench.choose_context_policy(value)
         case _:
             raise InvalidInput(f"{identity[:80]} has no choice {value[:80]}.")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from helix_desktop.acp_client.acp_agents import AcpAgent, find_acp_agent, list_acp_agents
 from helix_desktop.mcp_host.login_path import read_login_path
@@ -20,26 +20,27 @@ if TYPE_CHECKING:
     from helix_desktop.engine.facts import TurnEnded
     from helix_desktop.engine.ports import ToolSet
     from helix_desktop.tools.workspace_tools import WorkspaceTools
-    from helix_desktop.workbench.open_workbench import ProgramDependencies, Workbench
 
 MOST_IDLE = 4  # How many idle ACP agents keep their process.
 
 
 class AcpConversations:
-    """Their processes, and what the user has chosen for each."""
+    """`own_lines`: the agents that the user has added, as their setting has them. `kits`: by a conversation's copy."""
 
-    def __init__(self, bench: Workbench, shared: ProgramDependencies, spawn: TaskSpawner) -> None:
-        self._bench, self._shared, self._spawn = bench, shared, spawn
+    def __init__(
+        self, own_lines: Callable[[], str], find_route: Any, spawn: TaskSpawner, kits: Callable[[str], WorkspaceTools]
+    ) -> None:
+        self._own_lines, self._find_route, self._spawn, self._kits = own_lines, find_route, spawn, kits
         self._open: dict[str, ForeignConversation] = {}  # In the order of their last turns.
         self._path = ""
 
     async def list_agent_names(self) -> list[str]:
-        return [agent.name for agent in list_acp_agents(self._shared.acp_agents(), await self._read_environment())]
+        return [agent.name for agent in list_acp_agents(self._own_lines(), await self._read_environment())]
 
     async def find_agent(self, name: str) -> tuple[AcpAgent, Mapping[str, str], FindRoute]:
         environment = await self._read_environment()
-        agent = find_acp_agent(name, self._shared.acp_agents(), environment)
-        return agent, environment, partial(self._shared.find_route, self._bench, name, environment)
+        agent = find_acp_agent(name, self._own_lines(), environment)
+        return agent, environment, partial(self._find_route, name, environment)
 
     async def _read_environment(self) -> Mapping[str, str]:
         """The user's own, as in a terminal, without what is this program's."""
@@ -60,7 +61,7 @@ class AcpConversations:
     async def start_agent(self, conversation: Conversation) -> ForeignConversation:
         """The agent that works in it, running, so that it has said what it offers."""
         foreign = await self.open_conversation(conversation)
-        await foreign.open_agent_session(conversation, self._bench.copies.opened_tools(conversation.state.own_copy))
+        await foreign.open_agent_session(conversation, self._kits(conversation.state.own_copy))
         return foreign
 
     def commands_of(self, conversation: str) -> Mapping[str, str]:

@@ -145,7 +145,8 @@ class Workbench:
         self.size_limit = CacheSizeLimit(workspace, self._tasks.spawn_task)
         self.file_changes = FileChanges(self)
         self.relay = ConversationRelay(workspace, self.token_counter, lambda: nullcontext(self))
-        self.acp = AcpConversations(self, shared, self._tasks.spawn_task)
+        find_route = partial(shared.find_route, self)
+        self.acp = AcpConversations(shared.acp_agents, find_route, self._tasks.spawn_task, self.copies.opened_tools)
         self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
         workspace.cache.changed = self.size_limit.count_cache_size_soon
         workspace.content_forgetter = self.forget_content

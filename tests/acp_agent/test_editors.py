@@ -45,6 +45,10 @@ REPLIES = [
 ]
 
 
+class RefusedByAgent(Exception):
+    """With what the agent said."""
+
+
 class RawEditor:
     """Lines of JSON, and nothing of an SDK. It answers what it announced, and refuses the rest as the editors do."""
 
@@ -66,7 +70,8 @@ class RawEditor:
         while True:
             message = json.loads(await self._lines.readline())
             if message.get("id") == self._number and "method" not in message:
-                assert "error" not in message, (method, message["error"])
+                if "error" in message:
+                    raise RefusedByAgent(message["error"]["message"])
                 return message["result"]
             if "id" not in message:
                 self.updates.append(message["params"]["update"])
@@ -77,6 +82,12 @@ class RawEditor:
                 self.send(id=message["id"], result={"outcome": {"outcome": "cancelled"}})
                 continue
             self._answer(message["id"], message["method"], message["params"])
+
+    async def refused_request(self, method: str, **params: Any) -> str:
+        """Why it was refused."""
+        with pytest.raises(RefusedByAgent) as refused:
+            await self.request(method, **params)
+        return str(refused.value)
 
     def _answer(self, identity: Any, method: str, params: dict[str, Any]) -> None:
         if method == "session/request_permission":
@@ -111,9 +122,14 @@ async def test_an_editor_gets_an_answer_to_all_it_sends(tmp_path: Path, folder: 
         session = (await editor.request("session/new", **here))["sessionId"]
         if "session/set_mode" in methods:
             await editor.request("session/set_mode", sessionId=session, modeId="ask")
+            said = await editor.refused_request("session/set_mode", sessionId=session, modeId="root")
+            assert said == "mode has no choice root."
         if "session/set_config_option" in methods:
             chosen = {"configId": "model", "value": "peer/scripted"}
             await editor.request("session/set_config_option", sessionId=session, **chosen)
+            wrong = {"sessionId": session, "configId": "policy", "value": "none of them"}
+            said = await editor.refused_request("session/set_config_option", **wrong)
+            assert said == "policy has no choice none of them."
         words = {"sessionId": session, "prompt": [{"type": "text", "text": "look, and write"}]}
         assert (await editor.request("session/prompt", **words))["stopReason"] == "end_turn"
         assert (folder / "b.txt").read_text() == "new\n"
