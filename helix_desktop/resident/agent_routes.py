@@ -44,6 +44,8 @@ class AgentRoutes:
         left_out = read_agents_left_out(self._where)
         if not environment.get(variable) or left_out & {agent.casefold(), *(k for k in NAMES if NAMES[k] == agent)}:
             return None
+        if {"http_proxy", "all_proxy"} & {each.casefold() for each, value in environment.items() if value}:
+            return None  # It might ask its proxy for an address of this machine.
         name = next((known.name for known in KNOWN_AGENTS.values() if known.title == agent), agent)
         usual = AgentUpstream("", text_at(provider, "baseUrl"))
         try:
@@ -66,8 +68,6 @@ class AgentRoutes:
         held = self._held.get(known := (workspace, name, usual.address))
         if held is None or not held.is_held:
             registration = replace(agent_run.registration_for_run(name, usual, environment), workspace=workspace)
-            if {"http_proxy", "all_proxy"} & (registration.proxies or {}).keys():
-                raise HelixError("It might ask its proxy for an address of this machine.")
             command = agent_run.command_of_this_program(self._where)
             held = self.holding.enter_context(HeldRegistration(self._where, command, registration))
             self._held[known] = held
