@@ -54,6 +54,7 @@ LIBRARIES = {
     "PySide6": "QProcess and QDesktopServices; the window alone has it, and gui/deep_links.py alone opens something",
     "anyio": "open_process and run_process; only its streams are used",
 }
+KEYRINGS = {"keyring", "keyrings", "secretstorage", "win32ctypes", "win32cred"}
 CTYPES = {  # what calls the system by number or by name, and what for
     "processes/jail.py", "processes/jobs_windows.py", "tools/opening_within_folder.py", "tools/folder_handles_windows.py", "glibc_memory.py",
     "installation_checks.py", "store/leveldb.py", "tools/changes/atomic_swap.py", "tools/changes/folder_watch.py",
@@ -141,6 +142,29 @@ def test_only_the_starter_starts_processes() -> None:
     assert len(FILES) > 500
     found = [each for file in FILES for each in offences((PACKAGE / file).read_text("utf-8"), file)]
     assert found == []
+
+
+def keyrings(source: str) -> list[str]:
+    """The libraries of the system's key stores that it imports, by whatever name."""
+    names = [
+        name
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([each.name for each in node.names] if isinstance(node, ast.Import) else [node.module or ""])
+    ]
+    return [name for name in names if name.partition(".")[0] in KEYRINGS]
+
+
+def test_only_the_secrets_reach_the_systems_key_store() -> None:
+    found = {file for file in FILES if keyrings((PACKAGE / file).read_text("utf-8"))}
+    assert {str(file).replace("\\", "/") for file in found} == {"secrets.py"}
+
+
+@pytest.mark.parametrize(
+    "source", ["import keyring as k", "from keyring import get_password", "from keyring.backends import SecretService", "def f():\n    import secretstorage"]
+)  # fmt: skip
+def test_every_other_way_to_the_key_store_is_found(source: str) -> None:
+    assert keyrings(source)
 
 
 def test_what_is_allowed_is_there() -> None:
