@@ -85,37 +85,39 @@ def test(arguments: Sequence[str]) -> int:
         return _test_changed(*arguments[1:2])
     if arguments:
         return _python(["-m", "pytest", *arguments])
-    with temporary_folder_in_memory():
-        return _test_everything()
+    with temporary_folder_in_memory() as folder:
+        return _test_everything(folder)
 
 
 @contextlib.contextmanager
-def temporary_folder_in_memory() -> Iterator[None]:
+def temporary_folder_in_memory() -> Iterator[str]:
     """Where there is room for one, it takes the place of the one on the disk, gone afterwards: the tests sync thousands of small
     files, and a disk takes milliseconds for each. They cut power off by cutting files, which needs no disk.
     """
     if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM:
-        yield
+        yield ""
         return
     with tempfile.TemporaryDirectory(prefix="helix-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
         Path(folder).chmod(0o711)  # PostgreSQL runs as another user
         os.environ["TMPDIR"] = folder
-        yield
+        yield folder
 
 
-def _test_everything() -> int:
+def _test_everything(temporary: str) -> int:
     """All steps, even when one fails, pytest's closing line last."""
+    # The names of folders that pytest would choose are long, and the path of a socket is not.
+    places = [[f"--basetemp={temporary}/{name}"] if temporary else [] for name in ("alone", "t")]
     steps = {
         "linter": ["-m", "ruff", "check", "."],
         "format": ["-m", "ruff", "format", "--check", "."],
         "imports": ["-c", "from importlinter.cli import lint_imports_command as check; check()", "--no-logo"],
-        "tests that stand alone": ["-m", "pytest", "-q", *ALONE],
+        "tests that stand alone": ["-m", "pytest", "-q", *places[0], *ALONE],
     }
     types = _begin(["-m", "mypy"])  # the tests that stand alone leave a processor free
     compiling = _begin(["-m", "pytest", "-q", "--collect-only"], subprocess.DEVNULL)  # once, not by each of the workers
     ended = {name: _step(name, step) for name, step in steps.items()}
     compiling.wait()
-    tests = _begin_step("tests", ["-m", "pytest", "-q", *TOGETHER, *REST])
+    tests = _begin_step("tests", ["-m", "pytest", "-q", *places[1], *TOGETHER, *REST])
     print(f"\n== types\n{types.communicate()[0]}", flush=True)  # while the tests go on
     ended["types"] = types.returncode
     ended["tests"] = tests()

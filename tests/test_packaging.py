@@ -92,10 +92,9 @@ def test_the_tests_write_in_memory_where_there_is_room(
     monkeypatch.setattr(dev, "MEMORY", tmp_path)
     monkeypatch.setattr(dev, "ROOM", room)
     monkeypatch.setenv("TMPDIR", "as before")
-    with dev.temporary_folder_in_memory():
-        told = os.environ["TMPDIR"]
-        assert [str(made) for made in tmp_path.glob("helix-*")] == ([] if room else [told])
-        assert room == 0 or told == "as before"
+    with dev.temporary_folder_in_memory() as folder:
+        assert [str(made) for made in tmp_path.glob("helix-*")] == ([] if room else [folder])
+        assert os.environ["TMPDIR"] == (folder or "as before")
     assert list(tmp_path.glob("helix-*")) == []
 
 

@@ -41,7 +41,7 @@ class SwitchedEditor:
 
     async def ask(self, method: str, identity: Any = 1, **params: Any) -> Any:
         self.sent.put_nowait(encoded({"jsonrpc": "2.0", "id": identity, "method": method, "params": params}))
-        return await asyncio.wait_for(self.got.get(), 20)
+        return await asyncio.wait_for(self.got.get(), 100)
 
     async def end(self) -> None:
         self.sent.put_nowait(b"")
@@ -75,7 +75,7 @@ async def test_each_message_goes_to_the_workspace_of_its_folder_or_session() -> 
         assert (await editor.ask("session/new", f"id-{name}", cwd=f"/{name}"))["result"]["sessionId"] == f"s-{name}"
     question = await editor.ask("session/ask", sessionId="s-two")
     editor.sent.put_nowait(encoded({"jsonrpc": "2.0", "id": question["id"], "result": "yes"}))
-    assert (await asyncio.wait_for(editor.got.get(), 20))["result"] == {"jsonrpc": "2.0", "id": 7, "result": "yes"}
+    assert (await asyncio.wait_for(editor.got.get(), 100))["result"] == {"jsonrpc": "2.0", "id": 7, "result": "yes"}
     await editor.end()
 
 
@@ -97,7 +97,7 @@ async def test_each_message_goes_to_the_workspace_of_its_folder_or_session() -> 
 async def test_what_is_no_message_is_answered_with_an_error_and_the_next_one_is_served(line: bytes, code: int) -> None:
     editor = SwitchedEditor(echo)
     editor.sent.put_nowait(line)
-    assert (await asyncio.wait_for(editor.got.get(), 20))["error"]["code"] == code
+    assert (await asyncio.wait_for(editor.got.get(), 100))["error"]["code"] == code
     editor.sent.put_nowait(encoded({"method": "unknown/notification"}) + encoded({"id": "stray", "result": 1}) + b"\n")
     assert "result" in await editor.ask("session/new", cwd="/one")
     await editor.end()
@@ -109,7 +109,7 @@ async def test_a_line_without_an_end_takes_no_memory(monkeypatch: pytest.MonkeyP
     for _ in range(50):
         editor.sent.put_nowait(b"x" * 900)
     editor.sent.put_nowait(b"\n")
-    assert (await asyncio.wait_for(editor.got.get(), 20))["error"]["code"] == -32700
+    assert (await asyncio.wait_for(editor.got.get(), 100))["error"]["code"] == -32700
     await editor.end()
 
 
@@ -123,7 +123,7 @@ async def test_a_flood_is_refused_beyond_what_may_wait(monkeypatch: pytest.Monke
     editor = SwitchedEditor(never)
     for number in range(20):
         editor.sent.put_nowait(encoded({"id": number, "method": "session/new", "params": {"cwd": "/one"}}))
-    refused = [await asyncio.wait_for(editor.got.get(), 20) for _ in range(15)]
+    refused = [await asyncio.wait_for(editor.got.get(), 100) for _ in range(15)]
     assert {one["error"]["message"] for one in refused} == {"Too many requests are waiting for an answer."}
     await editor.end()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from helix_desktop.tools.permission import PermissionRule
 from helix_desktop.tools.sandbox import SandboxKind
 from helix_desktop.workbench import Workbench
 from tests.acp_client.conftest import ASKED, calls, facts_of, outputs, run_turn, said
+from tests.turns import lasted
 
 YES = PermissionAnswer(allowed=True)
 ALWAYS = PermissionAnswer(allowed=True, scope="always")
@@ -67,13 +67,11 @@ async def test_a_command_of_the_agents_own_is_asked_for_as_one_outside_the_sandb
 async def test_a_question_that_is_open_when_the_turn_is_stopped_is_closed(bench: Workbench) -> None:
     session = await bench.start_conversation(acp_agent="Script")
     session.send_message((Text("permit edit src/pairs.py"),))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not session.questions:
             await asyncio.sleep(0.01)
-    before = time.monotonic()
     session.stop_turn()
-    await session.wait_until_idle()
-    assert time.monotonic() - before < 2
+    assert await lasted(session.wait_until_idle()) < 2
     assert not session.questions
     assert (await run_turn(session, "say again")).reason is TurnEnd.DONE
 
@@ -273,12 +271,10 @@ async def test_endless_output_of_a_command_is_stopped_with_the_turn(bench: Workb
         lambda event: printed.set() if isinstance(event, ToolPrinted) and len(event.text) > 1000 else None
     )
     session.send_message((Text("say begun\nrun yes"),))
-    await asyncio.wait_for(printed.wait(), 30)
+    await asyncio.wait_for(printed.wait(), 100)
     unsubscribe()
-    before = time.monotonic()
     session.stop_turn()
-    await session.wait_until_idle()
-    assert time.monotonic() - before < 2
+    assert await lasted(session.wait_until_idle()) < 2
     (returned,) = facts_of(session, ToolReturned)
     assert returned.output.size > 1000
     assert (await run_turn(session, "say again")).reason is TurnEnd.DONE

@@ -23,7 +23,7 @@ from helix_desktop.store.shared import fact_segments, row_encryption
 from helix_desktop.store.shared.conversation_heads import HeadUpdate
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
-from tests.peers import postgres
+from tests.peers import ports, postgres
 from tests.store.shared.conftest import server  # noqa: F401 - a fixture
 
 Ran = tuple[int, str, str]
@@ -130,7 +130,7 @@ def test_a_wrong_address_key_or_store_changes_nothing(
     here, there = homes
     for url in ("http://example.org", "postgresql:///", "work", f"{server.url}?password=x"):
         assert helix("--home", here, "workspace", "share", "Work", "--to", url, "--yes")[0] == 2
-    nobody = f"postgresql://helix@127.0.0.1:{postgres.free_port()}/postgres"
+    nobody = f"postgresql://helix@127.0.0.1:{ports.free_port()}/postgres"
     code, _, err = helix("--home", here, "workspace", "share", "Work", "--to", nobody, "--yes")
     assert code == 1
     assert "No server is running" in err

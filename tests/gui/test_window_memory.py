@@ -81,6 +81,7 @@ def test_a_text_is_cut_out_of_what_is_kept_for_a_workspace(tmp_path: Path, appli
 
 def test_who_types_without_a_pause_is_kept_on_the_disk_as_well(memory: WindowMemory, tmp_path: Path) -> None:
     """Each key would put off a timer that begins anew with it."""
+    memory._timer.setInterval(600_000)  # so that it does not run off while a busy machine lets this test wait
     memory.remember_value("draft", "one", "talk", value={"text": "a"})
     due = memory._timer.remainingTime()
     QTest.qWait(20)

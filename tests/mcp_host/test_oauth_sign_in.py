@@ -7,6 +7,7 @@ import json
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qs, urlsplit
@@ -24,6 +25,7 @@ from tests.conftest import Expect
 from tests.cutting import cut_everywhere
 from tests.mcp_host.signing_server import Signing, signing
 from tests.mcp_host.world import Here, hosting
+from tests.peers.ports import free_port
 
 SECRET = McpSignIn("far").keyring_name
 
@@ -118,8 +120,9 @@ async def test_a_token_that_is_none_or_was_taken_back_means_signing_in_again(kep
             with socket.socket() as taken:  # the port of the first registration
                 back = json.loads(here.secrets[SECRET])["client"]["redirect_uris"][0]
                 taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                taken.bind(("127.0.0.1", urlsplit(back).port))
-                taken.listen()
+                with suppress(OSError):  # another process has been given it since
+                    taken.bind(("127.0.0.1", urlsplit(back).port))
+                    taken.listen()
                 await signed_in(here, Browser())
         assert len(known.clients) == 2
 
@@ -196,9 +199,7 @@ async def test_a_stranger_cannot_come_back_in_the_users_place() -> None:
 
 async def test_a_client_the_user_registered_is_used_as_it_is() -> None:
     async with signing() as known:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         known.clients["mine"] = OAuthClientInformationFull(
             client_id="mine",
             client_secret="s",

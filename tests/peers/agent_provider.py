@@ -10,6 +10,7 @@ import itertools
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -105,6 +106,10 @@ class Provider:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+
+            def handle(self) -> None:
+                with suppress(ConnectionError):  # an agent that is killed hangs up in the midst of anything
+                    super().handle()
 
             def do_POST(self) -> None:
                 provider._post(self)

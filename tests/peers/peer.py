@@ -190,12 +190,12 @@ class Peer:
 
 
 async def _read(reader: asyncio.StreamReader) -> Seen | None:
-    head = await reader.readline()
-    if not head.strip():
+    """None, or IncompleteReadError, where the client has left."""
+    if not (head := await reader.readuntil(b"\r\n")).strip():
         return None
     method, path, _ = head.decode("latin-1").split(" ", 2)
     headers: dict[str, str] = {}
-    while (line := (await reader.readline()).decode("latin-1").strip()) != "":
+    while (line := (await reader.readuntil(b"\r\n")).decode("latin-1").strip()) != "":
         name, _, value = line.partition(":")
         headers[name.strip().lower()] = value.strip()
     content = await reader.readexactly(int(headers.get("content-length", "0")))

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 
-from tests.peers import postgres
+from tests.peers import ports, postgres
 
 
 def why_not() -> str:
@@ -21,7 +21,7 @@ class Pooler:
 
     def __init__(self, server: postgres.Server, *, size: int = 3) -> None:
         self._folder, self._size = postgres.new_folder(), size
-        self.port = postgres.free_port()
+        self.port = ports.free_port()
         self.url = f"postgresql://helix@127.0.0.1:{self.port}/postgres"
         postgres.hand_over(self._folder)
         self.start(server)

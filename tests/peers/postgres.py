@@ -6,13 +6,14 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from tests.peers.ports import free_port
 
 FAST = {"fsync": "off"}  # where nothing is killed
 _COMMON = {
@@ -179,9 +180,3 @@ def _user() -> str | None:
         with suppress(KeyError):
             return pwd.getpwnam(name).pw_name
     return None
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

@@ -50,7 +50,7 @@ def helix(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Helix]:
     run("resident", "stop")
 
 
-def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
+def wait_until(done: Callable[[], bool], seconds: float = 200) -> None:
     """Until another process or thread has done it."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -92,7 +92,7 @@ class HeldBack(history_recorder.ImportingProcess):
         self.may_end = threading.Event()
 
     def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
-        self.may_end.wait(60)
+        self.may_end.wait(200)
         return {"imported": 0, "trouble": ""}
 
 
@@ -121,7 +121,7 @@ def test_the_first_conversation_of_an_agent_is_copied_while_it_is_written(tmp_pa
             file.write("{}\n")
         return any(files for _, _, files in os.walk(history_recorder.copies_folder(where)))
 
-    wait_until(is_copied_while_it_grows, 30)
+    wait_until(is_copied_while_it_grows)
     importing.may_end.set()
     recorder.stop_recording()
 

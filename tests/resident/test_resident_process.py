@@ -39,7 +39,7 @@ def status(home: Path) -> dict[str, Any]:
     return found
 
 
-def wait_until(done: Any, seconds: float = 20.0) -> None:
+def wait_until(done: Any, seconds: float = 100.0) -> None:
     """Until something that another process does is done."""
     pause = threading.Event()
     for _ in range(int(seconds / 0.05)):
@@ -84,7 +84,7 @@ def test_two_wraps_inherit_nothing_and_the_second_goes_on_when_the_first_ends(
             assert [[each["requests"] for each in found] for found in figures] == [[1], [1]]
             assert figures[0][0]["conversation"] != figures[1][0]["conversation"]
             first.close()
-            assert httpx.get(f"{one.first_address}/v1/models", timeout=20).status_code == 403
+            assert httpx.get(f"{one.first_address}/v1/models", timeout=100).status_code == 403
             said(other.first_address, "still there", "b")
             assert (status(tmp_path)["pid"], status(tmp_path)["gateway"]) == pids
     wait_until(lambda: all(map(is_gone, pids)))
@@ -189,7 +189,7 @@ def find(self, token):
     return found
 def replace(self, registrations):
     if (known := list(registrations)) and threading.current_thread() is not threading.main_thread():
-        asked.wait(20)
+        asked.wait(100)
     replace_all(self, known)
 registration.GatewayRegistrations.find_by_token = find
 registration.GatewayRegistrations.replace_all = replace
@@ -207,7 +207,7 @@ class AskingAtOnce(resident_client.CollectingConsole):
         self._resident = resident
 
     async def print_line(self, text: str) -> None:
-        async with httpx.AsyncClient(timeout=20) as client:
+        async with httpx.AsyncClient(timeout=100) as client:
             for address in json.loads(text)["addresses"]:
                 self.statuses.append((await client.get(f"{address}/.helix/status")).status_code)
         self._resident.ended.set()

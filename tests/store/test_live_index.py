@@ -41,9 +41,9 @@ async def test_nobody_waits_while_the_index_gathers(
     workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await workspace.index.wait_until_indexed()
-    monkeypatch.setattr(live_index, "GATHER_SECONDS", 30.0)
+    monkeypatch.setattr(live_index, "GATHER_SECONDS", 1000.0)
     index = workspace.index
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(100):
         asks: list[Callable[[], Awaitable[object]]] = [index.kept, index.recount_checkpoints, workspace.aclose]
         for number, ask in enumerate(asks):
             stored = await workspace.cache.store_content(b"entry %d" % number, SHELL)
@@ -62,12 +62,12 @@ async def test_what_is_stored_while_the_index_reads_is_in_the_next_slice(
     def slow_slice() -> IndexProgress:
         progress = real()
         read.set()
-        stored.wait(10)
+        stored.wait(100)
         return progress
 
     monkeypatch.setattr(index._file, "index_next_slice", slow_slice)
     await workspace.cache.store_content(b"a thimble", SHELL)
-    await asyncio.to_thread(read.wait, 10)
+    await asyncio.to_thread(read.wait, 100)
     await workspace.cache.store_content(b"a spindle", SHELL)
     stored.set()
     assert len(await index.search_index("spindle")) == 1

@@ -28,7 +28,7 @@ from helix_desktop.store.shared.async_rows import THREADS, AsyncRowStore
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore, error_of_postgres
 from helix_desktop.store.shared.row_encryption import RowCipher, new_workspace_key
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, Tombstone
-from tests.peers import pgbouncer, postgres
+from tests.peers import pgbouncer, ports, postgres
 from tests.store.shared.homes import machine
 
 ROW = {b"n" * 32: b"k" * 32 + b"b" * 512}
@@ -114,7 +114,7 @@ def test_no_database_no_server_and_no_address_are_sentences(server: postgres.Ser
     missing = fails(server.url.replace("/postgres", "/nothing"), seal)
     assert isinstance(missing, NotFound)
     assert "database of the shared store does not exist" in missing.what
-    nobody = fails(f"postgresql://helix@127.0.0.1:{postgres.free_port()}/postgres", seal)
+    nobody = fails(f"postgresql://helix@127.0.0.1:{ports.free_port()}/postgres", seal)
     assert isinstance(nobody, SharedStoreUnreachable)
     assert nobody.what == "No server is running at the address of the shared store."
     with pytest.raises(InvalidInput):
