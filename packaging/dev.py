@@ -7,15 +7,11 @@ Needs nothing but Python 3.11 or newer; makes the rest itself. Start with `pytho
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 if sys.version_info < (3, 11):  # before anything is imported that an older Python cannot read
     sys.exit("Helix Desktop needs Python 3.11 or newer; this is " + sys.version.split()[0] + ".")
@@ -27,11 +23,9 @@ ROOT = environment.ROOT
 ALONE = ["tests/gui/alone"]  # these time what a person waits for: no other tests run beside them
 CHANGED_SECONDS = 25  # with the start of pytest, half a minute
 REST = [f"--ignore={folder}" for folder in ALONE]
-# About half of a worker's time is spent waiting, for a process, a timer or an answer: two more than there are processors keep
-# them all busy, and no machine starts more than eight. A worker that has done its share takes from the others: none is idle while one has a long test before it.
+# A worker waits for about half of its time: for the disk, a process, an answer. Two more of them than processors keep those busy.
+# A worker that has done its share takes from the others: none is idle while one has a long test before it.
 TOGETHER = ["-n", str(min((os.cpu_count() or 2) + 2, 8)), "--dist=worksteal"]
-MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of this run's own is made in it
-ROOM = 8 << 30  # bytes free there; the tests write less than a quarter of that
 
 COMMANDS = {
     "run": "start the program; what stands after -- goes to it: run -- --version",
@@ -79,45 +73,23 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def test(arguments: Sequence[str]) -> int:
-    """Everything, or a part of the tests."""
+    """Everything, even when a step fails, pytest's closing line last; or a part of the tests."""
     environment.prepare("test")
     if arguments[:1] == ["--changed"]:
         return _test_changed(*arguments[1:2])
     if arguments:
         return _python(["-m", "pytest", *arguments])
-    with temporary_folder_in_memory() as folder:
-        return _test_everything(folder)
-
-
-@contextlib.contextmanager
-def temporary_folder_in_memory() -> Iterator[str]:
-    """Where there is room for one, it takes the place of the one on the disk, gone afterwards: the tests sync thousands of small
-    files, and a disk takes milliseconds for each. They cut power off by cutting files, which needs no disk.
-    """
-    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM:
-        yield ""
-        return
-    with tempfile.TemporaryDirectory(prefix="helix-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
-        Path(folder).chmod(0o711)  # PostgreSQL runs as another user
-        os.environ["TMPDIR"] = folder
-        yield folder
-
-
-def _test_everything(temporary: str) -> int:
-    """All steps, even when one fails, pytest's closing line last."""
-    # The names of folders that pytest would choose are long, and the path of a socket is not.
-    places = [[f"--basetemp={temporary}/{name}"] if temporary else [] for name in ("alone", "t")]
     steps = {
         "linter": ["-m", "ruff", "check", "."],
         "format": ["-m", "ruff", "format", "--check", "."],
         "imports": ["-c", "from importlinter.cli import lint_imports_command as check; check()", "--no-logo"],
-        "tests that stand alone": ["-m", "pytest", "-q", *places[0], *ALONE],
+        "tests that stand alone": ["-m", "pytest", "-q", *ALONE],
     }
     types = _begin(["-m", "mypy"])  # the tests that stand alone leave a processor free
     compiling = _begin(["-m", "pytest", "-q", "--collect-only"], subprocess.DEVNULL)  # once, not by each of the workers
     ended = {name: _step(name, step) for name, step in steps.items()}
     compiling.wait()
-    tests = _begin_step("tests", ["-m", "pytest", "-q", *places[1], *TOGETHER, *REST])
+    tests = _begin_step("tests", ["-m", "pytest", "-q", *TOGETHER, *REST])
     print(f"\n== types\n{types.communicate()[0]}", flush=True)  # while the tests go on
     ended["types"] = types.returncode
     ended["tests"] = tests()

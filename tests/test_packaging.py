@@ -85,19 +85,6 @@ def test_every_test_is_run_once(tmp_path: Path) -> None:
     assert found == ["test_tests", "test_tests_gui", "test_tests_gui_alone"]
 
 
-@pytest.mark.parametrize("room", [0, 1 << 62])
-def test_the_tests_write_in_memory_where_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
-    monkeypatch.setattr(dev, "MEMORY", tmp_path)
-    monkeypatch.setattr(dev, "ROOM", room)
-    monkeypatch.setenv("TMPDIR", "as before")
-    with dev.temporary_folder_in_memory() as folder:
-        assert [str(made) for made in tmp_path.glob("helix-*")] == ([] if room else [folder])
-        assert os.environ["TMPDIR"] == (folder or "as before")
-    assert list(tmp_path.glob("helix-*")) == []
-
-
 @pytest.fixture
 def venv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(environment, "VENV", tmp_path / "venv")
