@@ -26,7 +26,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.atomic_files import ensure_private_folder
+from helix_desktop.atomic_files import ensure_private_folder, write_file_atomically
 from helix_desktop.console import PIECE, Console
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, StoppedByUser
 from helix_desktop.tasks import OwnedTasks
@@ -133,9 +133,7 @@ class RequestListener:
             raise
 
     def _publish_port(self, port: int) -> None:
-        handle = os.open(self._address, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump({"port": port, "token": self._token}, file)
+        write_file_atomically(self._address, json.dumps({"port": port, "token": self._token}), private=True)
 
     async def finish_requests(self) -> None:
         """Take no more requests, and wait for those that run; after `patience` seconds they are ended. In a task that is being
@@ -335,6 +333,8 @@ def _read_port_and_token(address: Path) -> dict[str, Any]:
 
 
 def _address_of_owner(run: Path, name: str, *, sockets: bool) -> Path:
+    if sockets and len(os.fsencode(run / name)) > 98:  # macOS allows 103 bytes, with the ending.
+        name = hmac.digest(b"name", name.encode(), "sha256").hex()[:7]
     return run / f"{name}.{'sock' if sockets else 'port'}"
 
 
@@ -366,7 +366,6 @@ class InstanceClaim:
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def try_to_claim(self) -> bool:
-        """Tries to lock the claim and returns whether that succeeded."""
         try:
             if sys.platform == "win32":
                 import msvcrt

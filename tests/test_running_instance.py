@@ -9,13 +9,14 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from helix_desktop import running_instance
+from helix_desktop import program_folders, running_instance
 from helix_desktop.console import Console
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
 from helix_desktop.running_instance import (
@@ -66,9 +67,9 @@ async def hand_over(run: Path, arguments: list[str], console: Console, *, socket
 
 @asynccontextmanager
 async def owner(
-    run: Path, answer: Callable[[list[str], Console], Awaitable[int]], *, sockets: bool = True
+    run: Path, answer: Callable[[list[str], Console], Awaitable[int]], *, sockets: bool = True, name: str = "it"
 ) -> AsyncIterator[None]:
-    listening = await listen_for_requests(run, "it", answer, sockets=sockets)
+    listening = await listen_for_requests(run, name, answer, sockets=sockets)
     try:
         yield
     finally:
@@ -113,6 +114,19 @@ async def test_nobody_there(run: Path, sockets: bool) -> None:
     async with owner(run, echo, sockets=sockets):
         pass
     assert await connect_to_owner(run, "it", sockets=sockets) is None
+
+
+@KINDS
+async def test_a_name_may_be_as_long_as_a_workspace_has_it(sockets: bool) -> None:
+    """In a home whose path was of middling length, nobody could ask a workspace that had a long name."""
+    name = f"{'a-workspace-whose-name-is-very-long-' * 2:.40}-a1b2c3"
+    with tempfile.TemporaryDirectory(prefix="h") as base:
+        run = Path(base, "x" * (program_folders.SOCKET_PATH_LIMIT - len(base) - 1))
+        async with owner(run, echo, sockets=sockets, name=name):
+            wire = await connect_to_owner(run, name, sockets=sockets)
+            assert wire is not None
+            await wire.close()
+            assert await connect_to_owner(run, f"{name}-other", sockets=sockets) is None
 
 
 async def test_an_owner_that_hangs_is_nobody(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

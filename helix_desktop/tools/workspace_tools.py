@@ -13,6 +13,7 @@ from helix_desktop.engine.collaborators import FileRestoration
 from helix_desktop.engine.facts import FilesChanged, Recorded
 from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tasks import finish_making
 from helix_desktop.tools import (
     command_tools,
     fetch_tool,
@@ -82,10 +83,10 @@ class WorkspaceTools:
         )
         scratch = Path(tempfile.mkdtemp(prefix="helix-"))
         try:
-            sandbox = await find_sandbox(
-                roots.folders, scratch, roots.closed_paths, options.caches or scratch / "caches"
-            )
-            await asyncio.to_thread(write_identity, sandbox.given_folder / "git", roots.folders)
+            caches = options.caches or scratch / "caches"
+            sandbox = await find_sandbox(roots.folders, scratch, roots.closed_paths, caches)
+            writing = asyncio.to_thread(write_identity, sandbox.given_folder / "git", roots.folders)
+            await finish_making(writing, lambda _: asyncio.to_thread(shutil.rmtree, sandbox.given_folder))
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise

@@ -7,7 +7,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.errors import ActionRefused, NotFound, StoreBusy, StoreFailed, StoreFull
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.tools import workspace_tools
+from helix_desktop.tools.git_identity import write_identity
 from helix_desktop.workbench import Workbench, Workbenches, use_workbench, workbench_of
 from tests.cutting import cut_everywhere
 from tests.workbench.conftest import Desks
@@ -75,6 +77,31 @@ async def test_an_opening_that_is_cut_off_anywhere_leaves_nothing_and_it_opens_a
         await (await desk._known.open_stored_workspace(bench.id)).aclose()
 
     assert (await cut_everywhere(lambda: desk.open_workspace(bench.id), look)).name == "Pairs"
+
+
+async def test_an_opening_that_is_cut_off_while_a_thread_writes_for_it_leaves_nothing(
+    desks: Desks, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = desks()
+    bench = await desk.create_workspace("Pairs", folder)
+    await desk.close_workspace(bench.id)
+    written, may_end = threading.Event(), threading.Event()
+
+    def write_and_wait(place: Path, roots: Sequence[Path]) -> None:
+        write_identity(place, roots)
+        written.set()
+        may_end.wait(60)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(workspace_tools, "write_identity", write_and_wait)
+    (tmp_path / "temporary").mkdir()
+    opening = asyncio.ensure_future(desk.open_workspace(bench.id))  # noqa: TID251 - a test's own task
+    await asyncio.to_thread(written.wait, 60)
+    opening.cancel()
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert not list((tmp_path / "temporary").iterdir())
 
 
 async def test_other_folders_are_what_its_tools_may_enter(desks: Desks, folder: Path, tmp_path: Path) -> None:
