@@ -80,7 +80,9 @@ def test_two_wraps_inherit_nothing_and_the_second_goes_on_when_the_first_ends(
             said(other.first_address, "theirs", "b")
             assert [b"mine" in asked.raw for asked in provider.asked] == [True]
             assert [b"theirs" in asked.raw for asked in elsewhere.asked] == [True]
-            figures = [(agent_run.fetch_gateway_status(held.first_address) or {})["figures"] for held in (one, other)]
+            figures = [
+                (agent_run.fetch_gateway_status(held.first_address, 100) or {})["figures"] for held in (one, other)
+            ]
             assert [[each["requests"] for each in found] for found in figures] == [[1], [1]]
             assert figures[0][0]["conversation"] != figures[1][0]["conversation"]
             first.close()
@@ -109,7 +111,7 @@ def test_a_killed_gateway_is_back_at_its_address_and_nobody_else_gets_the_port_m
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(Exception, match="already in use"):
             gateway_socket.listen_on_loopback(urlsplit(held.first_address).port or 0)
-        told = agent_run.fetch_gateway_status(held.first_address, patience_seconds=30)
+        told = agent_run.fetch_gateway_status(held.first_address, patience_seconds=100)
         assert [one["requests"] for one in (told or {})["figures"]] == [
             1
         ]  # what the wrap says at its end is still true
@@ -162,7 +164,7 @@ def test_an_address_in_an_agents_settings_keeps_the_resident_and_its_port(tmp_pa
         assert status(tmp_path)["installed"] == ["claude"]
     told = status(tmp_path)  # nobody is registered any more
     url = json.loads(change.file.read_text("utf-8"))["env"]["ANTHROPIC_BASE_URL"]
-    assert agent_run.fetch_gateway_status(url) == {"figures": []}
+    assert agent_run.fetch_gateway_status(url, 100) == {"figures": []}
     asyncio.run(resident_client.ask_resident(where, "stop"))
     wait_until(lambda: is_gone(told["pid"]))
     with socket.create_server(("127.0.0.1", port)) as squatter:
@@ -231,6 +233,6 @@ def test_the_workspaces_of_other_registrations_are_not_reached_by_a_path(tmp_pat
     with wrapped(tmp_path, provider.url, workspace="Mine") as held:
         said(f"{held.first_address}/w/Secret", "hello", "a")
         assert b"hello" in provider.asked[-1].raw
-        assert agent_run.fetch_gateway_status(held.first_address) == {
+        assert agent_run.fetch_gateway_status(held.first_address, 100) == {
             "figures": []
         }  # there is no workspace Mine, and none else is taken

@@ -57,10 +57,8 @@ class FolderWatch:
         while self.is_watching:
             try:
                 held = os.read(self._handle, _READ)
-            except BlockingIOError:
-                break
-            except OSError:
-                self.is_in_doubt = True
+            except OSError as error:
+                self.is_in_doubt = self.is_in_doubt or not isinstance(error, BlockingIOError)
                 break
             at = 0
             while at < len(held):
@@ -89,3 +87,5 @@ class FolderWatch:
             with suppress(OSError):
                 os.close(self._handle)
             self._handle = -1
+
+    __del__ = close  # Where an opening is cut off, nobody closes it; a user may have 128 of them.

@@ -47,3 +47,13 @@ def test_a_moved_folder_is_a_doubt_and_its_old_watch_is_not_trusted(tmp_path: Pa
     (tmp_path / "b" / "f").write_text("x")
     assert watch.take_changed_folders() == {"0/b"}
     watch.close()
+
+
+def test_a_watch_that_nobody_closes_leaves_no_handle_open() -> None:
+    """Each workspace whose opening was cut off left one, and the system has few."""
+    watch = FolderWatch()
+    handle = watch._handle
+    os.fstat(handle)
+    del watch
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(handle)
