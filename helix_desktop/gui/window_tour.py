@@ -190,7 +190,9 @@ class WindowTour(QObject):
                 tr(
                     "Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. The script asks before it runs a command: click “Allow once”."
                 ),
-                tr("That was a whole turn: the script read files and ran commands, and asked you before each command."),
+                tr(
+                    "That was a whole turn. If the script reads files or runs commands in it, each call is shown, and you are asked before each command."
+                ),
                 self._place_of_question_or_suggestion,
                 lambda: self._count_ended_turns() > 0,
             ),
