@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from helix_desktop.engine import entry_catalogue
 from helix_desktop.engine.digest import Digest
@@ -15,7 +15,7 @@ from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import full_text_search, sqlite_database, store_opening
 from helix_desktop.store.cache_folder import prefix_bounds
 from helix_desktop.store.catalogue_queries import NEAR, CatalogueQueries, Order
-from helix_desktop.store.index_file import IndexDamaged, IndexProgress, StoreFeed, connect_for_queries
+from helix_desktop.store.index_file import IndexDamaged, IndexFile, IndexProgress, StoreFeed, connect_for_queries
 from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
@@ -122,15 +122,20 @@ class WorkspaceIndex:
 
     async def _index_until_caught_up(self, report: Callable[[IndexProgress], None], but: int) -> IndexProgress:
         while True:
-            self.progress = await self._run_without_gathering(self._file.index_next_slice)
+            self.progress = await self._run_without_gathering(IndexFile.index_next_slice)
             report(self.progress)
             if self.progress.is_complete or self.progress.count_missing < but:
                 return self.progress
 
-    async def _run_without_gathering(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """On the thread that writes: nobody waits there for what may still come."""
+    async def _run_without_gathering(
+        self, work: Callable[Concatenate[IndexFile, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """On the thread that writes: nobody waits there for what may still come. While the index is begun anew, its file is closed."""
+        if self._closing:
+            async with self._one_rebuild:
+                pass
         self._is_awaited.set()
-        return await self._writer.run_there(work, *args, **kwargs)
+        return await self._writer.run_there(work, self._file, *args, **kwargs)
 
     async def _index_what_was_gathered(self) -> None:
         """So that a search finds what was stored just before. It does not wait while much is missing from the index."""
@@ -231,7 +236,7 @@ class WorkspaceIndex:
         """The bytes all entries take on the disk, those just put among them; as far as it is known while the index is made."""
         self._refuse_while_rebuilding()
         try:
-            await self._run_without_gathering(self._file.add_missing_rows)
+            await self._run_without_gathering(IndexFile.add_missing_rows)
         except IndexDamaged:
             self._damaged = True
         return await self._run_query(CatalogueQueries.bytes_on_disk, slow=True)
@@ -243,13 +248,14 @@ class WorkspaceIndex:
 
     async def recount_checkpoints(self) -> None:
         """Count anew what they hold: what is removed or forgotten no longer is among it."""
-        self._is_awaited.set()
-        await self._writer.run_slices(self._file.recount_checkpoints())
+        async with self._one_rebuild:
+            self._is_awaited.set()
+            await self._writer.run_slices(self._file.recount_checkpoints())
 
     async def refresh_entry_rows(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that were known before: pins, removals."""
         for start in range(0, len(digests), 500):
-            await self._run_without_gathering(self._file.refresh_entries, digests[start : start + 500])
+            await self._run_without_gathering(IndexFile.refresh_entries, digests[start : start + 500])
 
     async def unused(self) -> Sequence[Digest]:
         """What collection takes first."""

@@ -87,6 +87,31 @@ async def test_a_rebuild_reports_how_far_it_is(workspace: StoredWorkspace) -> No
     assert [each.words for each in seen] == sorted(each.words for each in seen)
 
 
+async def test_what_is_written_while_the_index_is_begun_anew_goes_into_the_new_one(workspace: StoredWorkspace) -> None:
+    """The first checkpoint of a workspace is taken while somebody forgets an entry, or pins another one."""
+    stored = await workspace.cache.store_content(b"an entry", SHELL)
+    index, begun, go = workspace.index, asyncio.Event(), asyncio.Event()
+    await index.wait_until_indexed()
+
+    async def removing() -> None:
+        begun.set()
+        await go.wait()
+
+    renewing = asyncio.ensure_future(index.rebuild_around(removing))  # noqa: TID251
+    await begun.wait()
+    async with asyncio.TaskGroup() as asked:
+        asked.create_task(index.recount_checkpoints())
+        asked.create_task(workspace.cache.pin_entry(stored.digest))
+        await asyncio.sleep(0)
+        go.set()
+    await renewing
+    await index.wait_until_indexed()
+    row = await index.find_entry_row(stored.digest)
+    assert row is not None
+    assert row.pinned
+    assert await index.checkpoints() == (0, 0)
+
+
 async def test_what_is_asked_while_something_is_removed_is_refused_and_no_disk_is_blamed(
     workspace: StoredWorkspace,
 ) -> None:
