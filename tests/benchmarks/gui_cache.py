@@ -238,9 +238,9 @@ async def scroll(page: CachePage, gaps: Gaps, there: Callable[[], bool]) -> None
 async def choose_all(page: CachePage, gaps: Gaps) -> None:
     gaps.begin()
     start = time.perf_counter()
-    page.table.select_all_entries()
+    page.table.selectAll()
     await asyncio.sleep(0)
-    print(f"  all {len(page.table.selected):,} chosen in {1000 * (time.perf_counter() - start):.1f} ms")
+    print(f"  all {page.table.selected_count:,} chosen in {1000 * (time.perf_counter() - start):.1f} ms")
     before = memory()
     QGuiApplication.clipboard().setText("")
     page.copy_selected_hashes()

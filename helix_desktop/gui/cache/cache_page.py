@@ -225,7 +225,6 @@ class CachePage(QWidget):
         if text != self._query:
             return
         self.table.cells.needles = tuple(word.lower() for word in text.split() if len(word) > 1)
-        self.table.selected.clear_ranges()
         self.model.show_search_hits(found)
         self.viewer.content_view.lines.highlight_matches(text)
         places = format_count(len(found), "{n} matching entry", "{n} matching entries")
@@ -268,7 +267,7 @@ class CachePage(QWidget):
             self._select_and_open_row(row)
 
     def _on_filter_chosen(self, chosen: EntryFilter) -> None:
-        self.table.selected.clear_ranges()
+        self.table.clearSelection()
         self.table.verticalScrollBar().setValue(0)
         if self._query and not _HASH.fullmatch(self._query):
             self._search_entry_contents(self._query)
@@ -333,7 +332,7 @@ class CachePage(QWidget):
         self._figures_label.setText(" · ".join(parts).replace(" of · ", " of "))
 
     def _show_selection_count(self) -> None:
-        chosen = len(self.table.selected)
+        chosen = self.table.selected_count
         self.viewer.compare_button.setEnabled(chosen == 2)
         if chosen > 1:
             self._figures_label.setText(
@@ -344,18 +343,18 @@ class CachePage(QWidget):
         self._needs_refresh = False
         if not self.model.shows_search_hits:
             self.model.recount_and_reload()
-            if len(self.table.selected) < 2:
+            if self.table.selected_count < 2:
                 self._update_figures_later()
 
     def copy_selected_hashes(self) -> None:
         """The hashes of the chosen rows, to the clipboard; a million are fetched in pieces while the window lives."""
-        if self._catalogue is None or not self.table.selected:
+        ranges = self.table.selected_ranges
+        if self._catalogue is None or not ranges:
             return
         if self.model.shows_search_hits:
-            rows = [self.model.entry_row_at(number) for number in self.table.selected.iterate_rows()]
+            rows = [self.model.entry_row_at(number) for number in self.table.selected_rows()]
             QGuiApplication.clipboard().setText("\n".join(row.stored.digest.hex for row in rows if row is not None))
             return
-        ranges = list(self.table.selected)
         order = (self.model.entry_filter, self.model.sort_by, self.model.descending)
         copying = entry_tasks.fetch_hashes_of_rows(self._catalogue, ranges, order, self._show_copy_progress)
         self._doing.run_in_background(copying, then=self._put_hashes_on_clipboard, owner=self)
@@ -448,15 +447,17 @@ class CachePage(QWidget):
     def clear_and_reload_entries(self) -> None:
         """Clears the view and reload the table, so that nothing that was removed stays visible."""
         self.viewer.show_no_entry()
-        self.table.selected.clear_ranges()
+        self.table.clear_current_row()
         self.model.show_entries_of(self._catalogue, self.bar.filter)
         self._update_figures_later()
 
     def compare_selected_entries(self) -> None:
-        rows = [self.model.entry_row_at(number) for number in list(self.table.selected.iterate_rows())[:2]]
-        if self._catalogue is None or len(rows) != 2 or rows[0] is None or rows[1] is None:
+        if self._catalogue is None or self.table.selected_count != 2:
             return
-        one, two = sorted((row for row in rows if row is not None), key=lambda row: row.time)
+        rows = [row for number in self.table.selected_rows() if (row := self.model.entry_row_at(number)) is not None]
+        if len(rows) != 2:
+            return
+        one, two = sorted(rows, key=lambda row: row.time)
         reading = entry_tasks.read_two_entry_texts(self._catalogue, one.stored, two.stored)
         titles = (entry_tasks.entry_name_with_hash(one), entry_tasks.entry_name_with_hash(two))
 
@@ -466,7 +467,7 @@ class CachePage(QWidget):
         self._run_for_shown_workspace(reading, show_comparison)
 
     def _show_entry_context_menu(self, place: QPoint) -> None:
-        many = len(self.table.selected)
+        many = self.table.selected_count
         if not many:
             return
         menu = build_popup_menu(self)

@@ -201,17 +201,25 @@ class EntriesModel(QAbstractTableModel):
         for page in self._pages:
             self._request_page(page)
         if grown:
-            self._set_row_count(count)
-            if grown > 0 and self._search_hits is None and self.sort_by is EntrySort.TIME and self.descending:
+            above = grown > 0 and self._search_hits is None and self.sort_by is EntrySort.TIME and self.descending
+            self._set_row_count(count, grows_above=above)
+            if above:
                 self.rows_added_above.emit(grown)
 
-    def _set_row_count(self, count: int) -> None:
-        if self._search_hits is None:
-            self.beginResetModel()
+    def _set_row_count(self, count: int, *, grows_above: bool = False) -> None:
+        """Rows come or go at one end, so that Qt moves the selection with the others."""
+        grown, before = count - self._count, self._count
+        if self._search_hits is not None or not grown:
             self._count = count
-            self.endResetModel()
+        elif grown > 0:
+            first = 0 if grows_above else before
+            self.beginInsertRows(NOWHERE, first, first + grown - 1)
+            self._count = count
+            self.endInsertRows()
         else:
+            self.beginRemoveRows(NOWHERE, count, before - 1)
             self._count = count
+            self.endRemoveRows()
         self.row_count_changed.emit(self.rowCount())
 
     def _request_page(self, page: int) -> None:

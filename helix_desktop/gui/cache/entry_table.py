@@ -1,9 +1,10 @@
-"""The table of entries: draws its cells and keeps the selection as ranges, so that a million rows can be selected."""
+"""The table of entries: draws its cells and says which rows are selected, as ranges: there may be a million."""
 
 import time
+from collections.abc import Iterator
 from functools import partial
 
-from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, Qt, Signal
+from PySide6.QtCore import QItemSelection, QModelIndex, QPersistentModelIndex, QPoint, QRect, QSignalBlocker, Qt, Signal
 from PySide6.QtGui import (
     QContextMenuEvent,
     QFontMetrics,
@@ -18,6 +19,7 @@ from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
     QHeaderView,
+    QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
     QTableView,
@@ -33,7 +35,6 @@ from helix_desktop.gui.cache.entries_model import (
     column_title,
 )
 from helix_desktop.gui.shared.plain_widgets import add_choice, build_popup_menu
-from helix_desktop.gui.shared.row_ranges import RowRanges
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
@@ -63,6 +64,7 @@ COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS)  # These are hidde
 LEAST_SOURCE = 120
 _MONO = frozenset({EntryColumn.HASH, EntryColumn.SOURCE})
 _MUTED = frozenset({EntryColumn.STORED, EntryColumn.RECALLED})
+_KEYS_OF_QT = (Qt.Key.Key_Up, Qt.Key.Key_Down, Qt.Key.Key_PageUp, Qt.Key.Key_PageDown, Qt.Key.Key_Home, Qt.Key.Key_End)
 
 
 class EntryCellDelegate(QStyledItemDelegate):
@@ -83,7 +85,7 @@ class EntryCellDelegate(QStyledItemDelegate):
     ) -> None:
         theme, number, column = self._theme, index.row(), EntryColumn(index.column())
         rect: QRect = option.rect
-        if number in self._table.selected:
+        if option.state & QStyle.StateFlag.State_Selected:
             painter.fillRect(rect, theme.colour_of_token("accent_soft"))
         painter.fillRect(QRect(rect.left(), rect.bottom(), rect.width(), 1), theme.colour_of_token("line"))
         row = self._table.entries.entry_row_at(number)
@@ -141,17 +143,18 @@ class EntryTable(QTableView):
     def __init__(self, theme: Theme, entries: EntriesModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.entries = entries
-        self.selected = RowRanges()
         self.now = time.time()
         self._theme = theme
-        self._anchor = 0
-        self.current_row = -1  # The number of the row that is open in the viewer; -1: none.
         self.is_current_row_loading = False  # True while the current row is being loaded.
         self._columns_without_room: set[EntryColumn] = set()
         self.cells = EntryCellDelegate(theme, self)
+        # Before Qt hears of it: it would move on to the row above, and that entry would be opened.
+        entries.rowsAboutToBeRemoved.connect(self._leave_removed_row)
         self.setModel(entries)
+        self.selectionModel().currentRowChanged.connect(self._on_current_row_changed)
         self.setItemDelegate(self.cells)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
+        self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.setTabKeyNavigation(False)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
@@ -167,7 +170,6 @@ class EntryTable(QTableView):
         self._apply_table_style()
         theme.changed.connect(self._apply_table_style)
         entries.rows_loaded.connect(self._on_rows_loaded)
-        entries.modelReset.connect(self._drop_row_beyond_end)
 
     def _update_sort_indicator(self) -> None:
         """What a search found stands by relevance, which no column has; its titles order nothing then."""
@@ -222,105 +224,80 @@ class EntryTable(QTableView):
             header.resizeSection(column, width)
         header.resizeSection(EntryColumn.SOURCE, max(least, room - sum(wide.values())))
 
-    def select_row(self, row: int, *, extend: bool = False) -> None:
-        """Look at a row. `extend`: choose all from where choosing began."""
-        count = self.entries.rowCount()
-        if not count:
-            return
-        row = min(max(row, 0), count - 1)
-        if extend:
-            self.selected.set_only_range(self._anchor, row)
-        else:
-            self._anchor = row
-            self.selected.set_only_range(row, row)
-        self._make_row_current(row)
+    @property
+    def current_row(self) -> int:
+        """The number of the row that is open in the viewer; -1: none."""
+        return self.currentIndex().row()
+
+    @property
+    def selected_ranges(self) -> list[tuple[int, int]]:
+        """The selected rows, ascending, ends included."""
+        return sorted({(part.top(), part.bottom()) for part in self.selectionModel().selection()})
+
+    @property
+    def selected_count(self) -> int:
+        return sum(last - first + 1 for first, last in self.selected_ranges)
+
+    def selected_rows(self) -> Iterator[int]:
+        for first, last in self.selected_ranges:
+            yield from range(first, last + 1)
+
+    def select_row(self, row: int) -> None:
+        """Selects this row alone and opens it, also where it was open before."""
+        if self.entries.rowCount():
+            self.clear_current_row()
+            self.setCurrentIndex(self.entries.index(row, 0))
 
     def move_current_row_to(self, row: int) -> None:
         """What is looked at stands in this row by now."""
-        self.current_row = self._anchor = row
-        self.selected.set_only_range(row, row)
-        self._on_rows_selected()
+        with QSignalBlocker(self):
+            self.setCurrentIndex(self.entries.index(row, 0))
+        self.selected_rows_changed.emit()
 
     def clear_current_row(self) -> None:
         """No row is looked at: what is shown stands in none that is here."""
-        self.current_row, self.is_current_row_loading = -1, False
-        self.selected.clear_ranges()
-        self._on_rows_selected()
+        self.setCurrentIndex(QModelIndex())
+        self.clearSelection()
 
-    def select_all_entries(self) -> None:
-        if self.entries.rowCount():
-            self.selected.set_only_range(0, self.entries.rowCount() - 1)
-            self._on_rows_selected()
+    def _on_current_row_changed(self, index: QModelIndex) -> None:
+        self.is_current_row_loading = index.isValid() and self.entries.entry_row_at(index.row()) is None
+        if index.isValid():
+            self.current_row_changed.emit(index.row())
 
-    def _make_row_current(self, row: int) -> None:
-        self.current_row = row
-        self.is_current_row_loading = self.entries.entry_row_at(row) is None
-        self.setCurrentIndex(self.entries.index(row, max(0, self.currentIndex().column())))
-        self.scrollTo(self.entries.index(row, 0))
-        self._on_rows_selected()
-        self.current_row_changed.emit(row)
-
-    def _on_rows_selected(self) -> None:
-        self.viewport().update()
+    def selectionChanged(self, selected: QItemSelection, deselected: QItemSelection) -> None:
+        super().selectionChanged(selected, deselected)
         self.selected_rows_changed.emit()
 
     def shift_rows_down(self, by: int) -> None:
-        """Rows came in above: what is chosen and what is in sight stays."""
-        self.selected.shift_rows(by)
-        self._anchor += by
-        if self.current_row >= 0:
-            self.current_row += by
+        """Rows came in above: what is in sight stays."""
         bar = self.verticalScrollBar()
         if bar.value() > 0:
             bar.setValue(bar.value() + by * self._theme.zoomed_pixels(ROW))
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        row = self.rowAt(int(event.position().y()))
-        if row < 0 or event.button() != Qt.MouseButton.LeftButton:
-            return
-        control = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
-        if control:
-            self._anchor = row
-            self.selected.toggle_row(row)
-            self._make_row_current(row)
-        else:
-            self.select_row(row, extend=bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
-
-    def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if event.buttons() & Qt.MouseButton.LeftButton:
-            row = self.rowAt(int(event.position().y()))
-            if row >= 0 and row != self.current_row:
-                self.select_row(row, extend=True)
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        event.accept()
-
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
         self.entry_opened.emit()
 
+    def moveCursor(self, action: QAbstractItemView.CursorAction, modifiers: Qt.KeyboardModifier) -> QModelIndex:
+        """Home and End go through the rows; Qt's go through the columns."""
+        if action is QAbstractItemView.CursorAction.MoveHome:
+            return self.entries.index(0, 0)
+        if action is QAbstractItemView.CursorAction.MoveEnd:
+            return self.entries.index(self.entries.rowCount() - 1, 0)
+        return super().moveCursor(action, modifiers)
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        page = max(1, self.viewport().height() // self._theme.zoomed_pixels(ROW) - 1)
-        last = self.entries.rowCount() - 1
-        steps = {
-            Qt.Key.Key_Up: self.current_row - 1,
-            Qt.Key.Key_Down: self.current_row + 1,
-            Qt.Key.Key_PageUp: self.current_row - page,
-            Qt.Key.Key_PageDown: self.current_row + page,
-            Qt.Key.Key_Home: 0,
-            Qt.Key.Key_End: last,
-        }
-        key = Qt.Key(event.key())
-        if event.matches(QKeySequence.StandardKey.SelectAll):
-            self.select_all_entries()
-        elif event.matches(QKeySequence.StandardKey.Copy):
+        """Only what is for the rows: Qt would search all of them for a letter."""
+        with_control = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+        if event.matches(QKeySequence.StandardKey.Copy):
             self.copy_wanted.emit()
-        elif key in steps:
-            self.select_row(steps[key], extend=bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.entry_opened.emit()
-        elif key == Qt.Key.Key_Space and event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            self.selected.toggle_row(max(self.current_row, 0))
-            self._on_rows_selected()
+        elif (
+            event.matches(QKeySequence.StandardKey.SelectAll)
+            or event.key() in _KEYS_OF_QT
+            or (event.key() == Qt.Key.Key_Space and with_control)
+        ):
+            super().keyPressEvent(event)
         else:
             event.ignore()
 
@@ -332,7 +309,7 @@ class EntryTable(QTableView):
             self.menu_wanted.emit(self.viewport().mapToGlobal(below))
             return
         row = self.rowAt(event.pos().y())
-        if row >= 0 and row not in self.selected:
+        if row >= 0 and not self.selectionModel().isRowSelected(row):
             self.select_row(row)
         self.menu_wanted.emit(event.globalPos())
 
@@ -347,13 +324,11 @@ class EntryTable(QTableView):
             painter.end()
 
     def _on_sort_changed(self, section: int, order: Qt.SortOrder) -> None:
-        self.selected.clear_ranges()
-        self.current_row = -1
+        self.clear_current_row()
         self.verticalScrollBar().setValue(0)
         self.entries.set_sort_order(
             SORT_BY_COLUMN[EntryColumn(section)], descending=order is Qt.SortOrder.DescendingOrder
         )
-        self._on_rows_selected()
 
     def _show_column_menu(self, place: QPoint) -> None:
         header = self.horizontalHeader()
@@ -378,7 +353,6 @@ class EntryTable(QTableView):
             self.is_current_row_loading = False
             self.current_row_changed.emit(self.current_row)
 
-    def _drop_row_beyond_end(self) -> None:
-        if self.current_row >= self.entries.rowCount():
-            self.current_row = -1
-            self.selected.clear_ranges()
+    def _leave_removed_row(self, _parent: QModelIndex, first: int, _last: int) -> None:
+        if self.current_row >= first:
+            self.clear_current_row()

@@ -78,7 +78,7 @@ def test_the_keyboard_goes_through_the_rows(page: CachePage, settle: Settle) -> 
     for _ in range(3):
         QTest.keyClick(page.table, Qt.Key.Key_Down)
     QTest.keyClick(page.table, Qt.Key.Key_Down, SHIFT)
-    assert list(page.table.selected) == [(3, 4)]
+    assert page.table.selected_ranges == [(3, 4)]
     QTest.keyClick(page.table, Qt.Key.Key_End)
     settle()
     assert page.table.current_row == page.model.rowCount() - 1
@@ -131,7 +131,7 @@ def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryC
     settle()
     chosen = page.model.entry_row_at(page.table.current_row) if page.table.current_row >= 0 else None
     assert chosen is None or chosen.stored.digest == page.viewer.row.stored.digest
-    assert list(page.table.selected) == ([(page.table.current_row, page.table.current_row)] if chosen else [])
+    assert page.table.selected_ranges == ([(page.table.current_row, page.table.current_row)] if chosen else [])
 
 
 def test_a_hash_after_words_shows_all_entries_again(
@@ -414,7 +414,7 @@ def test_the_menu_by_keyboard_is_of_the_chosen_entry(page: CachePage) -> None:
     click_row(page, 1)
     names = menu_of(page, QContextMenuEvent.Reason.Keyboard, page.table.viewport().rect().center())
     assert names[0] == "Copy the hash"
-    assert list(page.table.selected.iterate_rows()) == [1]
+    assert list(page.table.selected_rows()) == [1]
 
 
 def test_where_nothing_is_chosen_there_is_no_menu(page: CachePage, settle: Settle) -> None:
@@ -474,3 +474,72 @@ def test_the_line_a_search_found_is_shown_when_its_entry_has_come(
     held.let()
     settle()
     assert page.viewer.content_view.lines.verticalScrollBar().value() > 0
+
+
+def test_rows_are_selected_by_hand_and_stay_selected_when_rows_come_in(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    click_row(page, 1)
+    click_row(page, 3, SHIFT)
+    click_row(page, 5, CONTROL)
+    assert page.table.selected_ranges == [(1, 3), (5, 5)]
+    click_row(page, 2, CONTROL)
+    assert page.table.selected_ranges == [(1, 1), (3, 3), (5, 5)]
+    chosen = [page.model.entry_row_at(row) for row in page.table.selected_rows()]
+    catalogue.put(b"new one", "write_file", "new.txt")
+    page.refresh_entries_soon()
+    settle()
+    assert page.table.selected_ranges == [(2, 2), (4, 4), (6, 6)]
+    assert [page.model.entry_row_at(row) for row in page.table.selected_rows()] == chosen
+    page.copy_selected_hashes()
+    settle()
+    assert QGuiApplication.clipboard().text().split("\n") == [row.stored.digest.hex for row in chosen if row]
+
+
+def test_a_selection_holds_while_pages_far_away_are_looked_at(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    click_row(page, 2)
+    QTest.keyClick(page.table, Qt.Key.Key_End, SHIFT)
+    settle()
+    assert page.table.selected_ranges == [(2, 304)]
+    QTest.keyClick(page.table, Qt.Key.Key_Home)
+    settle()
+    assert page.table.selected_ranges == [(0, 0)]
+    assert page.viewer.row == page.model.entry_row_at(0)
+    header = page.table.horizontalHeader()
+    header.moveSection(header.visualIndex(EntryColumn.SIZE), 0)
+    click_row(page, 4, SHIFT)
+    assert page.table.selected_count == 5
+    click_row(page, 2, CONTROL)
+    assert page.table.selected_count == 4
+
+
+def test_a_filter_that_leaves_fewer_rows_opens_no_other_entry(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    QTest.keyClick(page.table, Qt.Key.Key_End)
+    settle()
+    opened = page.viewer.row
+    assert page.table.current_row == 304
+    page.bar.filter_chosen.emit(EntryFilter(tool="search", since=catalogue.lines[200].time))
+    settle()
+    assert page.model.rowCount() == 105
+    assert (page.table.current_row, page.table.selected_ranges) == (-1, [])
+    assert page.viewer.row == opened
+
+
+def test_a_row_of_placeholders_opens_when_its_entry_has_come(page: CachePage, settle: Settle) -> None:
+    page.table.select_row(200)
+    assert page.table.is_current_row_loading
+    settle()
+    assert not page.table.is_current_row_loading
+    assert page.viewer.row == page.model.entry_row_at(200)
+
+
+def test_letters_typed_into_the_table_look_for_nothing(page: CachePage) -> None:
+    """Qt would ask every row for a text that begins with the letter: a million of them stand still then."""
+    before = page.table.current_row
+    for letter in "outp":
+        QTest.keyClick(page.table, letter)
+    assert page.table.current_row == before
