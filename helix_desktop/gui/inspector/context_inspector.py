@@ -234,30 +234,26 @@ class ContextInspector(QWidget):
             yield FigureBox(ink, width, words, format_token_count(tools.withheld_tokens))
 
     def _build_coming_up_boxes(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-        yield build_inspector_heading(ink, width, tr("Coming up"), gap=float(ink.scaled_pixels(22)))
+        yield build_inspector_heading(ink, width, tr("Coming up"), gap=ink.scaled_pixels(22))
         for kind, why in self._folding.items():
             yield build_note_box(
                 ink,
                 width,
                 tr("In progress: {kind}. {why}", kind=describe_fold_kind(kind), why=translate_sentences(why)),
-                gap=float(ink.scaled_pixels(6)),
+                gap=ink.scaled_pixels(6),
                 colour="accent",
             )
         if self._session is not None:
             yield build_note_box(
-                ink, width, translate_sentences(self._session.describe_next_fold()), gap=float(ink.scaled_pixels(6))
+                ink, width, translate_sentences(self._session.describe_next_fold()), gap=ink.scaled_pixels(6)
             )
-        yield ActionLineBox(ink, width, tr("Fold now…"), ToggleSection(_FOLD), gap=float(ink.scaled_pixels(4)))
+        yield ActionLineBox(ink, width, tr("Fold now…"), ToggleSection(_FOLD), gap=ink.scaled_pixels(4))
 
     def _build_block_list_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
         opened = _BLOCKS in self._open
-        yield ActionLineBox(
-            ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=float(ink.scaled_pixels(4))
-        )
+        yield ActionLineBox(ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=ink.scaled_pixels(4))
         words = format_count(len(self._parts), "{n} block, in order", "{n} blocks, in order")
-        yield ExpandableHeaderBox(
-            ink, width, words, ToggleSection(_BLOCKS), opened=opened, gap=float(ink.scaled_pixels(16))
-        )
+        yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=opened, gap=ink.scaled_pixels(16))
         if not opened:
             return
         for part in self._parts[:MAX_SHOWN_BLOCKS]:

@@ -90,7 +90,7 @@ class ContextPanel(QWidget):
             meter = session.next_request_meter()
             yield from build_context_boxes(ink, width, session.conversation.expected_state, meter, "")
             rows = context_figures.build_savings_rows(token_budget.compute_savings(session.conversation.state))
-            gap = float(ink.scaled_pixels(12))
+            gap = ink.scaled_pixels(12)
             for words, figure, good in [*rows, *([(next_price, "", False)] if next_price else [])]:
                 yield FigureBox(ink, width, words, figure, accent=good, gap=gap)
                 gap = 0.0

@@ -44,7 +44,7 @@ class MeterBox(LayoutBox):
         self._window = window
         self._words = words
         self._share = describe_window_fill(self._parts, window) if window else ""
-        self.height = float(ink.scaled_pixels(12 + 6 + 17))
+        self.height = ink.scaled_pixels(12 + 6 + 17)
         self.hot_spots = []
         self.text = describe_meter(self._parts, window, is_estimate=is_estimate)
 
@@ -83,7 +83,7 @@ class FigureBox(LayoutBox):
         self._figure = figure
         self._dot, self._ring, self._mono, self._accent = dot, ring, mono, accent
         self._more = more
-        self.height = float(ink.scaled_pixels(27.5))
+        self.height = ink.scaled_pixels(27.5)
         self.text = f"{words}  {figure}"
         if act is not None:
             self.hot_spots = [HotSpot(QRectF(0, 0, width, self.height), act, self.text)]
@@ -130,9 +130,9 @@ def build_context_boxes(
         window=format_token_count(meter.window),
     )
     yield build_inspector_heading(ink, width, title)
-    gap = float(ink.scaled_pixels(10))
+    gap = ink.scaled_pixels(10)
     yield MeterBox(ink, width, meter.parts, meter.window, thresholds, is_estimate=meter.is_estimate, gap=gap)
-    gap = float(ink.scaled_pixels(12))
+    gap = ink.scaled_pixels(12)
     for kind in ContextKind:
         if figure := meter.parts.get(kind, 0):
             name = newest_handover_name(state) if kind is ContextKind.HANDOVER else context_kind_name(kind)

@@ -316,7 +316,7 @@ class RuleBox(LayoutBox):
     def __init__(self, ink: DrawingStyle, width: float, rule: RuleBlock, *, gap: float = 0.0) -> None:
         left = ink.scaled_pixels(INDENT) * rule.indent + ink.scaled_pixels(QUOTE) * rule.quote
         super().__init__(ink, width - left, left=float(left), gap=gap)
-        self.height = float(ink.scaled_pixels(9))
+        self.height = ink.scaled_pixels(9)
 
     def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         painter.fillRect(QRectF(0, self.height / 2, self.width, 1), self.ink.token_colour("line"))
@@ -358,7 +358,7 @@ class ActionLineBox(LayoutBox):
 
     def __init__(self, ink: DrawingStyle, width: float, words: str, act: BoxAction, *, gap: float) -> None:
         super().__init__(ink, width, gap=gap)
-        self.height = float(ink.scaled_pixels(22))
+        self.height = ink.scaled_pixels(22)
         metrics = QFontMetricsF(ink.small)
         self._words = metrics.elidedText(words, Qt.TextElideMode.ElideRight, width + 1)
         reach = metrics.horizontalAdvance(self._words)

@@ -76,8 +76,8 @@ class CodeBox(LayoutBox):
             self._coloured, self._runs = list(self._runs), None
         body = self._lay_out_code()
         rest = whole.count("\n", len("\n".join(shown[:lines]))) if cut else 0
-        self._label, pad = label, float(ink.scaled_pixels(12))
-        self._top, self._side = float(ink.scaled_pixels(LABEL)) if label else pad, float(ink.scaled_pixels(14))
+        self._label, pad = label, ink.scaled_pixels(12)
+        self._top, self._side = ink.scaled_pixels(LABEL) if label else pad, ink.scaled_pixels(14)
         self.height = self._top + pad + body + (ink.scaled_pixels(24) if rest else 0)
         self._add_show_more_line(rest, more)
         self._add_copy_button()

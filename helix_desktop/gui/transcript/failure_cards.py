@@ -42,7 +42,7 @@ class FailureCardBox(LayoutBox):
     ) -> None:
         super().__init__(ink, width)
         self._title, self._failed = title, failed
-        self._pad = float(ink.scaled_pixels(12))
+        self._pad = ink.scaled_pixels(12)
         right = width - self._pad
         for name, act in reversed(ways):
             wide = QFontMetricsF(ink.text).horizontalAdvance(name) + ink.scaled_pixels(28)

@@ -78,7 +78,7 @@ class HoverBar(LayoutBox):
     def __init__(self, ink: DrawingStyle, words: str, shown: Sequence[HoverBarButton]) -> None:
         super().__init__(ink, 0.0)
         self.text = words
-        self.height = float(ink.scaled_pixels(HEIGHT))
+        self.height = ink.scaled_pixels(HEIGHT)
         self._signs: list[tuple[HoverBarButton, QRectF]] = []
         x = QFontMetricsF(ink.chip).horizontalAdvance(words) + ink.scaled_pixels(16)
         self._words = QRectF(ink.scaled_pixels(8), 0, x, self.height)

@@ -148,7 +148,7 @@ def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 def _build_attachment_boxes(page: LayoutContext, part: Attachment, fold: Folded | None) -> Iterator[LayoutBox]:
     """For a folded attachment, the tokens sent come before the original count."""
-    gap = float(page.ink.scaled_pixels(8))
+    gap = page.ink.scaled_pixels(8)
     figures = describe_token_count(part.tokens) if part.tokens else format_byte_size(part.stored.size)
     if fold is not None:
         figures = tr("{n} of {all} tokens", n=format_token_count(fold.tokens), all=format_token_count(part.tokens))
@@ -159,7 +159,7 @@ def _build_attachment_boxes(page: LayoutContext, part: Attachment, fold: Folded 
 
 
 def _build_picture_boxes(page: LayoutContext, stored: Stored, name: str) -> Iterator[LayoutBox]:
-    gap = float(page.ink.scaled_pixels(8))
+    gap = page.ink.scaled_pixels(8)
     image = page.contents.get_entry_image(stored)
     if image is not None:
         yield PictureBox(page.ink, page.width, image, make_safe_text(name), gap=gap, act=OpenPicture(stored, name))
@@ -178,7 +178,7 @@ def _build_reply_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     first = start == 0
     for box in _build_markdown_boxes(page, item, start, limit):
         if first:
-            box.gap = float(page.ink.scaled_pixels(3)) if item.is_first_of_answer else 0.0
+            box.gap = page.ink.scaled_pixels(3) if item.is_first_of_answer else 0.0
             first = False
         yield box
     yield from _build_show_more_box(page, item, len(text), limit)
@@ -188,7 +188,7 @@ def _build_show_more_box(page: LayoutContext, item: TranscriptItem, length: int,
     if length > limit:
         words = tr("Show more ({rest} characters)", rest=format_number(length - limit))
         act = ToggleSection(page.section_key("limit", item.fact_seq, item.part), MORE)
-        yield ActionLineBox(page.ink, page.width, words, act, gap=float(page.ink.scaled_pixels(7)))
+        yield ActionLineBox(page.ink, page.width, words, act, gap=page.ink.scaled_pixels(7))
 
 
 def _build_group_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -225,7 +225,7 @@ def _build_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     key = ("open", item.fact_seq, item.part)
     opened = page.is_section_open(key)
     words = f"{tr('Reasoning')} · {describe_token_count(tokens)}" if tokens else tr("Reasoning")
-    gap = float(page.ink.scaled_pixels(6)) if page.items.groups.group_headed_by(at.index) else 0.0
+    gap = page.ink.scaled_pixels(6) if page.items.groups.group_headed_by(at.index) else 0.0
     yield ExpandableHeaderBox(
         page.ink, page.width, words, ToggleSection(page.section_key(*key)), opened=opened, gap=gap
     )
@@ -249,7 +249,7 @@ def _build_muted_text_boxes(page: LayoutContext, text: str, limit: int) -> Itera
         if piece.strip():
             cut = [piece[i : i + 4_000] for i in range(0, len(piece), 4_000)]
             for each in cut:
-                yield build_note_box(page.ink, page.width, each, gap=float(page.ink.scaled_pixels(4)))
+                yield build_note_box(page.ink, page.width, each, gap=page.ink.scaled_pixels(4))
 
 
 def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -260,7 +260,7 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     state = page.items.tool_call_state(index)
     key = ("open", item.fact_seq, item.part)
     opened = page.is_section_open(key)
-    gap = float(page.ink.scaled_pixels(6)) if page.items.groups.group_headed_by(index) else 0.0
+    gap = page.ink.scaled_pixels(6) if page.items.groups.group_headed_by(index) else 0.0
     yield ToolCallBox(
         page.ink, page.width, build_call_line(state, page.now()), ToggleSection(page.section_key(*key)), gap=gap
     )
@@ -272,7 +272,7 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def _build_call_detail_boxes(page: LayoutContext, item: TranscriptItem, state: ToolCallState) -> Iterator[LayoutBox]:
-    gap = float(page.ink.scaled_pixels(6))
+    gap = page.ink.scaled_pixels(6)
     arguments = _format_call_arguments(state.call.arguments)
     if arguments:
         more = page.section_key("arguments", item.fact_seq, item.part)
@@ -300,7 +300,7 @@ def _build_call_detail_boxes(page: LayoutContext, item: TranscriptItem, state: T
 def _build_output_boxes(
     page: LayoutContext, item: TranscriptItem, state: ToolCallState, returned: ToolReturned
 ) -> Iterator[LayoutBox]:
-    gap = float(page.ink.scaled_pixels(6))
+    gap = page.ink.scaled_pixels(6)
     stored = returned.output
     whole = len(returned.head.encode("utf-8", "replace")) >= stored.size
     text = returned.head if whole else page.contents.get_entry_text(stored)
@@ -320,7 +320,7 @@ def _build_output_boxes(
     elif not returned.images:
         yield build_note_box(page.ink, page.width, tr("No output."), gap=gap)
     words = tr("Open the full output in the cache ({size})", size=format_byte_size(stored.size))
-    yield ActionLineBox(page.ink, page.width, words, OpenEntry(stored.digest), gap=float(page.ink.scaled_pixels(2)))
+    yield ActionLineBox(page.ink, page.width, words, OpenEntry(stored.digest), gap=page.ink.scaled_pixels(2))
 
 
 def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[LayoutBox]:
@@ -328,7 +328,7 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
     if items is None:
         yield build_note_box(page.ink, page.width, tr("Loading the sub-agent's conversation…"), gap=6.0)
         return
-    by = float(page.ink.scaled_pixels(18))
+    by = page.ink.scaled_pixels(18)
     inner = page.nested_context(items, by, (*page.key_prefix, conversation))
     first = max(0, len(items.all) - NESTED)
     words = format_count(
@@ -341,7 +341,7 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
         for number, box in enumerate(build_item_boxes(inner, index)):
             box.left += by
             box.is_from_subagent = True
-            box.gap += float(page.ink.scaled_pixels(6)) if number == 0 else 0.0
+            box.gap += page.ink.scaled_pixels(6) if number == 0 else 0.0
             yield box
 
 
@@ -414,7 +414,7 @@ def _build_plan_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     for text, state in item.source_fact.items[:100] if opened else ():
         paragraph = ParagraphBlock((StyledSpan(make_safe_text(text[:1000])),), indent=1, marker=signs.get(state, "☐"))
         colour = "muted" if state == "done" else "text"
-        yield TextBox(page.ink, page.width, paragraph, gap=float(page.ink.scaled_pixels(3)), colour=colour)
+        yield TextBox(page.ink, page.width, paragraph, gap=page.ink.scaled_pixels(3), colour=colour)
 
 
 def _build_rewound_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:

@@ -23,7 +23,7 @@ class ItemLayout(BoxStack):
     def __init__(self, page: LayoutContext, index: int, guess: int) -> None:
         self.item: TranscriptItem = page.items.all[index]
         user = self.item.kind is TranscriptItemKind.USER
-        super().__init__((float(page.ink.scaled_pixels(14)), float(page.ink.scaled_pixels(10))) if user else (0.0, 0.0))
+        super().__init__((page.ink.scaled_pixels(14), page.ink.scaled_pixels(10)) if user else (0.0, 0.0))
         self.done = False
         self._guess = guess
         self._page = page

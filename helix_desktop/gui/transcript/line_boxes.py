@@ -29,7 +29,7 @@ class ToolCallBox(LayoutBox):
     ) -> None:
         super().__init__(ink, width, gap=gap)
         self.text = line.words
-        self.height = float(ink.scaled_pixels(38))
+        self.height = ink.scaled_pixels(38)
         self._line = line
         self._act = right if right is not None else line.want
         self._chips: list[tuple[LineChip, QRectF]] = []
@@ -132,7 +132,7 @@ class FoldLineBox(LayoutBox):
         self._link = link
         self._font = QFont(ink.small)
         self._font.setStrikeOut(undone)
-        self.height = float(ink.scaled_pixels(18))
+        self.height = ink.scaled_pixels(18)
         self._link_width = QFontMetricsF(ink.small).horizontalAdvance(link) + ink.scaled_pixels(14)
         reach = QFontMetricsF(self._font).horizontalAdvance(words) + 2 + self._link_width
         reach = min(reach, width - ink.scaled_pixels(80))
@@ -171,7 +171,7 @@ class ExpandableHeaderBox(LayoutBox):
         super().__init__(ink, width, gap=gap)
         self.text = words
         self._opened = opened
-        self.height = float(ink.scaled_pixels(20))
+        self.height = ink.scaled_pixels(20)
         reach = QFontMetricsF(ink.small).horizontalAdvance(words) + ink.scaled_pixels(20)
         self.hot_spots = [HotSpot(QRectF(0, 0, min(reach, width), self.height), act, words)]
 
@@ -199,7 +199,7 @@ class ChipRowBox(LayoutBox):
         super().__init__(ink, width, gap=gap)
         self.text = "  ".join(chip.text for chip in chips)
         self._chips: list[tuple[LineChip, QRectF]] = []
-        x, y, between = 0.0, 0.0, float(ink.scaled_pixels(6))
+        x, y, between = 0.0, 0.0, ink.scaled_pixels(6)
         for chip in chips:
             reach, height = measure_chip(chip, ink)
             reach = min(reach, width)
@@ -218,7 +218,7 @@ class ChipRowBox(LayoutBox):
 
 def measure_chip(chip: LineChip, ink: DrawingStyle) -> tuple[float, float]:
     metrics = QFontMetricsF(ink.chip_mono if chip.is_monospaced else ink.chip)
-    return round(metrics.horizontalAdvance(chip.text) + ink.scaled_pixels(16)), float(ink.scaled_pixels(20))
+    return round(metrics.horizontalAdvance(chip.text) + ink.scaled_pixels(16)), ink.scaled_pixels(20)
 
 
 def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyle) -> None:

@@ -119,7 +119,7 @@ def _build_formula_box(
 
 def _gap_before_block(ink: DrawingStyle, before: Block | None, block: Block) -> float:
     if isinstance(block, ParagraphBlock) and block.heading:
-        return float(ink.scaled_pixels(14)) if before else float(ink.scaled_pixels(3))
+        return ink.scaled_pixels(14) if before else ink.scaled_pixels(3)
     both_listed = (
         isinstance(before, ParagraphBlock) and isinstance(block, ParagraphBlock) and before.indent and block.indent
     )

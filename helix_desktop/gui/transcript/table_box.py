@@ -33,7 +33,7 @@ class TableBox(LayoutBox):
     ) -> None:
         left = ink.scaled_pixels(INDENT) * table.indent + ink.scaled_pixels(QUOTE) * table.quote
         super().__init__(ink, width - left, left=float(left), gap=gap)
-        self._pad = float(ink.scaled_pixels(8))
+        self._pad = ink.scaled_pixels(8)
         columns = min(max((len(row) for row in table.rows), default=0), MOST_COLUMNS)
         rows = [tuple(_shorten_cell(cell) for cell in row[:columns]) for row in table.rows]
         self.columns: list[float] = like.columns if like is not None else self._compute_column_widths(rows, columns)

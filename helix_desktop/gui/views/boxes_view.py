@@ -69,9 +69,7 @@ class BoxesView(BoxSurface):
 
     def _start_box_layout(self) -> None:
         self._laid_width = self._width_of_boxes()
-        self._stack = BoxStack(
-            (float(self._ink.scaled_pixels(self._padding[0])), float(self._ink.scaled_pixels(self._padding[1])))
-        )
+        self._stack = BoxStack((self._ink.scaled_pixels(self._padding[0]), self._ink.scaled_pixels(self._padding[1])))
         self._rest = iter(self._make(self._ink, max(self._laid_width, 60.0)))
         self._near = None
         self._continue_box_layout()
