@@ -22,18 +22,10 @@ from helix_desktop.acp_agent.conversation_updates import (
     kind_of_call,
     title_of_call,
 )
-from helix_desktop.engine import exact_text
+from helix_desktop.engine import exact_text, session_events
 from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserPart
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.session_events import (
-    ActivityChanged,
-    ConversationActivity,
-    Event,
-    FactAppended,
-    QuestionAsked,
-    ToolPrinted,
-)
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.workbench import Workbench
 
@@ -62,7 +54,7 @@ class EditorConversation:
         self._abilities = abilities
         self._spawn = spawn
         self._updates = ConversationUpdates(bench, identity, abilities)
-        self._waiting: asyncio.Queue[Event | asyncio.Future[None]] = asyncio.Queue()
+        self._waiting: asyncio.Queue[session_events.Event | asyncio.Future[None]] = asyncio.Queue()
         self._turn: asyncio.Future[None] | None = None
         self._ended: TurnEnded | None = None
         self._is_answering = self._is_cancelled = False
@@ -123,18 +115,18 @@ class EditorConversation:
         if session is not None and self._is_answering:
             session.stop_turn()
 
-    def hear_event(self, event: Event) -> None:
+    def hear_event(self, event: session_events.Event) -> None:
         """Takes an event of this conversation; it is sent in its turn."""
-        if isinstance(event, FactAppended) and isinstance(event.recorded.fact, TurnEnded):
+        if isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, TurnEnded):
             self._ended = event.recorded.fact
         self._waiting.put_nowait(event)
-        if isinstance(event, ActivityChanged):
+        if isinstance(event, session_events.ActivityChanged):
             self._note_activity(event)
 
-    def _note_activity(self, event: ActivityChanged) -> None:
-        if event.running not in (ConversationActivity.IDLE, ConversationActivity.FAILED):
+    def _note_activity(self, event: session_events.ActivityChanged) -> None:
+        if event.running not in (session_events.ConversationActivity.IDLE, session_events.ConversationActivity.FAILED):
             return
-        if event.running is ConversationActivity.FAILED and self._ended is None:
+        if event.running is session_events.ConversationActivity.FAILED and self._ended is None:
             self._ended = TurnEnded(TurnEnd.FAILED, event.why)
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(None)
@@ -181,18 +173,22 @@ class EditorConversation:
                 continue
             try:
                 async for update in self._updates.updates_of_event(event):
-                    if not (isinstance(event, ToolPrinted) and update.content and not self._waiting.empty()):
+                    if not (
+                        isinstance(event, session_events.ToolPrinted) and update.content and not self._waiting.empty()
+                    ):
                         await self.send_update(update)  # Skipped if events wait: a later update replaces this output.
-                if isinstance(event, QuestionAsked):  # The editor must have received the call before the question.
+                if isinstance(
+                    event, session_events.QuestionAsked
+                ):  # The editor must have received the call before the question.
                     self._spawn(self._ask_editor(event), name="question for an editor")
-                if isinstance(event, ActivityChanged):
+                if isinstance(event, session_events.ActivityChanged):
                     await self.send_choices_if_changed()
             except (HelixError, ConnectionError) as error:
                 log.info("an update could not be sent to an editor: %s", error)
 
     # --- questions
 
-    async def _ask_editor(self, asked: QuestionAsked) -> None:
+    async def _ask_editor(self, asked: session_events.QuestionAsked) -> None:
         """The window may answer as well; the first answer counts."""
         question = asked.question
         try:

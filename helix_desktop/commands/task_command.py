@@ -14,20 +14,11 @@ from typing import Any
 from helix_desktop.commands import Options, Subparsers, format_local_minute, workspace_access
 from helix_desktop.console import Console, escape_control_characters
 from helix_desktop.errors import InvalidInput
-from helix_desktop.store import fleet_task_files
-from helix_desktop.store.fleet_tasks import (
-    ENDED,
-    FleetTask,
-    FleetTaskList,
-    FleetTaskOrder,
-    FleetTaskState,
-    NewFleetTask,
-    task_as_json,
-)
+from helix_desktop.store import fleet_task_files, fleet_tasks
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 WAIT_SECONDS = 0.5  # Seconds between two looks at a task's state.
-TaskWork = Callable[[argparse.Namespace, "FleetTaskList", Console], Awaitable[int]]
+TaskWork = Callable[[argparse.Namespace, "fleet_tasks.FleetTaskList", Console], Awaitable[int]]
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "text": str, "agent": str, "model": str, "priority": int, "after": list, "budget": (int, float), "deadline": str,
@@ -58,7 +49,7 @@ def add_task_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("task", help="give tasks to workers, and see the results")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
     _add_task_verb(verbs, "add", "add tasks and print their IDs", _add_tasks, ADDING)
-    states = [state.value for state in FleetTaskState]
+    states = [state.value for state in fleet_tasks.FleetTaskState]
     options: Options = {
         "--state STATE": {"choices": states, "metavar": None, "default": "", "help": "only tasks in this state"},
         "--most N": {"type": int, "default": 100, "help": "at most N tasks (default: 100)"},
@@ -92,7 +83,7 @@ async def _open_and_work(
         return await work(arguments, tasks, console)
 
 
-async def _add_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+async def _add_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     usual = {name: getattr(arguments, name) for name in _FIELDS.keys() - {"text"}}
     if arguments.file or arguments.text == ["-"]:
         if arguments.file and arguments.text:
@@ -115,7 +106,7 @@ async def _read_numbered_lines(console: Console) -> list[tuple[int, str]]:
     return [(number, line.strip()) for number, line in lines if line.strip()]
 
 
-def _parse_task_line(line: str, number: int, usual: dict[str, Any]) -> NewFleetTask:
+def _parse_task_line(line: str, number: int, usual: dict[str, Any]) -> fleet_tasks.NewFleetTask:
     """A line of text, or a JSON object whose fields are named as the options are."""
     try:
         given = json.loads(line) if line.startswith("{") else {"text": line}
@@ -136,7 +127,7 @@ def _check_fields(given: dict[str, Any]) -> None:
             raise InvalidInput(f"{name} has a value of the wrong type.", remedy="Nothing was added.")
 
 
-def _build_new_task(given: dict[str, Any]) -> NewFleetTask:
+def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
     text, budget, priority = given["text"].strip(), float(given["budget"]), given["priority"]
     for is_right, sentence in (
         (text, "A task needs a text."),
@@ -145,8 +136,8 @@ def _build_new_task(given: dict[str, Any]) -> NewFleetTask:
     ):
         if not is_right:
             raise InvalidInput(sentence, remedy="Nothing was added.")
-    order = FleetTaskOrder(text, given["agent"], given["model"], tuple(given["allow"]), budget)
-    return NewFleetTask(
+    order = fleet_tasks.FleetTaskOrder(text, given["agent"], given["model"], tuple(given["allow"]), budget)
+    return fleet_tasks.NewFleetTask(
         order, given["key"], priority, tuple(given["after"]), _parse_deadline_seconds(given["deadline"])
     )
 
@@ -167,7 +158,7 @@ def _parse_deadline_seconds(text: str) -> float:
     return left
 
 
-async def _list_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+async def _list_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     if arguments.most < 1:
         raise InvalidInput("--most takes a number from 1 on.")
     found = await tasks.list_fleet_tasks(arguments.state, arguments.most)
@@ -175,31 +166,33 @@ async def _list_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, conso
     for task in found:
         text = escape_control_characters(" ".join(task.order.text.split()))[:60]
         lines.append(f"{task.id}  {task.state.value:9}  {format_local_minute(task.added)}  {text}")
-    result = [task_as_json(task) for task in found]
+    result = [fleet_tasks.task_as_json(task) for task in found]
     return await workspace_access.print_result(arguments, console, result, *(lines or ["There are no tasks."]))
 
 
-async def _show_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+async def _show_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     return await _print_tasks(arguments, [await tasks.find_fleet_task(name) for name in arguments.tasks], console)
 
 
-async def _print_tasks(arguments: argparse.Namespace, found: Sequence[FleetTask], console: Console) -> int:
+async def _print_tasks(arguments: argparse.Namespace, found: Sequence[fleet_tasks.FleetTask], console: Console) -> int:
     lines = []
     for task in found:
         by = f" (on {task.worker})" if task.worker else ""
         words = filter(None, (task.result.why, _describe_retry(task), task.result.answer))
         lines += [f"{task.id}  {task.state.value}{by}", *map(escape_control_characters, words)]
-    return await workspace_access.print_result(arguments, console, [task_as_json(task) for task in found], *lines)
+    return await workspace_access.print_result(
+        arguments, console, [fleet_tasks.task_as_json(task) for task in found], *lines
+    )
 
 
-def _describe_retry(task: FleetTask) -> str:
-    if task.state is FleetTaskState.NEEDS_YOU:
+def _describe_retry(task: fleet_tasks.FleetTask) -> str:
+    if task.state is fleet_tasks.FleetTaskState.NEEDS_YOU:
         return f"To allow it, run `task retry {task.id} --allow {task.result.asked}`."
-    ended = task.state in (FleetTaskState.FAILED, FleetTaskState.CANCELLED)
+    ended = task.state in (fleet_tasks.FleetTaskState.FAILED, fleet_tasks.FleetTaskState.CANCELLED)
     return f"To continue it, run `task retry {task.id}`." if ended else ""
 
 
-async def _change_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+async def _change_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     """Cancels them, or lets them go on with what they may do from now on."""
     code = 0
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
@@ -213,10 +206,10 @@ async def _change_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, con
     return code
 
 
-async def _wait_for_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+async def _wait_for_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
-    while any(task.state not in {*ENDED, FleetTaskState.NEEDS_YOU} for task in found):
+    while any(task.state not in {*fleet_tasks.ENDED, fleet_tasks.FleetTaskState.NEEDS_YOU} for task in found):
         await asyncio.sleep(WAIT_SECONDS)
         found = [await tasks.find_fleet_task(task.id) for task in found]
     await _print_tasks(arguments, found, console)
-    return 0 if all(task.state is FleetTaskState.DONE for task in found) else 1
+    return 0 if all(task.state is fleet_tasks.FleetTaskState.DONE for task in found) else 1

@@ -19,19 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop import commands, program_folders, program_settings, running_instance, tasks
+from helix_desktop import commands, errors, program_folders, program_settings, running_instance, tasks
 from helix_desktop.commands import NAMED_WORKSPACE, Options, add_verb
 from helix_desktop.console import Console, Terminal
 from helix_desktop.engine.ports import EmptyTrashResult
-from helix_desktop.errors import (
-    ActionRefused,
-    AmbiguousName,
-    NotFound,
-    StoppedByUser,
-    StoreBusy,
-    StoreFailed,
-    format_things,
-)
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.store import reading_copy, workspace_link
 from helix_desktop.store.all_workspaces import AllWorkspaces
@@ -134,7 +125,7 @@ async def open_or_hand_over(arguments: argparse.Namespace, identity: str, consol
     while True:
         try:
             workspace = await workspaces.open_stored_workspace(identity)
-        except StoreBusy:
+        except errors.StoreBusy:
             if (wire := await running_instance.connect_to_owner(where.run, identity)) is not None:
                 code = await running_instance.run_at_owner(wire, arguments.argv, console)
                 if code != LATER:
@@ -142,7 +133,7 @@ async def open_or_hand_over(arguments: argparse.Namespace, identity: str, consol
             elif loop.time() > until:
                 raise
             await asyncio.sleep(0.05)
-        except StoreFailed:
+        except errors.StoreFailed:
             if not getattr(arguments, "reads", False) or not reading_copy.is_disk_unwritable(known.folder):
                 raise
             return await _run_on_reading_copy(arguments, known, counting, console)
@@ -227,7 +218,9 @@ class OptionalTokenCounter:
 
     def __call__(self, text: str) -> int:
         if not self.wanted:
-            raise StoppedByUser("Tokens were not counted, because a count was not requested. They are counted later.")
+            raise errors.StoppedByUser(
+                "Tokens were not counted, because a count was not requested. They are counted later."
+            )
         from helix_desktop import token_counting
 
         return token_counting.shared_token_counter().count_tokens(text)
@@ -277,7 +270,7 @@ async def answer_command(
     except SystemExit as ended:
         return int(ended.code or 0)
     if not hasattr(arguments, "work"):
-        raise ActionRefused("This command can't be passed to a running program.")
+        raise errors.ActionRefused("This command can't be passed to a running program.")
     if leaving and getattr(arguments, "lasting", False):
         return LATER
     if counting is not None:
@@ -304,8 +297,8 @@ async def delete_after_consent(
     delete = workspace.delete_trashed_conversations if bench is None else bench.empty_conversation_trash
     emptied = await delete(chosen) if chosen else EmptyTrashResult()
     figures = {"conversations": emptied.conversations, "entries": emptied.entries, "bytes": emptied.bytes}
-    gone = format_things(len(emptied.conversations), "conversation", "conversations")
-    entries = format_things(emptied.entries, "entry", "entries")
+    gone = errors.format_things(len(emptied.conversations), "conversation", "conversations")
+    entries = errors.format_things(emptied.entries, "entry", "entries")
     return await print_result(arguments, console, figures, f"Removed {gone} and {entries} ({emptied.bytes:,} bytes).")
 
 
@@ -339,7 +332,9 @@ def pick_id_by_prefix(ids: Iterable[str], begins: str, words: tuple[str, str], r
     """The one ID that begins so. `words`: what has the IDs, one of it and several; `remedy`: how to see all."""
     found = [one for one in ids if one.startswith(begins)]
     if len(found) > 1:
-        raise AmbiguousName(f"The IDs of {len(found)} {words[1]} begin with {begins}.", remedy="Enter more of the ID.")
+        raise errors.AmbiguousName(
+            f"The IDs of {len(found)} {words[1]} begin with {begins}.", remedy="Enter more of the ID."
+        )
     if not found:
-        raise NotFound(f"There is no {words[0]} that begins with {begins} here.", remedy=remedy)
+        raise errors.NotFound(f"There is no {words[0]} that begins with {begins} here.", remedy=remedy)
     return found[0]

@@ -18,13 +18,7 @@ from helix_desktop.gui.engine_sentences import translate_sentences as told
 from helix_desktop.gui.lab.replay_lab_port import PolicyOutcome
 from helix_desktop.gui.translation import tr
 from helix_desktop.histories import session_export
-from helix_desktop.processes.starter import (
-    CommandAuthor,
-    ProcessLaunch,
-    end_process,
-    own_program_command,
-    start_process,
-)
+from helix_desktop.processes import starter
 from helix_desktop.workbench.open_workbench import Workbench
 
 LARGEST = 8 << 20  # The most bytes of one output that a replay uses.
@@ -59,7 +53,9 @@ def _write_message_lines(file: Path, messages: Sequence[Mapping[str, Any]]) -> N
 
 
 async def _run_replay_process(options: Sequence[str], total: int, report: Callable[[int, int], None]) -> dict[str, Any]:
-    process = await start_process(ProcessLaunch(CommandAuthor.PROGRAM, own_program_command("replay", *options)))
+    process = await starter.start_process(
+        starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, starter.own_program_command("replay", *options))
+    )
     said: list[str] = []
 
     async def read_process_output(stream: asyncio.StreamReader | None) -> bytes:
@@ -78,7 +74,7 @@ async def _run_replay_process(options: Sequence[str], total: int, report: Callab
     except ValueError as error:
         raise InvalidInput(tr("The replay returned no readable result. Try again.")) from error
     finally:
-        await end_process(process)
+        await starter.end_process(process)
 
 
 async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) -> list[session_export.Line]:

@@ -8,28 +8,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from helix_desktop.engine import legal_messages
+from helix_desktop.engine import facts, legal_messages
 from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import Message, ToolResult
 from helix_desktop.engine.content_recall import WHOLE_TOKENS
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.facts import (
-    Attachment,
-    Fact,
-    Folded,
-    FoldKind,
-    ModelReplied,
-    ModelRole,
-    PartRef,
-    Purpose,
-    Spent,
-    Text,
-    ToolCall,
-    ToolReturned,
-    UserPart,
-    UserSaid,
-)
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
 from helix_desktop.engine.span_as_text import read_stored_text
 from helix_desktop.engine.strategies import marker_clearing, output_admission
@@ -51,7 +35,7 @@ class LargeOutput:
     """One output that is held back."""
 
     index: int
-    returned: ToolReturned
+    returned: facts.ToolReturned
     call: str  # The call in short: the tool and its arguments.
     text: str
     preview: str
@@ -64,12 +48,12 @@ class OutputAdmission:
     conversation: Conversation
     cache: ContentCache
     tokens: TokenCounter
-    models: Callable[[ModelRole], ModelClient | None]
+    models: Callable[[facts.ModelRole], ModelClient | None]
     contents: ViewContents
 
     async def admit_outputs(
-        self, batch: Sequence[ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
-    ) -> tuple[Fact, ...]:
+        self, batch: Sequence[facts.ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
+    ) -> tuple[facts.Fact, ...]:
         """The facts to append behind the batch's own, in the same transaction: excerpts, and what asking cost. `seqs`:
         of those at its beginning that are recorded already.
         """
@@ -88,11 +72,11 @@ class OutputAdmission:
         held = [await self._read_large_output(index, batch[index], policy) for index in large]
         if not held:
             return ()
-        spent: list[Spent] = []
+        spent: list[facts.Spent] = []
         fitting = self._outputs_that_fit_whole(held, batch, len(seqs))
         shown = await self._decide_what_is_shown(held, fitting, keeps, policy, ModelInquiry(spent.append))
-        batch_name = self.conversation.new_fold_name(FoldKind.EXCERPT)
-        covers = [*map(PartRef, seqs), *(PartRef(-at) for at in range(len(batch) - len(seqs)))]
+        batch_name = self.conversation.new_fold_name(facts.FoldKind.EXCERPT)
+        covers = [*map(facts.PartRef, seqs), *(facts.PartRef(-at) for at in range(len(batch) - len(seqs)))]
         folds = [
             self._build_excerpt_fold(one, *shown[one.index], batch_name, covers[one.index])
             for one in held
@@ -100,20 +84,24 @@ class OutputAdmission:
         ]
         return (*(fold for fold in folds if fold.tokens < fold.tokens_before), *spent)
 
-    async def admit_message_parts(self, said: UserSaid) -> tuple[Fact, ...]:
+    async def admit_message_parts(self, said: facts.UserSaid) -> tuple[facts.Fact, ...]:
         """The message with its oversized parts stored, and their excerpts."""
         meter, policy = self.conversation.current_meter(), self.conversation.policy
         limit = policy.oversized_share * meter.window / meter.factor
-        parts: list[UserPart] = []
-        folds: list[Fact] = []
+        parts: list[facts.UserPart] = []
+        folds: list[facts.Fact] = []
         for index, part in enumerate(said.parts):
             kept = await self._store_message_part(part) if part.tokens > limit else part
             parts.append(kept)
-            if isinstance(kept, Attachment) and kept.tokens > limit and not kept.stored.media_type.startswith("image/"):
+            if (
+                isinstance(kept, facts.Attachment)
+                and kept.tokens > limit
+                and not kept.stored.media_type.startswith("image/")
+            ):
                 folds.append(await self._build_message_fold(index, kept, policy))
         return (replace(said, parts=tuple(parts)), *folds)
 
-    def _brings_back_folded(self, returned: ToolReturned, tool: str, most: int) -> bool:
+    def _brings_back_folded(self, returned: facts.ToolReturned, tool: str, most: int) -> bool:
         """Whether the agent has read again what it does not see any more: an excerpt would not tell it more."""
         if not returned.repeat_of or returned.tokens > most or output_admission.is_command_output(returned, tool):
             return False
@@ -123,16 +111,20 @@ class OutputAdmission:
         branch = self.conversation.state.branch
         return branch.batches.get(branch.steps[-1], ()) if branch.steps else ()
 
-    def _purpose_of_call(self, call: ToolCall | None) -> str:
+    def _purpose_of_call(self, call: facts.ToolCall | None) -> str:
         """What a call of the last reply was for: its arguments, and the end of what was said with it."""
         steps = self.conversation.state.branch.steps
         reply = self.conversation.fact_at(steps[-1]) if steps else None
-        said = [part.text for part in reply.parts if isinstance(part, Text)] if isinstance(reply, ModelReplied) else []
+        said = (
+            [part.text for part in reply.parts if isinstance(part, facts.Text)]
+            if isinstance(reply, facts.ModelReplied)
+            else []
+        )
         return f"{' '.join(said)[-SAID:]} {call.arguments[:ASKED] if call else ''}"
 
     # --- outputs ----------------------------------------------------------------------------------------------------
 
-    async def _read_large_output(self, index: int, returned: ToolReturned, policy: Policy) -> LargeOutput:
+    async def _read_large_output(self, index: int, returned: facts.ToolReturned, policy: Policy) -> LargeOutput:
         text = await read_stored_text(self.cache, returned.output)
         call = {call.id: call.call for call in self._calls_of_last_reply()}.get(returned.call)
         short = await build_preview_in_thread(text, policy.preview_tokens, self._purpose_of_call(call))
@@ -188,7 +180,7 @@ class OutputAdmission:
         self, held: Sequence[LargeOutput], fitting: Sequence[int], asking: ModelInquiry
     ) -> dict[int, AdmissionChoice]:
         """One request to the main model for the whole batch, over the conversation's own prefix, kept nowhere."""
-        main = self.models(ModelRole.MAIN)
+        main = self.models(facts.ModelRole.MAIN)
         if main is None:
             return {one.index: AdmissionChoice(PREVIEW) for one in held}
         previews = {one.index + 1: (one.call, one.preview) for one in held}
@@ -200,14 +192,14 @@ class OutputAdmission:
         question = output_admission.admission_question(previews, numbers)
         answer = await asking.ask_for_text(
             main,
-            append_question(answered, question, Purpose.ADMISSION, QUESTION_OUTPUT),
+            append_question(answered, question, facts.Purpose.ADMISSION, QUESTION_OUTPUT),
             self.conversation.policy.admission_wait,
         )
         chosen = output_admission.parse_admission_choices(answer, list(previews), numbers)
         return {number - 1: choice for number, choice in chosen.items()}
 
     def _outputs_that_fit_whole(
-        self, held: Sequence[LargeOutput], batch: Sequence[ToolReturned], recorded: int
+        self, held: Sequence[LargeOutput], batch: Sequence[facts.ToolReturned], recorded: int
     ) -> list[int]:
         """The outputs that fit in full with the reserve, the smallest first. `recorded`: how many the meter has."""
         meter = self.conversation.current_meter()
@@ -223,12 +215,12 @@ class OutputAdmission:
 
     async def _compact_output(self, one: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]) -> None:
         """What the fast model kept, if it came to something shorter than the output; else the preview stands."""
-        client = self.models(ModelRole.FAST) or self.models(ModelRole.MAIN)
+        client = self.models(facts.ModelRole.FAST) or self.models(facts.ModelRole.MAIN)
         if client is None:
             return
         question = output_admission.compaction_question(one.call, keep, COMPACTION)
         request = build_material_request(
-            self._cut_for_model_window(one.text, client), question, Purpose.COMPACTION, COMPACTION * 2
+            self._cut_for_model_window(one.text, client), question, facts.Purpose.COMPACTION, COMPACTION * 2
         )
         try:
             text = await asking.ask_for_text(client, request, self.conversation.policy.admission_wait)
@@ -240,20 +232,24 @@ class OutputAdmission:
     def _cut_for_model_window(self, text: str, client: ModelClient) -> str:
         """As much of the text as the model's window takes: its beginning and its end."""
         settings = self.conversation.state.settings
-        chosen = settings.model_for_role(ModelRole.FAST if self.models(ModelRole.FAST) is client else ModelRole.MAIN)
+        chosen = settings.model_for_role(
+            facts.ModelRole.FAST if self.models(facts.ModelRole.FAST) is client else facts.ModelRole.MAIN
+        )
         window = chosen.window if chosen and chosen.window > 0 else self.conversation.policy.window
         room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # In characters, at a cautious two per token.
         if len(text) <= room:
             return text
         return f"{text[: room * 2 // 3]}\n[… {len(text) - room:,} characters left out …]\n{text[-room // 3 :]}"
 
-    def _build_excerpt_fold(self, one: LargeOutput, text: str, asked: str, batch: str, cover: PartRef) -> Folded:
+    def _build_excerpt_fold(
+        self, one: LargeOutput, text: str, asked: str, batch: str, cover: facts.PartRef
+    ) -> facts.Folded:
         returned = one.returned
         shown = output_admission.format_excerpt(returned.output, returned.tokens, text, asked=asked)
         why = f"an output of {returned.tokens:,} tokens" + (", shortened as the agent asked" if asked else "")
-        return Folded(
-            fold=self.conversation.new_fold_name(FoldKind.EXCERPT),
-            kind=FoldKind.EXCERPT,
+        return facts.Folded(
+            fold=self.conversation.new_fold_name(facts.FoldKind.EXCERPT),
+            kind=facts.FoldKind.EXCERPT,
             cover=cover,
             text=shown,
             tokens=self.tokens.count_tokens(shown),
@@ -266,18 +262,18 @@ class OutputAdmission:
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    async def _store_message_part(self, part: UserPart) -> Attachment:
-        if isinstance(part, Attachment):
+    async def _store_message_part(self, part: facts.UserPart) -> facts.Attachment:
+        if isinstance(part, facts.Attachment):
             return part
         stored = await self.cache.store_content(part.text.encode("utf-8", "replace"), EntryOrigin("user", "message"))
-        return Attachment("message", stored, part.tokens)
+        return facts.Attachment("message", stored, part.tokens)
 
-    async def _build_message_fold(self, index: int, part: Attachment, policy: Policy) -> Folded:
+    async def _build_message_fold(self, index: int, part: facts.Attachment, policy: Policy) -> facts.Folded:
         shown = await excerpt_attachment(self.cache, part, policy)
-        return Folded(
-            fold=self.conversation.new_fold_name(FoldKind.EXCERPT),
-            kind=FoldKind.EXCERPT,
-            cover=PartRef(0, index),
+        return facts.Folded(
+            fold=self.conversation.new_fold_name(facts.FoldKind.EXCERPT),
+            kind=facts.FoldKind.EXCERPT,
+            cover=facts.PartRef(0, index),
             text=shown,
             tokens=self.tokens.count_tokens(shown),
             tokens_before=part.tokens,
@@ -286,7 +282,7 @@ class OutputAdmission:
         )
 
 
-async def excerpt_attachment(cache: ContentCache, part: Attachment, policy: Policy) -> str:
+async def excerpt_attachment(cache: ContentCache, part: facts.Attachment, policy: Policy) -> str:
     """What a model is shown of an attachment that is too large for its window."""
     text = await build_preview_in_thread(await read_stored_text(cache, part.stored), policy.preview_tokens * 4)
     return f"[Attachment: {part.name}]\n{output_admission.format_excerpt(part.stored, part.tokens, text)}"

@@ -10,16 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
-from helix_desktop.engine import facts, legal_messages, token_budget, turn_loop
+from helix_desktop.engine import collaborators, facts, legal_messages, token_budget, turn_loop
 from helix_desktop.engine.blocks import Request
-from helix_desktop.engine.collaborators import (
-    ConversationSetup,
-    FileRestoration,
-    SessionCollaborators,
-    StandingNote,
-    TurnCallbacks,
-    Words,
-)
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.fold_steward import FoldSteward
@@ -61,7 +53,9 @@ class QueuedMessage:
 class Session:
     """One open conversation: its state, its turn, its queue and its open questions."""
 
-    def __init__(self, conversation: Conversation, crew: SessionCollaborators, steward: FoldSteward) -> None:
+    def __init__(
+        self, conversation: Conversation, crew: collaborators.SessionCollaborators, steward: FoldSteward
+    ) -> None:
         self.conversation = conversation
         self.running = ConversationActivity.IDLE
         self.why = ""  # What failed, or what the user is asked, in the present activity.
@@ -195,7 +189,7 @@ class Session:
         ahead = self.conversation.expected_state
         return token_budget.estimate_next_message(ahead, self.conversation.policy_at(ahead))
 
-    def expect_setup(self, setup: ConversationSetup) -> None:
+    def expect_setup(self, setup: collaborators.ConversationSetup) -> None:
         """Its next request will depend on this: what is shown of it goes by that, and nothing is recorded."""
         if self.agent or self.conversation.state.acp_agent or not self.is_idle:
             return
@@ -325,7 +319,7 @@ class Session:
             for one in self.all_facts
             if one.seq > seq and isinstance(one.fact, facts.ToolReturned | facts.FilesChanged)
         ]
-        restored = await self._crew.restore(done) if restore_files else FileRestoration()
+        restored = await self._crew.restore(done) if restore_files else collaborators.FileRestoration()
         new_facts = () if restored.fact is None else (restored.fact,)
         await self.conversation.append_facts(*new_facts, facts.Rewound(seq))
         return restored.said
@@ -442,7 +436,9 @@ class Session:
             async with self._crew.turn_lease(self.id):
                 await self._record_next_message()
                 steering = self._take_steering, self._requeue_steering
-                talk = TurnCallbacks(self._ask_user, *steering, self._set_activity, self._end_when_stopped)
+                talk = collaborators.TurnCallbacks(
+                    self._ask_user, *steering, self._set_activity, self._end_when_stopped
+                )
                 if self._crew.run_foreign_turn is not None:
                     return await self._crew.run_foreign_turn(talk)
                 self._talking = turn_loop.TurnLoop(self.conversation, self._crew, self.steward, self._contents, talk)
@@ -524,14 +520,14 @@ class Session:
             *(resolve_relative_cover(fact, number + 1) for fact in new_facts),
         )
 
-    def _take_steering(self) -> Sequence[Words]:
+    def _take_steering(self) -> Sequence[collaborators.Words]:
         steering = [(waiting.parts, waiting.by) for waiting in self.queue if waiting.steer]
         if steering:
             self.queue = [waiting for waiting in self.queue if not waiting.steer]
             self._notify_queue()
         return steering
 
-    def _requeue_steering(self, steering: Sequence[Words]) -> None:
+    def _requeue_steering(self, steering: Sequence[collaborators.Words]) -> None:
         self._requeue_messages([QueuedMessage(parts, steer=True, by=by) for parts, by in steering])
 
     async def _ask_user(self, question: PermissionQuestion) -> PermissionAnswer:
@@ -546,7 +542,7 @@ class Session:
         try:
             answer = await future
             if question.plan and answer.allowed:  # The plan must be in force before anything reacts to the answer.
-                plan = StandingNote("plan", PLAN + (answer.values.strip() or question.preview))
+                plan = collaborators.StandingNote("plan", PLAN + (answer.values.strip() or question.preview))
                 await self.conversation.append_facts(*turn_loop.note_facts([plan], self._crew, self.conversation))
             return answer
         finally:

@@ -17,13 +17,7 @@ from helix_desktop.engine.document_writer import (
 )
 from helix_desktop.engine.facts import FoldFailed, FoldKind, PartRef, Reasoning, Span
 from helix_desktop.engine.part_clearing import PartClearer
-from helix_desktop.engine.strategies import marker_clearing, truncation
-from helix_desktop.engine.strategies.fold_strategy import (
-    FoldPlan,
-    FoldSituation,
-    find_foldable_span,
-    first_seq_kept_in_panic,
-)
+from helix_desktop.engine.strategies import fold_strategy, marker_clearing, truncation
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 
@@ -38,7 +32,7 @@ WHY = "the next request would not fit"
 class PanicSupport:
     """What the steward does for a climb. `wait_for_fold`: wait for the fold in flight; False where it had to be given up."""
 
-    situation: Callable[[], FoldSituation]
+    situation: Callable[[], fold_strategy.FoldSituation]
     spawn: TaskSpawner
     append: Callable[[WrittenDocument], Awaitable[object]]
     wait_for_fold: Callable[[float], Awaitable[bool]]
@@ -111,7 +105,9 @@ class PanicReduction:
 
     async def _clear_old_parts(self) -> None:
         situation = self._aid.situation()
-        clearing = marker_clearing.plan_clearing_of_all_before(situation, first_seq_kept_in_panic(situation))
+        clearing = marker_clearing.plan_clearing_of_all_before(
+            situation, fold_strategy.first_seq_kept_in_panic(situation)
+        )
         if clearing is not None:
             await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), WHY, panic=True)
 
@@ -124,12 +120,12 @@ class PanicReduction:
     async def _try_handover(self) -> None:
         """By a model, where the breaker is closed and nobody was waited for in vain, and as long as there is time."""
         situation = self._aid.situation()
-        span = find_foldable_span(situation, first_seq_kept_in_panic(situation))
+        span = fold_strategy.find_foldable_span(situation, fold_strategy.first_seq_kept_in_panic(situation))
         left = situation.policy.panic_wait - self._waited
         broken = situation.branch.failures[FoldKind.HANDOVER] >= situation.policy.failures
         if span is None or broken or left <= 0 or not self._may_ask:
             return
-        reading = gather_material(FoldPlan(FoldKind.HANDOVER, span, WHY, panic=True), situation)
+        reading = gather_material(fold_strategy.FoldPlan(FoldKind.HANDOVER, span, WHY, panic=True), situation)
         conversation = self._conversation
         work = self._writer.write_document(reading, conversation.new_fold_name(FoldKind.HANDOVER), left)
         writing = self._aid.spawn(work, name=f"handover of {conversation.id}")
@@ -176,7 +172,7 @@ class PanicReduction:
         )
 
 
-def _first_seq_left_standing(situation: FoldSituation, steps: int) -> int:
+def _first_seq_left_standing(situation: fold_strategy.FoldSituation, steps: int) -> int:
     """The first message that a truncation leaving `steps` steps leaves standing."""
     made = situation.branch.steps
     if len(made) < steps:

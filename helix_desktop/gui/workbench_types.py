@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.file_changes import FileChanges, FileUndoResult
     from helix_desktop.workbench.open_workbench import Workbench
 else:
-    ConnectedAgents = DoctorFinding = Conversation = Session = ProjectItems = ProjectItem = StoredWorkspace = (
-        CheckpointProgress
-    ) = object
-    ForeignConversation = ImportedWorkspace = Workbenches = WorkspaceListRow = SharingStatus = FileChanges = (
-        FileUndoResult
-    ) = Workbench = object
+
+    def __getattr__(name: str) -> type:
+        if name not in __all__:
+            raise AttributeError(name)
+        return object
+
 
 __all__ = [
     "CheckpointProgress",

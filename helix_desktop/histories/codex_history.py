@@ -15,18 +15,8 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import history_rows
 from helix_desktop.histories.beside import read_beneath
-from helix_desktop.histories.history_rows import (
-    HistoryMessages,
-    HistoryRow,
-    ReadingComplaints,
-    UnreadableRow,
-    arguments_json,
-    decode_picture,
-    parse_time,
-    text_and_pictures,
-    text_of_message_content,
-)
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
@@ -61,7 +51,9 @@ def is_codex_row(value: Mapping[str, object]) -> bool:
     return wrapped or bare
 
 
-def read_codex_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
+def read_codex_recordings(
+    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
+) -> list[RecordedSession]:
     """The one session of a rollout. A fork begins with a copy of what it left."""
     writing = _read_rollout(rows, told)
     about = writing.about
@@ -84,7 +76,7 @@ def read_codex_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, p
     ]
 
 
-def _read_rollout(rows: Iterable[HistoryRow], told: ReadingComplaints) -> "_CodexMessages":
+def _read_rollout(rows: Iterable[history_rows.HistoryRow], told: history_rows.ReadingComplaints) -> "_CodexMessages":
     writing = _CodexMessages(told).read_rows(rows)
     writing.close()
     return writing
@@ -101,7 +93,9 @@ def _count_copied_messages(made: Sequence[RecordedMessage], path: Path, left: st
     except OSError:
         return 0
     values = (object_at(parse_json_or_none(line)) for line in lines)
-    before = _read_rollout((HistoryRow(value, "") for value in values if value), ReadingComplaints()).made
+    before = _read_rollout(
+        (history_rows.HistoryRow(value, "") for value in values if value), history_rows.ReadingComplaints()
+    ).made
     same = (_comparable_message(one) == _comparable_message(other) for one, other in zip(made, before, strict=False))
     return sum(itertools.takewhile(bool, same))
 
@@ -111,7 +105,7 @@ def _comparable_message(message: RecordedMessage) -> object:
 
 
 @dataclass(slots=True)
-class _CodexMessages(HistoryMessages):
+class _CodexMessages(history_rows.HistoryMessages):
     """`parts`: the reply that is being put together."""
 
     parts: list[ReplyPart] = field(default_factory=list)
@@ -124,7 +118,7 @@ class _CodexMessages(HistoryMessages):
 
     def read_row(self, value: Mapping[str, object]) -> None:
         kind = value.get("type")
-        self.time = parse_time(value.get("timestamp")) or self.time
+        self.time = history_rows.parse_time(value.get("timestamp")) or self.time
         payload = object_at(value, "payload")
         if kind == "response_item":
             self._read_codex_item(payload)
@@ -149,7 +143,7 @@ class _CodexMessages(HistoryMessages):
         if not self.about:
             self.about = about
             base = about.get("base_instructions", about.get("instructions"))
-            text = text_of_message_content(base) if isinstance(base, str) else text_at(base, "text")
+            text = history_rows.text_of_message_content(base) if isinstance(base, str) else text_at(base, "text")
             if text:
                 self.made.append(RecordedMessage("system", text, time=self.time))
 
@@ -168,7 +162,7 @@ class _CodexMessages(HistoryMessages):
         elif kind == "agent_message":
             self.close()
             who = first_text(item, "author", "sender")
-            text = text_of_message_content(item.get("content", item.get("message")))
+            text = history_rows.text_of_message_content(item.get("content", item.get("message")))
             text = f"[Message of the agent {who}]\n{text}"
             self.made.append(RecordedMessage("user", text, time=self.time, beside=True))
         else:
@@ -176,7 +170,7 @@ class _CodexMessages(HistoryMessages):
 
     def _read_codex_message(self, item: Mapping[str, object]) -> None:
         role, content = item.get("role"), item.get("content")
-        text, pictures = text_and_pictures(content)
+        text, pictures = history_rows.text_and_pictures(content)
         if role == "assistant":
             if any(isinstance(part, Text | ToolCall) for part in self.parts):
                 self.close()
@@ -187,12 +181,14 @@ class _CodexMessages(HistoryMessages):
             speaker: Speaker = "user" if role == "user" else "system"
             self.made.append(RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside))
         else:
-            raise UnreadableRow(f"there is no role {role!r}")
+            raise history_rows.UnreadableRow(f"there is no role {role!r}")
 
     def _read_codex_reasoning(self, item: Mapping[str, object]) -> None:
         if any(isinstance(part, Text | ToolCall) for part in self.parts):
             self.close()
-        text = text_of_message_content(item.get("summary")) or text_of_message_content(item.get("content"))
+        text = history_rows.text_of_message_content(item.get("summary")) or history_rows.text_of_message_content(
+            item.get("content")
+        )
         kept = {name: value for name, value in item.items() if name in ("type", "id", "summary", "encrypted_content")}
         opaque = format_opaque_json(**kept) if text_at(item, "encrypted_content") else ""
         self._add_reply_part_to_draft(
@@ -207,9 +203,9 @@ class _CodexMessages(HistoryMessages):
         elif item.get("type") == "tool_search_call":
             name = name or "tool_search"
         if not call or not name:
-            raise UnreadableRow("a call has no id or no name")
+            raise history_rows.UnreadableRow("a call has no id or no name")
         written = arguments if item.get("type") != "custom_tool_call" else {"input": arguments}
-        self._add_reply_part_to_draft(ToolCall(call, name, arguments_json(written)))
+        self._add_reply_part_to_draft(ToolCall(call, name, history_rows.arguments_json(written)))
 
     def _add_reply_part_to_draft(self, part: ReplyPart) -> None:
         self.begun = self.begun if self.parts else self.time
@@ -218,13 +214,13 @@ class _CodexMessages(HistoryMessages):
     def _read_codex_output(self, item: Mapping[str, object]) -> None:
         answers, output = first_text(item, "call_id", "id"), item.get("output", item.get("tools"))
         if not answers:
-            raise UnreadableRow("an output names no call")
+            raise history_rows.UnreadableRow("an output names no call")
         self.close()
         inner = object_at(output)
         content = inner.get("content") or inner.get("body") if inner else output
         if item.get("type") == "tool_search_output":
             content = json.dumps(content, ensure_ascii=False)
-        text, pictures = text_and_pictures(content)
+        text, pictures = history_rows.text_and_pictures(content)
         ok = inner.get("success") is not False
         whole = self.whole.pop(answers, "")
         if len(whole) <= len(text) or whole.strip() in text:
@@ -238,8 +234,8 @@ class _CodexMessages(HistoryMessages):
         call = first_text(item, "id", "call_id") or f"{kind}-{len(self.made)}-{len(self.parts)}"
         about = ("type", "id", "call_id", "status", "result")
         action = {name: value for name, value in item.items() if name not in about}
-        self._add_reply_part_to_draft(ToolCall(call, kind, arguments_json(action.get("action", action))))
-        drawn = decode_picture("image/png", item.get("result"))
+        self._add_reply_part_to_draft(ToolCall(call, kind, history_rows.arguments_json(action.get("action", action))))
+        drawn = history_rows.decode_picture("image/png", item.get("result"))
         self.close()
         text, pictures = (NOT_RECORDED, ()) if drawn is None else ("(a picture)", (drawn,))
         self.made.append(RecordedMessage("tool", text, answers=call, time=self.time, pictures=pictures))
@@ -279,7 +275,7 @@ class _CodexMessages(HistoryMessages):
         sealed_away = any(text_at(item, "encrypted_content") for item in kept if item.get("type") != "reasoning")
         if not text:
             said = [item.get("content") for item in kept if item.get("type") == "message"]
-            text = "\n\n".join(map(text_of_message_content, said))
+            text = "\n\n".join(map(history_rows.text_of_message_content, said))
         if sealed_away:
             text += "\n[The rest of the summary is sealed: only its provider can read it.]"
         if not any(message.role != "system" for message in self.made):

@@ -11,18 +11,8 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import history_rows
 from helix_desktop.histories.beside import read_beneath
-from helix_desktop.histories.history_rows import (
-    HistoryMessages,
-    HistoryRow,
-    ReadingComplaints,
-    UnreadableRow,
-    arguments_json,
-    parse_time,
-    pictures_in_content,
-    text_and_pictures,
-    text_of_message_content,
-)
 from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree, record_branches
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
@@ -42,13 +32,13 @@ def is_gemini_cli_row(value: Mapping[str, object]) -> bool:
 
 
 def read_gemini_cli_recordings(
-    rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path
+    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
 ) -> list[RecordedSession]:
     log = _GeminiLog()
     for row in rows:
         log.read_gemini_row(row)
 
-    def read(indices: Sequence[int], told: ReadingComplaints) -> _GeminiMessages:
+    def read(indices: Sequence[int], told: history_rows.ReadingComplaints) -> _GeminiMessages:
         return _GeminiMessages(told).read_gemini_records([(i, log.records[i]) for i in indices], log.compacted)
 
     first = RecordedSession(
@@ -80,14 +70,14 @@ class _GeminiLog:
     """The records as they stand in the end, and where a new history took the place of the old."""
 
     about: dict[str, object] = field(default_factory=dict)
-    records: list[HistoryRow] = field(default_factory=list)
+    records: list[history_rows.HistoryRow] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
     tree: HistoryTree = field(default_factory=HistoryTree)
     # What each compaction replaced, by the record that it follows.
-    compacted: dict[int, list[HistoryRow]] = field(default_factory=dict)
+    compacted: dict[int, list[history_rows.HistoryRow]] = field(default_factory=dict)
     rewound: str = ""
 
-    def read_gemini_row(self, row: HistoryRow) -> None:
+    def read_gemini_row(self, row: history_rows.HistoryRow) -> None:
         value = row.value
         listed = object_at(value.get("$set", value)).get("messages")
         if "$rewindTo" in value:
@@ -98,9 +88,9 @@ class _GeminiLog:
         else:
             self.about |= {name: one for name, one in object_at(value.get("$set", value)).items() if name != "messages"}
         if isinstance(listed, list):
-            self._replace_whole_history([HistoryRow(one, row.place) for one in objects_at(listed)])
+            self._replace_whole_history([history_rows.HistoryRow(one, row.place) for one in objects_at(listed)])
 
-    def _add_or_replace_record(self, row: HistoryRow) -> None:
+    def _add_or_replace_record(self, row: history_rows.HistoryRow) -> None:
         name = text_at(row.value, "id")
         if name in self.places:
             self.records[self.places[name]] = row
@@ -115,7 +105,7 @@ class _GeminiLog:
         )
         self.rewound = ""
 
-    def _replace_whole_history(self, rows: Iterable[HistoryRow]) -> None:
+    def _replace_whole_history(self, rows: Iterable[history_rows.HistoryRow]) -> None:
         """A whole history: its new part is appended, and replaces what is no longer in it."""
         given = list(rows)
         fresh = [row for row in given if text_at(row.value, "id") not in self.places]
@@ -128,22 +118,26 @@ class _GeminiLog:
 
 
 @dataclass(slots=True)
-class _GeminiMessages(HistoryMessages):
+class _GeminiMessages(history_rows.HistoryMessages):
     answered: set[str] = field(default_factory=set)
 
     def read_gemini_records(
-        self, rows: Sequence[tuple[int, HistoryRow]], compacted: Mapping[int, list[HistoryRow]]
+        self,
+        rows: Sequence[tuple[int, history_rows.HistoryRow]],
+        compacted: Mapping[int, list[history_rows.HistoryRow]],
     ) -> "_GeminiMessages":
         for at, row in rows:
             self.read_rows([row])
             if at in compacted and self.made:
-                text = "\n\n".join(text_of_message_content(one.value.get("content")) for one in compacted[at])
-                time = parse_time(compacted[at][0].value.get("timestamp"))
+                text = "\n\n".join(
+                    history_rows.text_of_message_content(one.value.get("content")) for one in compacted[at]
+                )
+                time = history_rows.parse_time(compacted[at][0].value.get("timestamp"))
                 self.add_compaction(text, time, "Gemini CLI compressed here")
         return self
 
     def read_row(self, value: Mapping[str, object]) -> None:
-        kind, time = value.get("type"), parse_time(value.get("timestamp"))
+        kind, time = value.get("type"), history_rows.parse_time(value.get("timestamp"))
         if kind == "gemini":
             self._read_gemini_reply(value, time)
         elif kind == "user":
@@ -151,14 +145,14 @@ class _GeminiMessages(HistoryMessages):
         elif kind in _NOTES:
             self.told.leave_out(str(kind))
         else:
-            raise UnreadableRow(f"there is no record of type {kind!r}")
+            raise history_rows.UnreadableRow(f"there is no record of type {kind!r}")
 
     def _read_gemini_user(self, content: object, time: float) -> None:
         answers = [part for part in objects_at(content) if "functionResponse" in part]
         for part in answers:
             self._read_gemini_result(object_at(part["functionResponse"]), time)
         words = [part for part in content if part not in answers] if isinstance(content, list) else content
-        text, pictures = text_and_pictures(words)
+        text, pictures = history_rows.text_and_pictures(words)
         if text.strip() or pictures:
             beside = text.startswith("<session_context>")
             self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
@@ -180,7 +174,7 @@ class _GeminiMessages(HistoryMessages):
         content = value.get("content")
         given = objects_at(content)
         said = [part for part in given if "functionCall" not in part and not part.get("thought")] if given else content
-        parts.append(Text(text_of_message_content(said)))
+        parts.append(Text(history_rows.text_of_message_content(said)))
         # In a resumed session, calls appear only in the content.
         calls = objects_at(value, "toolCalls") or [object_at(part, "functionCall") for part in given if "functionCall" in part]  # fmt: skip
         parts += [_gemini_tool_call(call) for call in calls]
@@ -194,10 +188,12 @@ class _GeminiMessages(HistoryMessages):
         result = call.get("result")
         if result is None:
             return
-        time = parse_time(call.get("timestamp")) or time
+        time = history_rows.parse_time(call.get("timestamp")) or time
         found = [object_at(part["functionResponse"]) for part in objects_at(result) if "functionResponse" in part]
-        pictures = pictures_in_content(result)
-        text = "\n".join(map(_text_of_gemini_response, found)) if found else text_of_message_content(result)
+        pictures = history_rows.pictures_in_content(result)
+        text = (
+            "\n".join(map(_text_of_gemini_response, found)) if found else history_rows.text_of_message_content(result)
+        )
         answers, ok = text_at(call, "id"), text_at(call, "status") not in ("error", "cancelled")
         self.answered.add(answers)
         self.made.append(RecordedMessage("tool", text, answers=answers, ok=ok, time=time, pictures=pictures))
@@ -205,8 +201,8 @@ class _GeminiMessages(HistoryMessages):
 
 def _gemini_tool_call(call: Mapping[str, object]) -> ToolCall:
     if not text_at(call, "id") or not text_at(call, "name"):
-        raise UnreadableRow("a call has no id or no name")
-    return ToolCall(text_at(call, "id"), text_at(call, "name"), arguments_json(call.get("args")))
+        raise history_rows.UnreadableRow("a call has no id or no name")
+    return ToolCall(text_at(call, "id"), text_at(call, "name"), history_rows.arguments_json(call.get("args")))
 
 
 def _text_of_gemini_response(found: Mapping[str, object]) -> str:

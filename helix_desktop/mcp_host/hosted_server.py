@@ -23,14 +23,8 @@ from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.ports import CallContext, PermissionQuestion
 from helix_desktop.errors import HelixError, NotFound, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.mcp_host import tool_results
 from helix_desktop.mcp_host.server_config import ServerConfig, fill_in_references, secret_references
-from helix_desktop.mcp_host.tool_results import (
-    McpServerResult,
-    append_resource_content,
-    append_result_part,
-    build_tool_spec,
-    convert_tool_result,
-)
 from helix_desktop.secrets import McpServerSecret, McpSignIn
 
 if TYPE_CHECKING:
@@ -103,7 +97,7 @@ class McpServerTool:
             self.server.needs.approved[self.spec.name] = self.fingerprint
             self.server.needs.approve(self.spec.name, self.fingerprint)
 
-    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> McpServerResult:
+    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> tool_results.McpServerResult:
         return await self.server.call_server_tool(self.own_name, values, context)
 
 
@@ -396,16 +390,16 @@ class HostedServer:
         found = await self._ask_server(name, lambda: self._client.get_prompt(name, dict(values)))
         texts: list[str] = []
         for message in found.messages:
-            append_result_part(message.content, texts, [])
+            tool_results.append_result_part(message.content, texts, [])
         return "\n\n".join(texts)
 
-    async def fetch_resource(self, uri: str) -> McpServerResult:
+    async def fetch_resource(self, uri: str) -> tool_results.McpServerResult:
         found = await self._ask_server(uri, lambda: self._client.read_resource(uri))
         texts: list[str] = []
         images: list[tuple[str, bytes]] = []
         for content in found.contents:
-            append_resource_content(content, texts, images)
-        return McpServerResult("\n".join(texts), images=tuple(images))
+            tool_results.append_resource_content(content, texts, images)
+        return tool_results.McpServerResult("\n".join(texts), images=tuple(images))
 
     async def _ask_server(self, name: str, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer; waiting ends at once when the connection is lost. Every failure is a sentence that names the server."""
@@ -430,13 +424,15 @@ class HostedServer:
             raise ProviderUnreachable(words) from error
 
     def _build_server_tool(self, tool: Any) -> McpServerTool:
-        spec = build_tool_spec(self.config.name, tool)
+        spec = tool_results.build_tool_spec(self.config.name, tool)
         hints = tool.annotations
         described = json.dumps([spec.description, spec.schema, hints.model_dump_json() if hints else ""])
         fingerprint = hashlib.sha256(described.encode("utf-8", "replace")).hexdigest()
         return McpServerTool(self, tool.name, spec, fingerprint, runs_alone=not (hints and hints.read_only_hint))
 
-    async def call_server_tool(self, name: str, values: Mapping[str, Any], context: CallContext) -> McpServerResult:
+    async def call_server_tool(
+        self, name: str, values: Mapping[str, Any], context: CallContext
+    ) -> tool_results.McpServerResult:
         """One call; cancelling it is passed on."""
 
         async def show_call_progress(progress: float, total: float | None, message: str | None) -> None:
@@ -448,7 +444,7 @@ class HostedServer:
 
         self._calls.append(context)
         try:
-            return convert_tool_result(await self._ask_server(name, ask))
+            return tool_results.convert_tool_result(await self._ask_server(name, ask))
         finally:
             self._calls.remove(context)
 

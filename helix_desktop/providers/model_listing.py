@@ -11,18 +11,10 @@ from helix_desktop.protocols.anthropic import anthropic_messages
 from helix_desktop.protocols.gemini import gemini_protocol
 from helix_desktop.protocols.protocol_dialect import without_fields
 from helix_desktop.protocols.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
-from helix_desktop.providers import demo_model
+from helix_desktop.providers import demo_model, provider_catalog
 from helix_desktop.providers.configured_providers import ConfiguredProviders
 from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
 from helix_desktop.providers.known_models import ModelInfo
-from helix_desktop.providers.provider_catalog import (
-    ProviderConfig,
-    check_provider_config,
-    describe_model,
-    dialect_of_provider,
-    require_usable_key,
-    transport_to_provider,
-)
 
 SECONDS, LOADING = 20.0, 120.0
 MOST_PAGES = 20
@@ -42,11 +34,11 @@ _NO_CHAT = (
 
 
 async def list_models(
-    config: ProviderConfig, key: str | None, connections: ProviderConnections, seconds: float = SECONDS
+    config: provider_catalog.ProviderConfig, key: str | None, connections: ProviderConnections, seconds: float = SECONDS
 ) -> tuple[ModelInfo, ...]:
     """All models of a configured provider, by name. Raises a ModelFailed when the provider cannot be asked."""
     said = await fetch_reported_models(config, key, connections, seconds)
-    return tuple(describe_model(config, name, reported=said[name]) for name in sorted(said))
+    return tuple(provider_catalog.describe_model(config, name, reported=said[name]) for name in sorted(said))
 
 
 async def list_and_save_models(
@@ -56,18 +48,20 @@ async def list_and_save_models(
     config = configured.find_provider(provider)
     said = await fetch_reported_models(config, key, connections)
     configured.save_reported_models(provider, said)
-    return tuple(describe_model(config, name, reported=said[name]) for name in sorted(said))
+    return tuple(provider_catalog.describe_model(config, name, reported=said[name]) for name in sorted(said))
 
 
 async def fetch_reported_models(
-    config: ProviderConfig, key: str | None, connections: ProviderConnections, seconds: float = SECONDS
+    config: provider_catalog.ProviderConfig, key: str | None, connections: ProviderConnections, seconds: float = SECONDS
 ) -> Mapping[str, json_values.Object]:
     """What the provider says about each model that can talk, under the catalogue's names."""
     if config.kind == demo_model.DEMO:
         return {demo_model.DEMO: {}}
-    config = check_provider_config(config)
-    dialect = dialect_of_provider(config)
-    transport = transport_to_provider(config, dialect, require_usable_key(config, key), connections)
+    config = provider_catalog.check_provider_config(config)
+    dialect = provider_catalog.dialect_of_provider(config)
+    transport = provider_catalog.transport_to_provider(
+        config, dialect, provider_catalog.require_usable_key(config, key), connections
+    )
     items = await _fetch_all_pages(config, transport, seconds)
     details = await _local_details(transport, seconds) if config.is_local else {}
     return {
@@ -79,7 +73,7 @@ async def fetch_reported_models(
 
 
 async def _fetch_all_pages(
-    config: ProviderConfig, transport: ProviderTransport, seconds: float
+    config: provider_catalog.ProviderConfig, transport: ProviderTransport, seconds: float
 ) -> list[json_values.Json]:
     path = page = _models_path(config)
     items: list[json_values.Json] = []
@@ -95,7 +89,7 @@ async def _fetch_all_pages(
     return items
 
 
-def _models_path(config: ProviderConfig) -> str:
+def _models_path(config: provider_catalog.ProviderConfig) -> str:
     versioned = "/v1" in urlsplit(config.base_url).path
     if config.kind == gemini_protocol.KIND:
         return f"{'' if versioned else '/v1beta'}/models?pageSize=1000"
@@ -239,13 +233,15 @@ async def learn_about_model(
     if config.is_local and config.kind != demo_model.DEMO:
         said[model] = await load_in_ollama(config, model, connections) or said[model]
     configured.save_reported_models(provider, said)
-    return describe_model(config, model, reported=said.get(model))
+    return provider_catalog.describe_model(config, model, reported=said.get(model))
 
 
-async def load_in_ollama(config: ProviderConfig, model: str, connections: ProviderConnections) -> json_values.Object:
+async def load_in_ollama(
+    config: provider_catalog.ProviderConfig, model: str, connections: ProviderConnections
+) -> json_values.Object:
     """Have Ollama load a model, to learn the window it really runs with. Nothing where the server is another one."""
-    dialect = dialect_of_provider(config)
-    there = transport_to_provider(config, dialect, "", connections)
+    dialect = provider_catalog.dialect_of_provider(config)
+    there = provider_catalog.transport_to_provider(config, dialect, "", connections)
     root = replace(there, base_url=there.base_url.removesuffix("/v1"))
     try:
         await fetch_json(root, "/api/version", 3.0)

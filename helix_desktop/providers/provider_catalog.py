@@ -22,15 +22,9 @@ from helix_desktop.protocols.openai_chat.chat_completions import OpenAIChat
 from helix_desktop.protocols.openai_responses import responses_protocol
 from helix_desktop.protocols.openai_responses.responses_protocol import OpenAIResponses
 from helix_desktop.protocols.protocol_dialect import ProtocolDialect
+from helix_desktop.providers import http_transport
 from helix_desktop.providers.demo_model import DEMO, DemoModel
 from helix_desktop.providers.http_model_client import HttpModelClient
-from helix_desktop.providers.http_transport import (
-    ProviderConnections,
-    ProviderPatience,
-    ProviderTransport,
-    check_key,
-    is_loopback,
-)
 from helix_desktop.providers.known_models import ModelInfo, merge_model_knowledge
 from helix_desktop.secrets import ProviderKey
 
@@ -54,7 +48,7 @@ class ProviderConfig:
     key_header: str = ""  # The header for the key, if it is not the usual one, for example Azure's "api-key".
     headers: tuple[tuple[str, str], ...] = ()
     query: tuple[tuple[str, str], ...] = ()  # Parameters of the address, for example Azure's api-version.
-    patience: ProviderPatience = ProviderPatience()
+    patience: http_transport.ProviderPatience = http_transport.ProviderPatience()
     corrections: Mapping[str, Object] = field(default_factory=dict)  # For each model, what the user has corrected.
     reported: Mapping[str, Object] = field(default_factory=dict)  # For each model, what the provider last reported.
     learned: Mapping[str, Object] = field(default_factory=dict)  # For each model, what refused requests have shown.
@@ -83,7 +77,7 @@ class ProviderConfig:
     @property
     def is_local(self) -> bool:
         """On this machine: no key, no proxy, nothing leaves it."""
-        return self.kind == DEMO or is_loopback(self.base_url)
+        return self.kind == DEMO or http_transport.is_loopback(self.base_url)
 
 
 PRESETS: Mapping[str, ProviderConfig] = {
@@ -176,7 +170,7 @@ def may_carry_key(url: str) -> bool:
     """Whether a key may go there: encrypted, or no further than this machine or its own network."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if parts.scheme == "https" or is_loopback(url):
+    if parts.scheme == "https" or http_transport.is_loopback(url):
         return True
     try:
         return ip_address(host).is_private
@@ -194,7 +188,7 @@ def connect_model_client(
     model: str | ModelInfo,
     key: str | None = None,
     *,
-    connections: ProviderConnections | None = None,
+    connections: http_transport.ProviderConnections | None = None,
     clock: Clock | None = None,
 ) -> ModelClient:
     """A client for one model of a configured provider. Nothing is sent yet.
@@ -208,7 +202,7 @@ def connect_model_client(
         return DemoModel(info.name, clock.sleep_seconds)
     dialect, clean = dialect_of_provider(config), require_usable_key(config, key)
     transport = transport_to_provider(
-        config, dialect, clean, connections or ProviderConnections(connect=config.patience.connect)
+        config, dialect, clean, connections or http_transport.ProviderConnections(connect=config.patience.connect)
     )
     return HttpModelClient(info, dialect, transport, clock, key=clean)
 
@@ -261,7 +255,7 @@ def require_usable_key(config: ProviderConfig, key: str | None) -> str:
             f"The key for {config.name} was not sent, because with http://, anyone on the network could read it.",
             remedy="Use an https:// address.",
         )
-    return check_key(key, config.name) if key else ""
+    return http_transport.check_key(key, config.name) if key else ""
 
 
 def describe_model(config: ProviderConfig, model: str, reported: Object | None = None) -> ModelInfo:
@@ -280,8 +274,10 @@ def cache_life_seconds(config: ProviderConfig, model: str) -> int:
 
 
 def transport_to_provider(
-    config: ProviderConfig, dialect: ProtocolDialect, key: str, connections: ProviderConnections
-) -> ProviderTransport:
+    config: ProviderConfig, dialect: ProtocolDialect, key: str, connections: http_transport.ProviderConnections
+) -> http_transport.ProviderTransport:
     """The way to this provider, with its headers and its key."""
     headers = dict(config.headers) | (dict(dialect.key_headers(key)) if key else {})
-    return ProviderTransport(config.base_url, config.name, headers, connections, config.patience, config.query)
+    return http_transport.ProviderTransport(
+        config.base_url, config.name, headers, connections, config.patience, config.query
+    )

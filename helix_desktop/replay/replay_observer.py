@@ -13,15 +13,7 @@ from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.engine.view import ConversationState, build_state
 from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.histories.recorded_session import RecordedMessage
-from helix_desktop.replay import lost_details, request_legality
-from helix_desktop.replay.missed_references import (
-    MissedReferences,
-    RecalledPage,
-    RecallMode,
-    ShownEntry,
-    missing_from_view,
-    shown_entry,
-)
+from helix_desktop.replay import lost_details, missed_references, request_legality
 from helix_desktop.replay.replay_figures import FoldMark, ReplayFigures
 from helix_desktop.replay.retention import SUMMARIES, ReferenceRetention
 
@@ -41,7 +33,7 @@ class ReplayObserver:
         self._contents = ViewContents(cache)
         self._texts: dict[Digest, str] = {}
         self._retention = ReferenceRetention(self._text_of_stored)
-        self._misses = MissedReferences(tokens)
+        self._misses = missed_references.MissedReferences(tokens)
         self._details: dict[str, None] = {}
         self._folds: list[facts.Folded] = []
         self._marks: list[FoldMark] = []
@@ -88,21 +80,25 @@ class ReplayObserver:
         self._illegal += bool(legal_messages.find_violations(request) or request_legality.find_complaints(request))
         await self._read_block_contents(view.blocks)
 
-    async def pages_missed_by(self, view: View, reply: RecordedMessage, recalls: RecallMode) -> list[RecalledPage]:
+    async def pages_missed_by(
+        self, view: View, reply: RecordedMessage, recalls: missed_references.RecallMode
+    ) -> list[missed_references.RecalledPage]:
         """The pages an agent would have recalled from this view before it wrote the reply."""
         self._misses.set_shown_view(view.blocks, self._text_in_block)
-        missed = missing_from_view(self._misses.missed_by_reply(reply), map(self._text_in_block, view.blocks))
-        if not missed or recalls is RecallMode.NONE:
+        missed = missed_references.missing_from_view(
+            self._misses.missed_by_reply(reply), map(self._text_in_block, view.blocks)
+        )
+        if not missed or recalls is missed_references.RecallMode.NONE:
             return []
         summarised = any(block.kind in SUMMARIES for block in view.blocks)
         said = [self._text_in_block(block) for block in view.blocks]
-        entries: list[ShownEntry] = []
+        entries: list[missed_references.ShownEntry] = []
         indexes = {stored.digest for block in view.blocks if block.kind in SUMMARIES for stored in block.cached}
         for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
             if digest not in indexes:  # An index only names what there was, so it answers no recall.
                 content = await lost_details.recall_and_verify(digest, self._cache.read_content)
                 text = content.decode("utf-8", "replace") if content is not None else ""
-                entries += [shown_entry(digest.hex, text, said)] if content is not None else []
+                entries += [missed_references.shown_entry(digest.hex, text, said)] if content is not None else []
         return self._misses.pages_to_recall(missed, reply, entries, said, summarised=summarised, recalls=recalls)
 
     async def finish_observing(self, billed: ReplayFigures) -> ReplayFigures:

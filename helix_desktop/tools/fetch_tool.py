@@ -19,16 +19,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import ActionRefused, InvalidInput, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import end_process, start_worker
-from helix_desktop.tools import html_worker
-from helix_desktop.tools.built_in_tool import (
-    BuiltInTool,
-    ToolArguments,
-    ToolOutput,
-    ToolResources,
-    flag_schema,
-    object_schema,
-    text_schema,
-)
+from helix_desktop.tools import built_in_tool, html_worker
 from helix_desktop.tools.permission import ActionEffect, ToolAction
 
 if TYPE_CHECKING:
@@ -65,7 +56,7 @@ class FetchTarget:
     is_private: bool
 
 
-async def fetch_url(args: ToolArguments, use: ToolResources) -> ToolOutput:
+async def fetch_url(args: built_in_tool.ToolArguments, use: built_in_tool.ToolResources) -> built_in_tool.ToolOutput:
     import httpx
 
     url = _parse_web_address(args.text_argument("url").strip())
@@ -79,8 +70,8 @@ async def fetch_url(args: ToolArguments, use: ToolResources) -> ToolOutput:
 
 
 async def _fetch_through_redirects(
-    client: httpx.AsyncClient, use: ToolResources, url: httpx.URL, *, raw: bool
-) -> ToolOutput:
+    client: httpx.AsyncClient, use: built_in_tool.ToolResources, url: httpx.URL, *, raw: bool
+) -> built_in_tool.ToolOutput:
     permitted: set[str] = set()
     for _ in range(MOST_REDIRECTS + 1):
         if url.host not in permitted and not _written_address(url.host):
@@ -104,7 +95,7 @@ async def _fetch_through_redirects(
     raise ActionRefused(f"{url} redirected too many times: more than {MOST_REDIRECTS}.")
 
 
-async def _result_of_response(url: httpx.URL, response: httpx.Response, *, raw: bool) -> ToolOutput:
+async def _result_of_response(url: httpx.URL, response: httpx.Response, *, raw: bool) -> built_in_tool.ToolOutput:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower() or "text/plain"
     if not kind.startswith(_READABLE):
         raise InvalidInput(f"{url} has the type {kind}, which is not text.")
@@ -112,7 +103,7 @@ async def _result_of_response(url: httpx.URL, response: httpx.Response, *, raw: 
     if "html" in kind and not raw:
         body = (await html_as_text(body)).encode()
     head = b"" if response.is_success else f"[{response.status_code} {response.reason_phrase}]\n".encode()
-    return ToolOutput(head + body, source=str(url), ok=response.is_success)
+    return built_in_tool.ToolOutput(head + body, source=str(url), ok=response.is_success)
 
 
 async def _limited_body_pieces(response: httpx.Response, url: httpx.URL) -> AsyncIterator[bytes]:
@@ -183,7 +174,7 @@ def is_public_address(address: str) -> bool:
     return found in _OPEN_IPV6 and found.is_global and not found.is_multicast
 
 
-async def _ask_to_fetch(use: ToolResources, target: FetchTarget) -> None:
+async def _ask_to_fetch(use: built_in_tool.ToolResources, target: FetchTarget) -> None:
     danger = f"{target.url.host} is a device on your local network ({target.address})" if target.is_private else ""
     title = f"Fetch from {target.url.host}"
     await use.permit(
@@ -200,10 +191,14 @@ async def _ask_to_fetch(use: ToolResources, target: FetchTarget) -> None:
 
 
 TOOLS = (
-    BuiltInTool(
+    built_in_tool.BuiltInTool(
         ToolName.FETCH_URL,
         "Fetch a page or a file from the internet as text.",
-        object_schema("url", url=text_schema("The address"), raw=flag_schema("The page's source, not its text")),
+        built_in_tool.object_schema(
+            "url",
+            url=built_in_tool.text_schema("The address"),
+            raw=built_in_tool.flag_schema("The page's source, not its text"),
+        ),
         fetch_url,
     ),
 )

@@ -18,21 +18,12 @@ from dataclasses import field
 from functools import partial
 from typing import TypeVar
 
-from helix_desktop import tasks
+from helix_desktop import errors, tasks
 from helix_desktop.engine.blocks import RetryDelay
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session import BUG, Session
 from helix_desktop.engine.session_events import Event, QuestionAsked, ReplyStreamed
-from helix_desktop.errors import (
-    ActionRefused,
-    HelixError,
-    NotFound,
-    SharedStoreUnreachable,
-    StoppedByUser,
-    StoreFailed,
-    StoreFull,
-)
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskList, FleetTaskResult, FleetTaskState
 from helix_desktop.workbench.conversation_fences import ConversationFence
@@ -69,7 +60,7 @@ def seconds_since_start_of_computer() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
-class LostFleetTask(StoreFailed):
+class LostFleetTask(errors.StoreFailed):
     """The task is somebody else's by now, or was cancelled."""
 
 
@@ -158,7 +149,7 @@ class FleetWorker:
             await self._give_back_tasks()
             renewing.cancel()
             await self._owned.aclose()
-            with suppress(HelixError):
+            with suppress(errors.HelixError):
                 await self._list.notes.remove_worker(self._name)
 
     async def _give_back_tasks(self) -> None:
@@ -178,7 +169,7 @@ class FleetWorker:
                 return 0
             asked = seconds_since_start_of_computer()
             found = await self._list.claim_fleet_tasks(self._name, room, TASK_LEASE_SECONDS)
-        except (SharedStoreUnreachable, StoreFull) as error:
+        except (errors.SharedStoreUnreachable, errors.StoreFull) as error:
             log.info("no tasks can be claimed: %s", error.what)
             await asyncio.sleep(AWAY_SECONDS)
             return 1  # Not 0, because there may be tasks: the list could not be read.
@@ -193,7 +184,7 @@ class FleetWorker:
     async def _renew_until_cancelled(self) -> None:
         while True:
             await asyncio.sleep(TASK_LEASE_SECONDS / 6)
-            with suppress(HelixError):  # If this fails, tasks wait before their next step.
+            with suppress(errors.HelixError):  # If this fails, tasks wait before their next step.
                 await self._renew_leases()
                 await self._renew_own_note()
 
@@ -205,7 +196,7 @@ class FleetWorker:
     async def _release_conversations_until_cancelled(self) -> None:
         while self.most_kept:
             await asyncio.sleep(RELEASE_SECONDS)
-            with suppress(HelixError):
+            with suppress(errors.HelixError):
                 await self.release_old_conversations()
 
     async def release_old_conversations(self) -> None:
@@ -268,10 +259,10 @@ class FleetWorker:
             await self._ensure_others_know(claimed)
         except LostFleetTask:
             raise
-        except StoppedByUser:  # The workspace is closing, so further claimed tasks would fail.
+        except errors.StoppedByUser:  # The workspace is closing, so further claimed tasks would fail.
             self.drain(0.0)
             return FleetTaskState.WAITING, FleetTaskResult(GIVEN_BACK)
-        except HelixError as error:
+        except errors.HelixError as error:
             return FleetTaskState.FAILED, FleetTaskResult(str(error))
         return self._state_and_result(claimed, session)
 
@@ -283,14 +274,14 @@ class FleetWorker:
         await sharing.take_over_conversation(task.id)  # Even at first: a standby may have lost claims.
         if bench.conversation_row(task.id) is None:
             if order.agent and bench.workforce.roles.find_role_file(order.agent) is None:
-                raise NotFound(f"There is no agent named {order.agent} in {bench.name}.")
+                raise errors.NotFound(f"There is no agent named {order.agent} in {bench.name}.")
             session = await bench.start_conversation(role=order.agent, identity=task.id)
         else:
             session = await bench.open_session(task.id)
         if order.model:
             bench.use_conversation_model(task.id, order.model)
         elif not bench.model_of_conversation(task.id):
-            raise NotFound(f"No model is chosen for {bench.name}.", remedy="Specify a model with --model.")
+            raise errors.NotFound(f"No model is chosen for {bench.name}.", remedy="Specify a model with --model.")
         return session
 
     async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> bool:
@@ -327,7 +318,7 @@ class FleetWorker:
 
     async def _pause_provider(self, claimed: ClaimedFleetTask, seconds: float) -> None:
         """A provider that asks one worker to wait is left alone by all."""
-        with suppress(HelixError):
+        with suppress(errors.HelixError):
             await self._list.notes.pause_provider(self._provider_of(claimed), seconds)
 
     def _provider_of(self, claimed: ClaimedFleetTask) -> str:
@@ -372,7 +363,7 @@ class FleetWorker:
             try:
                 return await work()
             # ActionRefused may pass too: the other machine may just be releasing the conversation.
-            except (SharedStoreUnreachable, StoreFull, ActionRefused) as error:
+            except (errors.SharedStoreUnreachable, errors.StoreFull, errors.ActionRefused) as error:
                 log.info("task %s waits for the shared store: %s", claimed.task.id, error.what)
                 await asyncio.sleep(AWAY_SECONDS)
 

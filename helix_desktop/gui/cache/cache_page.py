@@ -23,13 +23,8 @@ from helix_desktop.gui.cache.filter_bar import EntryFilterBar
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_new_file, ask_which_way
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import (
-    build_plain_label,
-    build_popup_menu,
-    build_push_button,
-    set_surface_look,
-)
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.views.text_comparison import TextComparisonDialog
@@ -62,9 +57,9 @@ class CachePage(QWidget):
         self.model = EntriesModel(doing, self)
         self.table = EntryTable(theme, self.model, self)
         self.viewer = EntryViewer(theme, doing, self)
-        self._figures_label = build_plain_label("", "small", self)
+        self._figures_label = plain_widgets.build_plain_label("", "small", self)
         theme.keep_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
-        self._over_limit_button = build_push_button("", self, self.storage_settings_wanted.emit, "link")
+        self._over_limit_button = plain_widgets.build_push_button("", self, self.storage_settings_wanted.emit, "link")
         self._over_limit_button.setToolTip(tr("Actions"))
         self._over_limit_button.hide()
         self._split = QSplitter(Qt.Orientation.Vertical, self)
@@ -85,7 +80,7 @@ class CachePage(QWidget):
         self._figures_timer.timeout.connect(self._fetch_cache_figures)
         self._refresh_timer = QTimer(self, interval=_LIVE, singleShot=True)
         self._refresh_timer.timeout.connect(self._refresh_entries_now)
-        set_surface_look(self, "page")
+        plain_widgets.set_surface_look(self, "page")
         self._connect_signals()
 
     def _connect_signals(self) -> None:
@@ -470,7 +465,7 @@ class CachePage(QWidget):
         many = self.table.selected_count
         if not many:
             return
-        menu = build_popup_menu(self)
+        menu = plain_widgets.build_popup_menu(self)
         menu.addAction(format_count(many, "Copy the hash", "Copy {n} hashes"), self.copy_selected_hashes)
         if many == 2:
             menu.addAction(tr("Compare selected"), self.compare_selected_entries)

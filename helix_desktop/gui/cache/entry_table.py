@@ -232,7 +232,7 @@ class EntryTable(QTableView):
     @property
     def selected_ranges(self) -> list[tuple[int, int]]:
         """The selected rows, ascending, ends included."""
-        return sorted({(part.top(), part.bottom()) for part in self.selectionModel().selection()})
+        return sorted({(part.top(), part.bottom()) for part in self.selectionModel().selection().toList()})
 
     @property
     def selected_count(self) -> int:

@@ -9,18 +9,13 @@ from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.shared.plain_widgets import (
-    TransientDialog,
-    build_confirm_buttons,
-    build_plain_label,
-    build_push_button,
-)
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import FileChanges
 
 
-class CommitDialog(TransientDialog):
+class CommitDialog(plain_widgets.TransientDialog):
     """`proposal_wanted`: a message is wanted for the chosen files."""
 
     proposal_wanted = Signal()
@@ -38,14 +33,14 @@ class CommitDialog(TransientDialog):
         self.message = QPlainTextEdit(self)
         self.message.setPlaceholderText(tr("Commit message"))
         self.message.setAccessibleName(tr("Commit message"))
-        self.propose = build_push_button(tr("Propose a message"), self, self._request_proposal)
-        note = build_plain_label(
+        self.propose = plain_widgets.build_push_button(tr("Propose a message"), self, self._request_proposal)
+        note = plain_widgets.build_plain_label(
             tr("These files are committed as they are now. Everything else you have staged stays staged."),
             "small",
             self,
         )
-        self.commit_button = build_push_button(tr("Commit"), self, look="primary")
-        buttons = build_confirm_buttons(self, self.commit_button, self.accept)
+        self.commit_button = plain_widgets.build_push_button(tr("Commit"), self, look="primary")
+        buttons = plain_widgets.build_confirm_buttons(self, self.commit_button, self.accept)
         self.message.textChanged.connect(self._enable_commit_button)
         build_column((self.list, 2), (self.message, 1), self.propose, note, buttons, owner=self)
         self._enable_commit_button()

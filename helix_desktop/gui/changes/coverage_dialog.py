@@ -8,18 +8,13 @@ from PySide6.QtWidgets import QListWidget, QListWidgetItem, QWidget
 
 from helix_desktop.engine.changes.turn_changes import printable_path
 from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import (
-    TransientDialog,
-    build_confirm_buttons,
-    build_plain_label,
-    build_push_button,
-)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 
 
-class CheckpointCoverageDialog(TransientDialog):
+class CheckpointCoverageDialog(plain_widgets.TransientDialog):
     """`coverage_chosen`: the rules of the folders left out, and whether the rest is covered whatever its size."""
 
     coverage_chosen = Signal(list, bool)
@@ -27,7 +22,7 @@ class CheckpointCoverageDialog(TransientDialog):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(tr("Choose what checkpoints cover"), parent)
         self.resize(theme.zoomed_pixels(560), theme.zoomed_pixels(440))
-        why = build_plain_label(
+        why = plain_widgets.build_plain_label(
             tr(
                 "This folder exceeds the limits, so some of its files are not covered. Changes that commands make to these files can't be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
             ),
@@ -35,10 +30,10 @@ class CheckpointCoverageDialog(TransientDialog):
         )
         self.list = QListWidget(self)
         self.list.setAccessibleName(tr("The largest folders"))
-        self.state = build_plain_label(tr("Counting files…"), "small", self, wraps=False)
-        self.cover_button = build_push_button(tr("Cover the checked folders"), self, look="primary")
+        self.state = plain_widgets.build_plain_label(tr("Counting files…"), "small", self, wraps=False)
+        self.cover_button = plain_widgets.build_push_button(tr("Cover the checked folders"), self, look="primary")
         self.cover_button.setEnabled(False)
-        buttons = build_confirm_buttons(self, self.cover_button, self.accept, tr("Not now"))
+        buttons = plain_widgets.build_confirm_buttons(self, self.cover_button, self.accept, tr("Not now"))
         self.accepted.connect(lambda: self.coverage_chosen.emit(self.rules_for_unchecked, True))
         self.list.itemChanged.connect(self._show_covered_totals)
         build_column(why, (self.list, 1), self.state, buttons, owner=self)

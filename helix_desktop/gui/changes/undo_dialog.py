@@ -8,14 +8,8 @@ from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QScrollArea, 
 from helix_desktop.engine.changes.diff_hunks import binary
 from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
 from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import (
-    TransientDialog,
-    build_confirm_buttons,
-    build_plain_label,
-    build_push_button,
-    build_scroll_area,
-)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
@@ -24,7 +18,7 @@ SHOWN_FILE_NAMES = 12  # The most file names that are listed.
 Compare = Callable[[PlannedUndo], object]
 
 
-class UndoChangesDialog(TransientDialog):
+class UndoChangesDialog(plain_widgets.TransientDialog):
     """`choices_by_path` after it was accepted: by path, what is to become of what somebody else has changed."""
 
     def __init__(
@@ -46,16 +40,16 @@ class UndoChangesDialog(TransientDialog):
         column.setSpacing(theme.zoomed_pixels(10))
         conflicts = [one for one in planned if one.how is UndoOutlook.CONFLICT]
         for words in self._describe_plan(planned):
-            column.addWidget(build_plain_label(words, parent=self))
+            column.addWidget(plain_widgets.build_plain_label(words, parent=self))
         if conflicts:
             column.addWidget(self._build_conflict_list(conflicts, compare), 1)
-        note = build_plain_label(
+        note = plain_widgets.build_plain_label(
             tr("Git's HEAD and index are not changed. You can undo this restore on this page."), "small", self
         )
         column.addWidget(note)
         column.addStretch(0 if conflicts else 1)
-        self.undo_button = build_push_button(tr("Redo") if redo else tr("Undo"), self, look="primary")
-        column.addWidget(build_confirm_buttons(self, self.undo_button, self.accept))
+        self.undo_button = plain_widgets.build_push_button(tr("Redo") if redo else tr("Undo"), self, look="primary")
+        column.addWidget(plain_widgets.build_confirm_buttons(self, self.undo_button, self.accept))
         self.resize(theme.zoomed_pixels(620), min(theme.zoomed_pixels(360), self.sizeHint().height()))
 
     @property
@@ -94,25 +88,25 @@ class UndoChangesDialog(TransientDialog):
         grid = QGridLayout(inner)
         grid.setContentsMargins(0, 0, 0, 0)
         for row, one in enumerate(planned):
-            name = build_plain_label(self._path_for_display(one), "mono", inner, wraps=False)
+            name = plain_widgets.build_plain_label(self._path_for_display(one), "mono", inner, wraps=False)
             box = QComboBox(inner)
             box.setAccessibleName(self._path_for_display(one))
             for words, choice in zip(self._conflict_choice_labels(), ("now", "before", "merge"), strict=True):
                 box.addItem(words, choice)
-            look = build_push_button(tr("Compare…"), inner, partial(compare, one))
+            look = plain_widgets.build_push_button(tr("Compare…"), inner, partial(compare, one))
             self._boxes[one.path] = box
             for column, widget in enumerate((name, box, look)):
                 grid.addWidget(widget, row, column)
         grid.setColumnStretch(0, 1)
         grid.setRowStretch(len(planned), 1)
-        return build_scroll_area(inner, self)
+        return plain_widgets.build_scroll_area(inner, self)
 
 
 def _shorten_name_list(places: Sequence[str]) -> str:
     return ", ".join(places[:SHOWN_FILE_NAMES]) + ("…" if len(places) > SHOWN_FILE_NAMES else "")
 
 
-class ThreeVersionsDialog(TransientDialog):
+class ThreeVersionsDialog(plain_widgets.TransientDialog):
     """Before the agent, after it, and now, beside each other."""
 
     def __init__(
@@ -133,7 +127,7 @@ class ThreeVersionsDialog(TransientDialog):
         )
         titles = (*first, tr("Now"))
         for title, content in zip(titles, versions, strict=True):
-            label = build_plain_label(title, "heading", self, wraps=False)
+            label = plain_widgets.build_plain_label(title, "heading", self, wraps=False)
             view = TextLineView(theme, self)
             view.setAccessibleName(title)
             shown = format_byte_size(len(content)) if binary(content) else content.decode("utf-8", "replace")

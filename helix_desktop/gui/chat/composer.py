@@ -17,15 +17,7 @@ from helix_desktop.gui.chat.next_message_cost import NextMessageCostLabel
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageList, message_as_one_line
 from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.plain_widgets import (
-    COLUMN,
-    add_choice,
-    build_plain_label,
-    build_popup_menu,
-    build_push_button,
-    build_surface,
-    set_surface_look,
-)
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
@@ -64,12 +56,12 @@ class Composer(QWidget):
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
         self._was_empty = True
-        set_surface_look(self, "composer")
+        plain_widgets.set_surface_look(self, "composer")
         self.waiting = WaitingMessageList(self)
         self.attachments = AttachmentChips(theme, self)
         self.text = ComposerTextEdit(theme, self)
         self.text.setAcceptDrops(False)
-        self._box = build_surface(self, "box")
+        self._box = plain_widgets.build_surface(self, "box")
         self._attach = self._build_composer_button(tr("+ Attach"), "quiet", tr("Attach files or images"))
         self._mode = self._build_composer_button("", "quiet", tr("Permission mode"))
         self._mode.hide()
@@ -79,7 +71,7 @@ class Composer(QWidget):
         self.context_button = self._build_composer_button("", "quiet", tr("Show what is in the context"))
         self.context_button.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.meter = ContextMeter(theme, height=5, parent=self.context_button)
-        self._figures = build_plain_label("", "small", self.context_button, wraps=False)
+        self._figures = plain_widgets.build_plain_label("", "small", self.context_button, wraps=False)
         for inside in (self.meter, self._figures):
             inside.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self._fold = self._build_composer_button(tr("Fold first"), "link", tr("Fold first"))
@@ -92,7 +84,7 @@ class Composer(QWidget):
         self.show_run_state(ConversationActivity.IDLE)
 
     def _build_composer_button(self, text: str, look: str, hint: str) -> QPushButton:
-        button = build_push_button(text, self, look=look)
+        button = plain_widgets.build_push_button(text, self, look=look)
         button.setToolTip(hint)
         button.setAccessibleName(hint)
         button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
@@ -275,9 +267,11 @@ class Composer(QWidget):
         return False
 
     def open_mode_menu(self) -> None:
-        menu = build_popup_menu(self)
+        menu = plain_widgets.build_popup_menu(self)
         for name, words in self._modes:
-            add_choice(menu, words, partial(self.mode_chosen.emit, name), chosen=words == self._mode_words)
+            plain_widgets.add_choice(
+                menu, words, partial(self.mode_chosen.emit, name), chosen=words == self._mode_words
+            )
         menu.popup(self._mode.mapToGlobal(QPoint(0, -menu.sizeHint().height())))
 
     def _add_to_sent_history(self, words: str) -> None:
@@ -310,7 +304,7 @@ class Composer(QWidget):
         """
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
-        room = min(self.width() - px(32), px(COLUMN)) - px(32)
+        room = min(self.width() - px(32), px(plain_widgets.COLUMN)) - px(32)
         buttons = [
             each for each in (self._attach, self._mode, self._fold, self._stop, self._send) if not each.isHidden()
         ]
@@ -347,4 +341,4 @@ class Composer(QWidget):
         self._inside.setContentsMargins(px(14), px(11), px(14), px(11))
         self._inside.setSpacing(px(16))
         self._row.setSpacing(px(10))
-        self._column.setMaximumWidth(px(COLUMN))
+        self._column.setMaximumWidth(px(plain_widgets.COLUMN))

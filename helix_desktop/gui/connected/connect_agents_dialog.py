@@ -24,12 +24,7 @@ from helix_desktop.gui.shared.plain_widgets import (
 )
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, format_percent, tr
-from helix_desktop.resident.connected_agents import (
-    AgentConnections,
-    ConnectedAgentRow,
-    ConnectedAgents,
-    GatewayFiguresOfToday,
-)
+from helix_desktop.resident import connected_agents
 
 
 class FigureTile(QWidget):
@@ -54,7 +49,7 @@ class ConnectedAgentCard(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         set_surface_look(self, "card")
-        self.row = ConnectedAgentRow("", "", "")
+        self.row = connected_agents.ConnectedAgentRow("", "", "")
         self._name, self._state = build_plain_label("", "title"), build_plain_label("", "small")
         self._mark = build_plain_label(tr("connected"), "chip", wraps=False)
         self.copy = build_push_button(tr("Copy command"), self, self._copy_start_command)
@@ -67,7 +62,7 @@ class ConnectedAgentCard(QWidget):
     def _copy_start_command(self) -> None:
         QGuiApplication.clipboard().setText(self.row.start_command)
 
-    def show_connected_agent(self, row: ConnectedAgentRow, now: float) -> None:
+    def show_connected_agent(self, row: connected_agents.ConnectedAgentRow, now: float) -> None:
         """Every second, while requests may arrive."""
         self._state.setText(describe_agent_activity(row, now))
         if row == self.row:
@@ -100,7 +95,7 @@ class CopyableCommandLine(QWidget):
         self._copy.setVisible(bool(text))
 
 
-def describe_agent_activity(row: ConnectedAgentRow, now: float) -> str:
+def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float) -> str:
     """What an agent did, or why it does nothing."""
     if row.reason_not_folded:
         return tr("Not folded: the agent is signed in with a subscription")
@@ -126,10 +121,10 @@ REFRESH_INTERVAL_MS = 1_000  # How often the agents' connections are listed agai
 class ConnectAgentsDialog(TransientDialog):
     """Looks every second while it is open."""
 
-    def __init__(self, parent: QWidget, doing: BackgroundRunner, agents: ConnectedAgents) -> None:
+    def __init__(self, parent: QWidget, doing: BackgroundRunner, agents: connected_agents.ConnectedAgents) -> None:
         super().__init__(tr("Connect an agent"), parent)
         self._doing, self._agents = doing, agents
-        self._shown: AgentConnections | None = None
+        self._shown: connected_agents.AgentConnections | None = None
         self._shows_missing = False
         self._cards: dict[str, ConnectedAgentCard] = {}
         self.resize(QSize(WIDTH, HEIGHT).boundedTo(self.screen().availableGeometry().size() * 0.92))
@@ -184,7 +179,7 @@ class ConnectAgentsDialog(TransientDialog):
         self._timer.start()
         self._doing.run_in_background(self._agents.list_agent_connections(), then=self._show_connections, owner=self)
 
-    def _show_connections(self, found: AgentConnections) -> None:
+    def _show_connections(self, found: connected_agents.AgentConnections) -> None:
         for row in sorted(found.agents, key=lambda row: not _is_here(row)):
             self._card_of_agent(row).show_connected_agent(row, time.time())
         if found == self._shown:
@@ -209,7 +204,7 @@ class ConnectAgentsDialog(TransientDialog):
         self._shows_missing, self._shown = True, None
         self.refresh_connections()
 
-    def _show_figures_of_today(self, today: GatewayFiguresOfToday) -> None:
+    def _show_figures_of_today(self, today: connected_agents.GatewayFiguresOfToday) -> None:
         for tile in self._tiles:
             tile.setVisible(today.requests > 0)
         paid = today.paid_without > 0
@@ -230,7 +225,7 @@ class ConnectAgentsDialog(TransientDialog):
         cached = tr("{share} read from the provider's cache", share=read)
         self._recalls.show_figure(tr("Recalls answered here"), format_number(today.recalls), cached)
 
-    def _card_of_agent(self, row: ConnectedAgentRow) -> ConnectedAgentCard:
+    def _card_of_agent(self, row: connected_agents.ConnectedAgentRow) -> ConnectedAgentCard:
         card = self._cards.get(row.name)
         if card is None:
             card = self._cards[row.name] = ConnectedAgentCard(self)
@@ -242,7 +237,7 @@ class ConnectAgentsDialog(TransientDialog):
         on = self._shown is None or not self._shown.address
         self._run_and_refresh(self._agents.switch_gateway(on=on))
 
-    def _ask_connection_change(self, row: ConnectedAgentRow) -> None:
+    def _ask_connection_change(self, row: connected_agents.ConnectedAgentRow) -> None:
         self._doing.run_in_background(
             self._agents.describe_configuration_change(row.name),
             then=lambda text: self._confirm_connection_change(row, text),
@@ -250,7 +245,7 @@ class ConnectAgentsDialog(TransientDialog):
             owner=self,
         )
 
-    def _confirm_connection_change(self, row: ConnectedAgentRow, difference: str) -> None:
+    def _confirm_connection_change(self, row: connected_agents.ConnectedAgentRow, difference: str) -> None:
         title = tr("Disconnect {agent}?") if row.connected else tr("Connect {agent}?")
         yes = tr("Change the file")
         ask_to_confirm(
@@ -273,5 +268,5 @@ class ConnectAgentsDialog(TransientDialog):
         self._words.show()
 
 
-def _is_here(row: ConnectedAgentRow) -> bool:
+def _is_here(row: connected_agents.ConnectedAgentRow) -> bool:
     return row.installed or row.connected or row.requests > 0

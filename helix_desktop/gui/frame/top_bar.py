@@ -4,12 +4,7 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QPushButton, QWidget
 
-from helix_desktop.gui.shared.plain_widgets import (
-    build_plain_label,
-    build_push_button,
-    build_tool_button,
-    set_surface_look,
-)
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
@@ -29,12 +24,12 @@ class TopBar(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        set_surface_look(self, "top")
-        self._side = build_tool_button(tr("Show the sidebar"), self)
+        plain_widgets.set_surface_look(self, "top")
+        self._side = plain_widgets.build_tool_button(tr("Show the sidebar"), self)
         self._side.setIconSize(QSize(16, 16))
         self._side.setFixedSize(28, 28)
         self._side.clicked.connect(self.sidebar_wanted)
-        self._state, self._copy = (build_plain_label("", "small", self, wraps=False) for _ in range(2))
+        self._state, self._copy = (plain_widgets.build_plain_label("", "small", self, wraps=False) for _ in range(2))
         self.model = ChoicePill(tr("Model"), self)
         self._tabs: dict[str, QPushButton] = {}
         self._row = QHBoxLayout(self)
@@ -96,7 +91,7 @@ class TopBar(QWidget):
         self.model.fit_pill_text(room - px(10))
 
     def _add_page_tab(self, name: str, words: str) -> QPushButton:
-        tab = build_push_button(words, self, lambda: self.page_chosen.emit(name), "tab")
+        tab = plain_widgets.build_push_button(words, self, lambda: self.page_chosen.emit(name), "tab")
         tab.setCheckable(True)
         tab.setAutoExclusive(True)  # Screen readers then announce a radio button, not a check box.
         tab.setAccessibleName(tr("{name} page", name=words))

@@ -8,13 +8,8 @@ from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QMenu, QProgressBar, QPush
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.importing import history_import_port
 from helix_desktop.gui.importing.found_conversations import FoundConversationTree
-from helix_desktop.gui.importing.history_import_port import (
-    HistoryDetails,
-    HistoryGroup,
-    HistoryImportPort,
-    ImportOutcome,
-)
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
 from helix_desktop.gui.shared.figure_formats import format_byte_size
@@ -40,17 +35,17 @@ class ImportConversationsDialog(TransientDialog):
         self,
         parent: QWidget,
         doing: BackgroundRunner,
-        histories: HistoryImportPort,
+        histories: history_import_port.HistoryImportPort,
         settings: ProgramSettings,
-        brought: Callable[[ImportOutcome], object],
+        brought: Callable[[history_import_port.ImportOutcome], object],
         changed: Callable[[], object],
     ) -> None:
         super().__init__(tr("Import conversations"), parent)
         self._doing, self._histories, self._settings = doing, histories, settings
         self._on_imported, self._on_conversations_changed = brought, changed
-        self._undescribed: list[HistoryGroup] = []
+        self._undescribed: list[history_import_port.HistoryGroup] = []
         self._is_importing = False
-        self._outcome = ImportOutcome()
+        self._outcome = history_import_port.ImportOutcome()
         self._complaints: list[str] = []
         self.resize(WIDTH, HEIGHT)
         self._message_label = build_plain_label("", "")
@@ -124,7 +119,7 @@ class ImportConversationsDialog(TransientDialog):
         self._message_label.setText(tr("Loading…"))
         self._doing.run_in_background(self._histories.find_history_groups(), then=self._show_found_groups, owner=self)
 
-    def _show_found_groups(self, groups: Sequence[HistoryGroup]) -> None:
+    def _show_found_groups(self, groups: Sequence[history_import_port.HistoryGroup]) -> None:
         self.found.show_groups(groups)
         for widget in (self.filter_line, self.found):
             widget.setVisible(bool(groups))
@@ -151,7 +146,7 @@ class ImportConversationsDialog(TransientDialog):
             return
         group = self._undescribed.pop(0)
 
-        def show_and_continue(details: HistoryDetails) -> None:
+        def show_and_continue(details: history_import_port.HistoryDetails) -> None:
             self.found.show_details(group, details)
             self._describe_next()
 
@@ -204,7 +199,7 @@ class ImportConversationsDialog(TransientDialog):
             self._histories.stop_import()
         super().reject()
 
-    def _show_import_result(self, outcome: ImportOutcome) -> None:
+    def _show_import_result(self, outcome: history_import_port.ImportOutcome) -> None:
         self._outcome = outcome
         self._show_import_running(going=False)
         self.import_button.setVisible(outcome.stopped)

@@ -26,15 +26,10 @@ from helix_desktop.gui.inspector.context_figures import ListedBlock
 from helix_desktop.gui.inspector.inspector_boxes import FigureBox, build_context_boxes, build_inspector_heading
 from helix_desktop.gui.inspector.request_dialog import RequestDialog, build_request_forms, describe_request
 from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_of_day
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.past_moments import PastMomentLoader, describe_block_source
-from helix_desktop.gui.shared.plain_widgets import (
-    build_plain_label,
-    build_popup_menu,
-    build_push_button,
-    set_surface_look,
-)
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from helix_desktop.gui.transcript.basic_boxes import ActionLineBox, LayoutBox, SectionKey, ToggleSection, build_note_box
@@ -79,9 +74,9 @@ class ContextInspector(QWidget):
         self.view.intent_requested.connect(self._handle_box_action)
         self.slider = QSlider(Qt.Orientation.Horizontal, self)
         self.slider.setAccessibleName(tr("Step"))
-        self._step = build_plain_label("", "faint", self, wraps=False)
-        self._now_button = build_push_button(tr("Now"), self, self._go_to_present, "chip")
-        self._close = build_push_button("✕", self, self.closing_wanted.emit, "chip")
+        self._step = plain_widgets.build_plain_label("", "faint", self, wraps=False)
+        self._now_button = plain_widgets.build_push_button(tr("Now"), self, self._go_to_present, "chip")
+        self._close = plain_widgets.build_push_button("✕", self, self.closing_wanted.emit, "chip")
         self._close.setAccessibleName(tr("Hide the side panel"))
         self._close.setToolTip(tr("Hide the side panel"))
         self._lay_out_inspector()
@@ -90,7 +85,7 @@ class ContextInspector(QWidget):
         self._read_timer = QTimer(self, interval=0)
         self._read_timer.timeout.connect(self._read_facts_slice)
         self.slider.valueChanged.connect(lambda _: self._refresh_timer.start())
-        set_surface_look(self, "inspector")
+        plain_widgets.set_surface_look(self, "inspector")
 
     def _lay_out_inspector(self) -> None:
         row = build_row((self._step, 1), self._now_button, self._close)
@@ -199,12 +194,10 @@ class ContextInspector(QWidget):
     def _build_inspector_boxes(
         self, ink: DrawingStyle, width: float, state: Moment, meter: token_budget.WindowMeter, chosen: Policy
     ) -> Iterator[LayoutBox]:
-        px = ink.scaled_pixels
         yield from build_context_boxes(ink, width, state, meter, describe_thresholds(chosen))
         yield from self._build_tool_boxes(ink, width, state)
-        yield build_inspector_heading(ink, width, tr("Largest in context"), gap=float(px(22)))
+        yield build_inspector_heading(ink, width, tr("Largest in context"), gap=22)
         for number, part in enumerate(context_figures.largest_blocks(self._parts)):
-            gap = float(px(10)) if number == 0 else 0.0
             yield FigureBox(
                 ink,
                 width,
@@ -212,15 +205,15 @@ class ContextInspector(QWidget):
                 format_token_count(part.tokens),
                 mono=part.is_name_code,
                 act=_toggle_for_block(part),
-                gap=gap,
+                gap=0 if number else 10,
             )
-        yield build_inspector_heading(ink, width, tr("This session"), gap=float(px(22)))
+        yield build_inspector_heading(ink, width, tr("This session"), gap=22)
         # a past moment shows the savings at the prices of that moment
         session = self._session if self._is_at_present else None
         paid = session.conversation.state if session is not None else state
         rows = context_figures.build_savings_rows(token_budget.compute_savings(paid))
         for number, (words, figure, good) in enumerate(rows):
-            yield FigureBox(ink, width, words, figure, accent=good, gap=float(px(10)) if number == 0 else 0.0)
+            yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 10)
         if self._is_at_present:
             yield from self._build_coming_up_boxes(ink, width)
         yield from self._build_block_list_boxes(ink, width, state)
@@ -234,26 +227,19 @@ class ContextInspector(QWidget):
             yield FigureBox(ink, width, words, format_token_count(tools.withheld_tokens))
 
     def _build_coming_up_boxes(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-        yield build_inspector_heading(ink, width, tr("Coming up"), gap=ink.scaled_pixels(22))
+        yield build_inspector_heading(ink, width, tr("Coming up"), gap=22)
         for kind, why in self._folding.items():
-            yield build_note_box(
-                ink,
-                width,
-                tr("In progress: {kind}. {why}", kind=describe_fold_kind(kind), why=translate_sentences(why)),
-                gap=ink.scaled_pixels(6),
-                colour="accent",
-            )
+            words = tr("In progress: {kind}. {why}", kind=describe_fold_kind(kind), why=translate_sentences(why))
+            yield build_note_box(ink, width, words, gap=6, colour="accent")
         if self._session is not None:
-            yield build_note_box(
-                ink, width, translate_sentences(self._session.describe_next_fold()), gap=ink.scaled_pixels(6)
-            )
-        yield ActionLineBox(ink, width, tr("Fold now…"), ToggleSection(_FOLD), gap=ink.scaled_pixels(4))
+            yield build_note_box(ink, width, translate_sentences(self._session.describe_next_fold()), gap=6)
+        yield ActionLineBox(ink, width, tr("Fold now…"), ToggleSection(_FOLD), gap=4)
 
     def _build_block_list_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
         opened = _BLOCKS in self._open
-        yield ActionLineBox(ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=ink.scaled_pixels(4))
+        yield ActionLineBox(ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=4)
         words = format_count(len(self._parts), "{n} block, in order", "{n} blocks, in order")
-        yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=opened, gap=ink.scaled_pixels(16))
+        yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=opened, gap=16)
         if not opened:
             return
         for part in self._parts[:MAX_SHOWN_BLOCKS]:
@@ -299,7 +285,7 @@ class ContextInspector(QWidget):
             )
 
     def build_block_menu(self, number: int) -> QMenu:
-        menu = build_popup_menu(self)
+        menu = plain_widgets.build_popup_menu(self)
         session = self._session
         if session is None or not 0 <= number < len(self._parts):
             return menu

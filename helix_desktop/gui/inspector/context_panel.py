@@ -90,10 +90,9 @@ class ContextPanel(QWidget):
             meter = session.next_request_meter()
             yield from build_context_boxes(ink, width, session.conversation.expected_state, meter, "")
             rows = context_figures.build_savings_rows(token_budget.compute_savings(session.conversation.state))
-            gap = ink.scaled_pixels(12)
-            for words, figure, good in [*rows, *([(next_price, "", False)] if next_price else [])]:
-                yield FigureBox(ink, width, words, figure, accent=good, gap=gap)
-                gap = 0.0
+            rows = [*rows, *([(next_price, "", False)] if next_price else [])]
+            for number, (words, figure, good) in enumerate(rows):
+                yield FigureBox(ink, width, words, figure, accent=good, gap=0 if number else 12)
 
         self.figures.show_boxes(build_panel_boxes)
         self._place_panel()

@@ -130,9 +130,8 @@ def build_context_boxes(
         window=format_token_count(meter.window),
     )
     yield build_inspector_heading(ink, width, title)
-    gap = ink.scaled_pixels(10)
-    yield MeterBox(ink, width, meter.parts, meter.window, thresholds, is_estimate=meter.is_estimate, gap=gap)
-    gap = ink.scaled_pixels(12)
+    yield MeterBox(ink, width, meter.parts, meter.window, thresholds, is_estimate=meter.is_estimate, gap=10)
+    gap = 12.0
     for kind in ContextKind:
         if figure := meter.parts.get(kind, 0):
             name = newest_handover_name(state) if kind is ContextKind.HANDOVER else context_kind_name(kind)

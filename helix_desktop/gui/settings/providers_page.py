@@ -14,18 +14,12 @@ from helix_desktop.gui.layouts import build_column, build_row, clear_layout
 from helix_desktop.gui.model_setup_port import ModelSetupPort, ProviderChoice
 from helix_desktop.gui.question_dialogs import ask_to_confirm
 from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.elided_label import ElidedLabel
-from helix_desktop.gui.shared.plain_widgets import (
-    TransientDialog,
-    build_confirm_buttons,
-    build_plain_label,
-    build_push_button,
-    build_surface,
-)
 from helix_desktop.gui.translation import format_count, tr
 
 
-class EditProviderDialog(TransientDialog):
+class EditProviderDialog(plain_widgets.TransientDialog):
     """`saved(address, key, keep)`: an empty key keeps the present one; `keep` says where the key is
     stored. The dialog stays open until the change is accepted.
     """
@@ -43,8 +37,8 @@ class EditProviderDialog(TransientDialog):
         for words, field in ((tr("Address"), self.address), (tr("Key"), self.key)):
             field.setAccessibleName(words)
             form.addRow(words, field)
-        title = build_plain_label(provider.title, "title", self, wraps=False)
-        self._error_label = build_plain_label("", "danger", self)
+        title = plain_widgets.build_plain_label(provider.title, "title", self, wraps=False)
+        self._error_label = plain_widgets.build_plain_label("", "danger", self)
         self._key_places = KeyPlaceButtons(self)
         self._key_places.chosen.connect(self._request_provider_save)
         build_column(
@@ -53,7 +47,7 @@ class EditProviderDialog(TransientDialog):
             self._error_label,
             self._key_places,
             1,
-            build_confirm_buttons(self, tr("Save"), lambda: self._request_provider_save("keyring")),
+            plain_widgets.build_confirm_buttons(self, tr("Save"), lambda: self._request_provider_save("keyring")),
             owner=self,
             margins=(20, 20, 20, 20),
         )
@@ -97,19 +91,19 @@ class ProvidersPage(SettingsPage):
     def _show_providers(self, providers: Sequence[ProviderChoice]) -> None:
         clear_layout(self._rows)
         if not providers:
-            label = build_plain_label(tr("No providers yet."), "muted", self.page_content, wraps=False)
+            label = plain_widgets.build_plain_label(tr("No providers yet."), "muted", self.page_content, wraps=False)
             self._rows.addWidget(label)
         for provider in providers:
             self._rows.addWidget(self._build_provider_row(provider))
 
     def _build_provider_row(self, provider: ProviderChoice) -> QWidget:
-        row = build_surface(self.page_content, "card")
+        row = plain_widgets.build_surface(self.page_content, "card")
         state = ElidedLabel(row)  # elided, so that the buttons stay visible
         state.setProperty("look", "small")
         state.set_elided_text(self._describe_provider_key(provider))
-        tested = build_plain_label("", "small", row, wraps=False)
+        tested = plain_widgets.build_plain_label("", "small", row, wraps=False)
         build_row(
-            build_plain_label(provider.title, parent=row, wraps=False),
+            plain_widgets.build_plain_label(provider.title, parent=row, wraps=False),
             (state, 1),
             tested,
             self._build_provider_button(tr("Test"), provider, lambda: self._test_provider(provider, tested)),
@@ -121,7 +115,7 @@ class ProvidersPage(SettingsPage):
         return row
 
     def _build_provider_button(self, text: str, provider: ProviderChoice, act: Callable[[], object]) -> QPushButton:
-        button = build_push_button(text, self.page_content, act, "link")
+        button = plain_widgets.build_push_button(text, self.page_content, act, "link")
         button.setAccessibleName(f"{text}: {provider.title}")
         return button
 

@@ -5,19 +5,14 @@ from PySide6.QtWidgets import QComboBox, QWidget
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column
-from helix_desktop.gui.shared.plain_widgets import (
-    TransientDialog,
-    build_confirm_buttons,
-    build_line_edit,
-    build_plain_label,
-)
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
 WIDTH = 420
 
 
-class FoldNowDialog(TransientDialog):
+class FoldNowDialog(plain_widgets.TransientDialog):
     def __init__(self, session: Session, doing: BackgroundRunner, parent: QWidget) -> None:
         super().__init__(tr("Fold now"), parent)
         self._session = session
@@ -30,11 +25,11 @@ class FoldNowDialog(TransientDialog):
         ):
             self.kind.addItem(name, kind)
         self.kind.setAccessibleName(tr("What to create"))
-        keep = build_plain_label(tr("What to keep in particular"), "muted", self)
-        self.wish = build_line_edit(keep.text(), tr("For example: the API decisions"), self)
+        keep = plain_widgets.build_plain_label(tr("What to keep in particular"), "muted", self)
+        self.wish = plain_widgets.build_line_edit(keep.text(), tr("For example: the API decisions"), self)
         words = tr("You can keep working. Everything stays in the journal, and you can undo this.")
-        said = build_plain_label(words, "small", self)
-        buttons = build_confirm_buttons(self, tr("Start"), self.accept)
+        said = plain_widgets.build_plain_label(words, "small", self)
+        buttons = plain_widgets.build_confirm_buttons(self, tr("Start"), self.accept)
         build_column(self.kind, keep, self.wish, said, buttons, owner=self, margins=20)
         self.setMinimumWidth(WIDTH)
         self.wish.setFocus()

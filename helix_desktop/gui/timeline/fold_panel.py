@@ -251,7 +251,7 @@ def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterato
                 LineChip(digest.short_hex, strong=True, is_monospaced=True, want=OpenEntry(digest))
                 for digest in digests
             ]
-            yield ChipRowBox(ink, width, chips, gap=ink.scaled_pixels(4))
+            yield ChipRowBox(ink, width, chips, gap=4)
 
 
 def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
@@ -270,7 +270,7 @@ def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: floa
         )
         open_it = OpenEntry(fold.entries[0]) if fold.entries else ToggleSection(_BEFORE_AFTER)
         back = ToggleSection(("fold", fold.fold))
-        yield ToolCallBox(ink, width, line, open_it, right=back, gap=float(ink.scaled_pixels(6) if number else 0))
+        yield ToolCallBox(ink, width, line, open_it, right=back, gap=6 if number else 0)
     if event.fold_kind is FoldKind.EXCERPT:
         for fold in event.current_folds[:20]:
             yield build_fold_heading(tr("What the model sees"), ink, width)
@@ -291,7 +291,7 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
         yield build_note_box(ink, width, described, font=ink.text)
         if fold.entries:
             chip = LineChip(fold.entries[0].short_hex, strong=True, is_monospaced=True, want=OpenEntry(fold.entries[0]))
-            yield ChipRowBox(ink, width, [chip], gap=ink.scaled_pixels(4))
+            yield ChipRowBox(ink, width, [chip], gap=4)
     parts = [fold.cover for fold in event.current_folds if isinstance(fold.cover, PartRef)]
     yield build_fold_heading(tr("Replaced outputs") if parts else tr("Replaced messages"), ink, width)
     number = len(parts) or count_covered_facts(fold)
@@ -302,8 +302,8 @@ def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> 
     )
     yield build_note_box(ink, width, sentence, font=ink.text)
     act = ToggleSection(_BEFORE_AFTER)
-    yield ActionLineBox(ink, width, tr("Compare what the model saw before and after"), act, gap=ink.scaled_pixels(2))
+    yield ActionLineBox(ink, width, tr("Compare what the model saw before and after"), act, gap=2)
 
 
 def build_fold_heading(text: str, ink: DrawingStyle, width: float) -> TextBox:
-    return TextBox(ink, width, ParagraphBlock((StyledSpan(text),)), gap=ink.scaled_pixels(12), font=ink.name)
+    return TextBox(ink, width, ParagraphBlock((StyledSpan(text),)), gap=12, font=ink.name)

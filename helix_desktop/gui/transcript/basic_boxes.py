@@ -85,7 +85,7 @@ class HotSpot:
 
 
 class LayoutBox:
-    """One piece. `gap` is the space above it, `left` its distance from the column's left edge."""
+    """One piece. `gap` is the space above it at the usual text size, `left` its distance from the column's left edge."""
 
     text: str = ""
     copied_prefix: str = ""  # Copied before the text, such as a list marker.
@@ -99,7 +99,7 @@ class LayoutBox:
         self.ink = ink
         self.width = width
         self.left = left
-        self.gap = gap
+        self.gap = ink.scaled_pixels(gap) if gap else 0.0
         self.height = 0.0
         self.hot_spots: list[HotSpot] = []
 

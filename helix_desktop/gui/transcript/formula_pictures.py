@@ -17,16 +17,7 @@ from helix_desktop.gui.transcript import formula_worker
 from helix_desktop.gui.transcript.basic_boxes import FormulaPicture, LayoutBox, utf16_length, utf16_slice
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.markdown_blocks import MathBlock
-from helix_desktop.processes.starter import (
-    DEVNULL,
-    PIPE,
-    CommandAuthor,
-    Process,
-    ProcessLaunch,
-    end_process,
-    isolated_python_command,
-    start_process,
-)
+from helix_desktop.processes import starter
 
 LONGEST = 400  # In characters. Longer formulas are shown as source.
 LONGEST_SVG = 4 << 20
@@ -52,7 +43,7 @@ class FormulaRequest:
 async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[FormulaPicture | None]:
     """Draws formulas in one process, started anew after a crash. None for one too long, too slow or invalid."""
     drawn: list[FormulaPicture | None] = []
-    process: Process | None = None
+    process: starter.Process | None = None
     try:
         for each in wanted:
             if len(each.latex) > LONGEST:
@@ -62,26 +53,28 @@ async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[FormulaPic
             process = process or await _start_formula_process()
             answer = await _ask_formula_process(process, each, START_SECONDS if is_new else WAIT_SECONDS)
             if answer is None:
-                await end_process(process)
+                await starter.end_process(process)
                 process = None
             drawn.append(await asyncio.to_thread(_picture_from_answer, answer or {}, each.ratio))
     finally:
         if process is not None:
-            await end_process(process)
+            await starter.end_process(process)
     return drawn
 
 
-async def _start_formula_process() -> Process:
+async def _start_formula_process() -> starter.Process:
     folders = {
         Path(spec.origin).parents[1] for name in _LIBRARIES if (spec := importlib.util.find_spec(name)) and spec.origin
     }
-    argv = isolated_python_command("-S", formula_worker.__file__, os.pathsep.join(map(str, folders)))
+    argv = starter.isolated_python_command("-S", formula_worker.__file__, os.pathsep.join(map(str, folders)))
     kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
-    launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, environment=kept, memory_bytes=MOST_BYTES)
-    return await start_process(launch, stdin=PIPE, stderr=DEVNULL, line_limit=LONGEST_SVG)
+    launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, argv, environment=kept, memory_bytes=MOST_BYTES)
+    return await starter.start_process(launch, stdin=starter.PIPE, stderr=starter.DEVNULL, line_limit=LONGEST_SVG)
 
 
-async def _ask_formula_process(process: Process, wanted: FormulaRequest, seconds: float) -> dict[str, Any] | None:
+async def _ask_formula_process(
+    process: starter.Process, wanted: FormulaRequest, seconds: float
+) -> dict[str, Any] | None:
     """What the process says of it; None where it has ended or does not answer."""
     asked = {"latex": wanted.latex, "size": wanted.size, "colour": wanted.colour, "display": wanted.display}
     if process.stdin is None or process.stdout is None:

@@ -3,20 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 
-from helix_desktop.engine import exact_text
-from helix_desktop.engine.facts import (
-    Attachment,
-    Folded,
-    FoldFailed,
-    ModelReplied,
-    PartRef,
-    Reasoning,
-    Stored,
-    TodoSet,
-    ToolReturned,
-    TurnEnded,
-    UserSaid,
-)
+from helix_desktop.engine import exact_text, facts
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.context_meter import describe_token_count, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_duration
@@ -132,7 +119,7 @@ def _build_user_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
     fact = item.source_fact
-    if not isinstance(fact, UserSaid):
+    if not isinstance(fact, facts.UserSaid):
         return
     text = item_source_text(item)
     limit = USER_LIMIT + page.section_amount(("limit", item.fact_seq, 0))
@@ -140,31 +127,31 @@ def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
         yield from _build_markdown_boxes(page, item, 0, limit, breaks=True)
         yield from _build_show_more_box(page, item, len(text), limit)
     for number, part in enumerate(fact.parts):
-        if isinstance(part, Attachment):
+        if isinstance(part, facts.Attachment):
             yield from _build_attachment_boxes(
-                page, part, page.items.history.branch.fold_shown_for_part(PartRef(item.fact_seq, number))
+                page, part, page.items.history.branch.fold_shown_for_part(facts.PartRef(item.fact_seq, number))
             )
 
 
-def _build_attachment_boxes(page: LayoutContext, part: Attachment, fold: Folded | None) -> Iterator[LayoutBox]:
+def _build_attachment_boxes(
+    page: LayoutContext, part: facts.Attachment, fold: facts.Folded | None
+) -> Iterator[LayoutBox]:
     """For a folded attachment, the tokens sent come before the original count."""
-    gap = page.ink.scaled_pixels(8)
     figures = describe_token_count(part.tokens) if part.tokens else format_byte_size(part.stored.size)
     if fold is not None:
         figures = tr("{n} of {all} tokens", n=format_token_count(fold.tokens), all=format_token_count(part.tokens))
     chip = LineChip(f"{make_safe_text(part.name)} · {figures}", want=OpenEntry(part.stored.digest))
     if part.stored.media_type.startswith("image/"):
         yield from _build_picture_boxes(page, part.stored, part.name)
-    yield ChipRowBox(page.ink, page.width, [chip], gap=gap)
+    yield ChipRowBox(page.ink, page.width, [chip], gap=8)
 
 
-def _build_picture_boxes(page: LayoutContext, stored: Stored, name: str) -> Iterator[LayoutBox]:
-    gap = page.ink.scaled_pixels(8)
+def _build_picture_boxes(page: LayoutContext, stored: facts.Stored, name: str) -> Iterator[LayoutBox]:
     image = page.contents.get_entry_image(stored)
     if image is not None:
-        yield PictureBox(page.ink, page.width, image, make_safe_text(name), gap=gap, act=OpenPicture(stored, name))
+        yield PictureBox(page.ink, page.width, image, make_safe_text(name), gap=8, act=OpenPicture(stored, name))
     elif trouble := page.contents.explain_missing_entry(stored.digest):
-        yield build_note_box(page.ink, page.width, trouble, gap=gap, colour="danger")
+        yield build_note_box(page.ink, page.width, trouble, gap=8, colour="danger")
 
 
 def _build_reply_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -188,7 +175,7 @@ def _build_show_more_box(page: LayoutContext, item: TranscriptItem, length: int,
     if length > limit:
         words = tr("Show more ({rest} characters)", rest=format_number(length - limit))
         act = ToggleSection(page.section_key("limit", item.fact_seq, item.part), MORE)
-        yield ActionLineBox(page.ink, page.width, words, act, gap=page.ink.scaled_pixels(7))
+        yield ActionLineBox(page.ink, page.width, words, act, gap=7)
 
 
 def _build_group_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -220,12 +207,12 @@ def _build_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     if _is_hidden_by_group(at):
         return
     fact = item.source_fact
-    part = fact.parts[item.part] if isinstance(fact, ModelReplied) else None
-    tokens = part.tokens if isinstance(part, Reasoning) else 0
+    part = fact.parts[item.part] if isinstance(fact, facts.ModelReplied) else None
+    tokens = part.tokens if isinstance(part, facts.Reasoning) else 0
     key = ("open", item.fact_seq, item.part)
     opened = page.is_section_open(key)
-    words = f"{tr('Reasoning')} · {describe_token_count(tokens)}" if tokens else tr("Reasoning")
-    gap = page.ink.scaled_pixels(6) if page.items.groups.group_headed_by(at.index) else 0.0
+    words = f"{tr('Reasoning')} · {describe_token_count(tokens)}" if tokens else tr("facts.Reasoning")
+    gap = 6.0 if page.items.groups.group_headed_by(at.index) else 0.0
     yield ExpandableHeaderBox(
         page.ink, page.width, words, ToggleSection(page.section_key(*key)), opened=opened, gap=gap
     )
@@ -249,7 +236,7 @@ def _build_muted_text_boxes(page: LayoutContext, text: str, limit: int) -> Itera
         if piece.strip():
             cut = [piece[i : i + 4_000] for i in range(0, len(piece), 4_000)]
             for each in cut:
-                yield build_note_box(page.ink, page.width, each, gap=page.ink.scaled_pixels(4))
+                yield build_note_box(page.ink, page.width, each, gap=4)
 
 
 def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
@@ -260,7 +247,7 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     state = page.items.tool_call_state(index)
     key = ("open", item.fact_seq, item.part)
     opened = page.is_section_open(key)
-    gap = page.ink.scaled_pixels(6) if page.items.groups.group_headed_by(index) else 0.0
+    gap = 6.0 if page.items.groups.group_headed_by(index) else 0.0
     yield ToolCallBox(
         page.ink, page.width, build_call_line(state, page.now()), ToggleSection(page.section_key(*key)), gap=gap
     )
@@ -272,25 +259,20 @@ def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def _build_call_detail_boxes(page: LayoutContext, item: TranscriptItem, state: ToolCallState) -> Iterator[LayoutBox]:
-    gap = page.ink.scaled_pixels(6)
     arguments = _format_call_arguments(state.call.arguments)
     if arguments:
         more = page.section_key("arguments", item.fact_seq, item.part)
         lines = 12 + page.section_amounts.get(more, 0)
-        yield CodeBox(page.ink, page.width, arguments, "json", gap=gap, more=more, lines=lines)
+        yield CodeBox(page.ink, page.width, arguments, "json", gap=6, more=more, lines=lines)
     if state.call.keep:
-        yield build_note_box(
-            page.ink,
-            page.width,
-            tr("The agent asked for: {words}", words=make_safe_text(state.call.keep[:400])),
-            gap=gap,
-        )
+        words = tr("The agent asked for: {words}", words=make_safe_text(state.call.keep[:400]))
+        yield build_note_box(page.ink, page.width, words, gap=6)
     if state.decided is not None and state.decided.why:
-        yield build_note_box(page.ink, page.width, make_safe_text(state.decided.why[:1000]), gap=gap)
+        yield build_note_box(page.ink, page.width, make_safe_text(state.decided.why[:1000]), gap=6)
     if state.returned is None:
         if state.printed_text:
             last = "\n".join(terminal_output_text(state.printed_text[-16_000:]).rstrip("\n").split("\n")[-24:])
-            yield CodeBox(page.ink, page.width, last, gap=gap)
+            yield CodeBox(page.ink, page.width, last, gap=6)
         return
     yield from _build_output_boxes(page, item, state, state.returned)
     if state.returned.child:
@@ -298,16 +280,15 @@ def _build_call_detail_boxes(page: LayoutContext, item: TranscriptItem, state: T
 
 
 def _build_output_boxes(
-    page: LayoutContext, item: TranscriptItem, state: ToolCallState, returned: ToolReturned
+    page: LayoutContext, item: TranscriptItem, state: ToolCallState, returned: facts.ToolReturned
 ) -> Iterator[LayoutBox]:
-    gap = page.ink.scaled_pixels(6)
     stored = returned.output
     whole = len(returned.head.encode("utf-8", "replace")) >= stored.size
     text = returned.head if whole else page.contents.get_entry_text(stored)
     if text is None:
         trouble = page.contents.explain_missing_entry(stored.digest)
         yield build_note_box(
-            page.ink, page.width, trouble or tr("Loading output…"), gap=gap, colour="danger" if trouble else "muted"
+            page.ink, page.width, trouble or tr("Loading output…"), gap=6, colour="danger" if trouble else "muted"
         )
         return
     if text.strip():
@@ -315,18 +296,18 @@ def _build_output_boxes(
         lines = 40 + page.section_amounts.get(more, 0)
         language = highlight_language_of(call_subject(state.call.arguments), stored.media_type)
         yield CodeBox(
-            page.ink, page.width, terminal_output_text(text.rstrip("\n")), language, gap=gap, more=more, lines=lines
+            page.ink, page.width, terminal_output_text(text.rstrip("\n")), language, gap=6, more=more, lines=lines
         )
     elif not returned.images:
-        yield build_note_box(page.ink, page.width, tr("No output."), gap=gap)
+        yield build_note_box(page.ink, page.width, tr("No output."), gap=6)
     words = tr("Open the full output in the cache ({size})", size=format_byte_size(stored.size))
-    yield ActionLineBox(page.ink, page.width, words, OpenEntry(stored.digest), gap=page.ink.scaled_pixels(2))
+    yield ActionLineBox(page.ink, page.width, words, OpenEntry(stored.digest), gap=2)
 
 
 def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[LayoutBox]:
     items = page.contents.get_subagent_items(conversation)
     if items is None:
-        yield build_note_box(page.ink, page.width, tr("Loading the sub-agent's conversation…"), gap=6.0)
+        yield build_note_box(page.ink, page.width, tr("Loading the sub-agent's conversation…"), gap=6)
         return
     by = page.ink.scaled_pixels(18)
     inner = page.nested_context(items, by, (*page.key_prefix, conversation))
@@ -336,7 +317,7 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
         "Open the sub-agent's conversation ({n} item)",
         "Open the sub-agent's conversation ({n} items)",
     )
-    yield ActionLineBox(page.ink, page.width, words, OpenConversation(conversation), gap=6.0)
+    yield ActionLineBox(page.ink, page.width, words, OpenConversation(conversation), gap=6)
     for index in range(first, len(items.all)):
         for number, box in enumerate(build_item_boxes(inner, index)):
             box.left += by
@@ -369,7 +350,7 @@ def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, index, item = at.page, at.index, at.item
     folds = page.items.folds_of_line(index)
     fact = folds[0] if folds else item.source_fact
-    if not isinstance(fact, Folded):
+    if not isinstance(fact, facts.Folded):
         return
     before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
     undone = not any(each.fold in page.items.history.branch.live for each in folds)
@@ -384,7 +365,7 @@ def _build_file_changes_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
-    if isinstance(item.source_fact, FoldFailed):
+    if isinstance(item.source_fact, facts.FoldFailed):
         again = ((tr("Try again"), FoldAgain(item.source_fact.kind)),)
         title = tr("Nothing was folded, and nothing is lost")
         yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:4_000]), again, failed=False)
@@ -395,7 +376,7 @@ def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 def _build_failure_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
-    cause = item.source_fact.cause if isinstance(item.source_fact, TurnEnded) else ""
+    cause = item.source_fact.cause if isinstance(item.source_fact, facts.TurnEnded) else ""
     title, ways = failure_title_and_actions(cause)
     ways = ways if page.items.can_continue_after(at.index) else ()
     yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:4_000]), ways, failed=True)
@@ -403,7 +384,7 @@ def _build_failure_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 def _build_plan_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     page, item = at.page, at.item
-    if not isinstance(item.source_fact, TodoSet):
+    if not isinstance(item.source_fact, facts.TodoSet):
         return
     key = ("open", item.fact_seq, 0)
     opened = page.is_section_open(key, default=True)
@@ -414,7 +395,7 @@ def _build_plan_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     for text, state in item.source_fact.items[:100] if opened else ():
         paragraph = ParagraphBlock((StyledSpan(make_safe_text(text[:1000])),), indent=1, marker=signs.get(state, "☐"))
         colour = "muted" if state == "done" else "text"
-        yield TextBox(page.ink, page.width, paragraph, gap=page.ink.scaled_pixels(3), colour=colour)
+        yield TextBox(page.ink, page.width, paragraph, gap=3, colour=colour)
 
 
 def _build_rewound_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:

@@ -67,9 +67,8 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
     table: TableBox | None = None
     for chunk in split_markdown_chunks(shown, start):
         for block in parse_markdown_blocks(shown, chunk, defined, breaks=breaks):
-            box = _build_block_box(
-                ink, width, block, _gap_before_block(ink, before, block), table, build_code_box, drawn
-            )
+            gap = _gap_before_block(before, block)
+            box = _build_block_box(ink, width, block, gap, table, build_code_box, drawn)
             table = box if isinstance(box, TableBox) else None
             before = block
             box.chunk_start, box.chunk_end, box.is_table_continuation = (
@@ -107,20 +106,16 @@ def _build_formula_box(
     formula = drawn(block.text, True) if drawn is not None else None
     if formula is not None:
         return FormulaBox(ink, width, block, formula, gap=gap)
-    box = TextBox(
-        ink,
-        width,
-        ParagraphBlock((StyledSpan(f"$${block.text}$$", TextStyle.CODE),), 0, block.indent, block.quote),
-        gap=gap,
-    )
+    source = ParagraphBlock((StyledSpan(f"$${block.text}$$", TextStyle.CODE),), 0, block.indent, block.quote)
+    box = TextBox(ink, width, source, gap=gap)
     box.is_waiting_for_drawing = drawn is not None
     return box
 
 
-def _gap_before_block(ink: DrawingStyle, before: Block | None, block: Block) -> float:
+def _gap_before_block(before: Block | None, block: Block) -> float:
     if isinstance(block, ParagraphBlock) and block.heading:
-        return ink.scaled_pixels(14) if before else ink.scaled_pixels(3)
+        return 14 if before else 3
     both_listed = (
         isinstance(before, ParagraphBlock) and isinstance(block, ParagraphBlock) and before.indent and block.indent
     )
-    return float(ink.scaled_pixels(3) if both_listed else ink.scaled_pixels(7))
+    return 3 if both_listed else 7

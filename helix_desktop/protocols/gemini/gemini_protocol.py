@@ -27,15 +27,9 @@ from helix_desktop.json_values import (
     value_at,
     words_at,
 )
+from helix_desktop.protocols import protocol_dialect
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.gemini import gemini_wire
-from helix_desktop.protocols.protocol_dialect import (
-    ModelAbilities,
-    OutgoingRequest,
-    ProviderEndpoint,
-    find_error_in,
-    sampling_options,
-)
 from helix_desktop.protocols.reply_draft import format_opaque
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
 from helix_desktop.protocols.request_parts import (
@@ -52,13 +46,15 @@ IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/webp", "image/heic", 
 FOREIGN: Final = base64.b64encode(gemini_wire.PLACEHOLDER.encode()).decode()
 
 
-class GeminiProtocol(ProviderEndpoint):
+class GeminiProtocol(protocol_dialect.ProviderEndpoint):
     kind = KIND
 
     def key_headers(self, key: str) -> Mapping[str, str]:
         return {self.key_header or "x-goog-api-key": key}
 
-    def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
+    def compile_request(
+        self, request: Request, abilities: protocol_dialect.ModelAbilities
+    ) -> protocol_dialect.OutgoingRequest:
         loop = start_of_open_tool_loop(request.messages)
         writer = _GeminiContentWriter(self.reasoning_tag, _names_of_calls(request.messages), abilities)
         contents = [writer.write_content(message, in_loop=at >= loop) for at, message in enumerate(request.messages)]
@@ -72,7 +68,7 @@ class GeminiProtocol(ProviderEndpoint):
             body["generationConfig"] = settings
         model = quote(request.model.removeprefix("models/"), safe="-._~")
         version = "" if "/v1" in urlsplit(self.base_url).path else "/v1beta"
-        return OutgoingRequest(f"{version}/models/{model}:streamGenerateContent?alt=sse", body)
+        return protocol_dialect.OutgoingRequest(f"{version}/models/{model}:streamGenerateContent?alt=sse", body)
 
     def start_reading(self, request: Request) -> "GeminiReplyReader":
         return GeminiReplyReader(self.reasoning_tag, self.where, request.model)
@@ -93,9 +89,9 @@ def _names_of_calls(messages: tuple[Message, ...]) -> Mapping[str, str]:
     return {part.id: part.name for message in messages for part in message.parts if isinstance(part, ToolCall)}
 
 
-def _generation_config(request: Request, abilities: ModelAbilities) -> Object:
+def _generation_config(request: Request, abilities: protocol_dialect.ModelAbilities) -> Object:
     settings: Object = {"maxOutputTokens": request.max_output} if request.max_output else {}
-    settings.update(sampling_options(request, abilities, top_p="topP"))
+    settings.update(protocol_dialect.sampling_options(request, abilities, top_p="topP"))
     if not abilities.reasoning:
         return settings
     thinking: Object = {"includeThoughts": True}
@@ -110,7 +106,7 @@ def _generation_config(request: Request, abilities: ModelAbilities) -> Object:
 class _GeminiContentWriter:
     tag: str
     names: Mapping[str, str]
-    abilities: ModelAbilities
+    abilities: protocol_dialect.ModelAbilities
 
     def write_content(self, message: Message, *, in_loop: bool) -> Object | None:
         if message.role is Role.ASSISTANT:
@@ -205,7 +201,7 @@ class GeminiReplyReader(ReplyReaderBase):
         return self._read_response(require_object(value))
 
     def _read_response(self, value: Object) -> list[Delta]:
-        if find_error_in(value):
+        if protocol_dialect.find_error_in(value):
             raise self._failure_in_stream(number_at(value, "error", "code") or 500, value)
         self._model = text_at(value, "modelVersion") or self._model
         self._blocked = text_at(value, "promptFeedback", "blockReason") or self._blocked

@@ -24,6 +24,7 @@ from helix_desktop.json_values import (
     value_at,
     words_at,
 )
+from helix_desktop.protocols import request_parts
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.openai_responses import responses_wire
 from helix_desktop.protocols.protocol_dialect import (
@@ -37,12 +38,6 @@ from helix_desktop.protocols.protocol_dialect import (
 )
 from helix_desktop.protocols.reply_draft import format_opaque
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
-from helix_desktop.protocols.request_parts import (
-    arguments_as_json,
-    data_url,
-    legal_ids,
-    text_for_omitted_image,
-)
 
 KIND = "openai-responses"
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -61,7 +56,7 @@ class OpenAIResponses(ProviderEndpoint):
     kind = KIND
 
     def compile_request(self, request: Request, abilities: ModelAbilities) -> OutgoingRequest:
-        writer = _ResponsesItemWriter(self.reasoning_tag, legal_ids(request.messages, _ID, 40), abilities)
+        writer = _ResponsesItemWriter(self.reasoning_tag, request_parts.legal_ids(request.messages, _ID, 40), abilities)
         items = [item for message in request.messages for item in writer.write_items(message)]
         body: Object = {"model": request.model, "input": [*items], "stream": True, "store": False}
         if request.system:
@@ -117,7 +112,7 @@ class _ResponsesItemWriter:
             return item if item is not None and item.get("type") == "reasoning" else None
         if isinstance(part, ToolCall):
             call: Object = {"type": "function_call", "call_id": self.ids[part.id], "name": part.name}
-            return {**call, "arguments": arguments_as_json(part)}
+            return {**call, "arguments": request_parts.arguments_as_json(part)}
         if isinstance(part, Text) and part.text:
             return {"type": "message", "role": "assistant", "content": part.text}
         return None
@@ -134,8 +129,8 @@ class _ResponsesItemWriter:
 
     def _input_image(self, image: Image) -> Object:
         if not self.abilities.images:
-            return {"type": "input_text", "text": text_for_omitted_image(image)}
-        return {"type": "input_image", "image_url": data_url(image), "detail": "auto"}
+            return {"type": "input_text", "text": request_parts.text_for_omitted_image(image)}
+        return {"type": "input_image", "image_url": request_parts.data_url(image), "detail": "auto"}
 
 
 class ResponsesReplyReader(ReplyReaderBase):

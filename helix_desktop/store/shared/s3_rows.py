@@ -22,15 +22,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from helix_desktop.errors import (
-    HelixError,
-    InvalidInput,
-    NotFound,
-    SharedStoreUnreachable,
-    StoreFailed,
-    StoreFull,
-    WrittenByNewerVersion,
-)
+from helix_desktop import errors
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.shared.row_encryption import INSTALL
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone, quota_reached_error
@@ -260,7 +252,7 @@ class S3RowStore:
             return
         head, _, rows = index[:-_SUM].partition(b"\n")
         if int(head.rpartition(b"-")[2]) > VERSION:
-            raise WrittenByNewerVersion(
+            raise errors.WrittenByNewerVersion(
                 "The shared store contains data from a newer version of Helix Desktop.",
                 remedy=f"Update Helix Desktop. {_SAFE} Nothing was changed.",
             )
@@ -304,7 +296,7 @@ class S3RowStore:
         """The same; None where there is no such object."""
         try:
             return self._call_object_store(call, path, **options)
-        except NotFound:
+        except errors.NotFound:
             return None
 
     def _call_object_store(self, call: str, path: str, *content: bytes, **options: Any) -> Any:
@@ -329,7 +321,7 @@ def _open_bucket(url: str, login: str) -> tuple[str, S3Store]:
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
     except ImportError as error:
-        raise NotFound(
+        raise errors.NotFound(
             "Sharing over S3 requires the Python package obstore, which is not installed.", remedy=INSTALL
         ) from error
     parts = urlsplit(url)
@@ -347,35 +339,39 @@ def _open_bucket(url: str, login: str) -> tuple[str, S3Store]:
     try:
         store = S3Store(parts.netloc, config=config, client_options=client, retry_config=retry)  # type: ignore[arg-type]
     except (BaseError, ValueError) as error:
-        raise InvalidInput(
+        raise errors.InvalidInput(
             "This is not the address of an S3-compatible store.",
             remedy="For example: s3://bucket/folder?endpoint=https://host.",
         ) from error
     return parts.path.strip("/"), store
 
 
-def error_of_s3(error: Exception) -> HelixError:
+def error_of_s3(error: Exception) -> errors.HelixError:
     """What happened, in a sentence; Away where asking later may help."""
-    if isinstance(error, HelixError):
+    if isinstance(error, errors.HelixError):
         return error
     text = " ".join(str(error).split())
     if isinstance(error, FileNotFoundError):
         bucket = "NoSuchBucket" in text
-        return StoreFailed("The shared store's bucket does not exist.", remedy=_SAFE) if bucket else NotFound("-")
+        return (
+            errors.StoreFailed("The shared store's bucket does not exist.", remedy=_SAFE)
+            if bucket
+            else errors.NotFound("-")
+        )
     kind = type(error).__name__
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or "InvalidAccessKeyId" in text:
-        return StoreFailed(
+        return errors.StoreFailed(
             "The shared store rejected the key or the secret.",
             remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
         )
     if any(word in text for word in ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
-        return StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space in the store.")
+        return errors.StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space in the store.")
     if "certificate" in text.lower():
-        return StoreFailed(
+        return errors.StoreFailed(
             "The shared store's certificate was rejected.",
             remedy="Nothing was sent, and nothing was lost. Check the host name.",
         )
-    return SharedStoreUnreachable(
+    return errors.SharedStoreUnreachable(
         f"The shared store is not responding: {text[:200]}",
         remedy="You can keep working. Your changes are stored on this computer until the store responds.",
     )
