@@ -76,7 +76,7 @@ def find_chosen_workspace(arguments: argparse.Namespace, workspaces: AllWorkspac
         return max(inside, key=lambda one: one[0])[1]
     if len(known) == 1:
         return known[0]
-    raise NotFound(
+    raise errors.NotFound(
         f"{here} is not in a workspace folder.",
         remedy="Specify a workspace with --workspace, or create one for this folder.",
     )
