@@ -12,12 +12,7 @@ from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.shared.plain_widgets import (
-    TransientDialog,
-    build_line_edit,
-    build_plain_label,
-    build_push_button,
-)
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 
@@ -43,7 +38,7 @@ def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -
     dialog.open()
 
 
-class ForgetTextDialog(TransientDialog):
+class ForgetTextDialog(plain_widgets.TransientDialog):
     """`forget_in_window` is called with the text once it is forgotten; the work goes on while `owner` lives, also without the dialog."""
 
     def __init__(
@@ -58,22 +53,24 @@ class ForgetTextDialog(TransientDialog):
         self._bench, self._doing, self._gone, self._owner = bench, doing, gone, owner
         self.closed_early: Callable[[str], object] = lambda _words: None
         self._closed = False
-        self.text = build_line_edit(tr("Text to remove"), tr("Paste the text"), self)
+        self.text = plain_widgets.build_line_edit(tr("Text to remove"), tr("Paste the text"), self)
         self.text.setEchoMode(QLineEdit.EchoMode.Password)
         self.show_text_checkbox = QCheckBox(tr("Show text"), self)
         # Pressing Return in the field only moves the focus to "Forget everywhere".
-        self.stop_button = build_push_button(tr("Stop"), self, self._stop_forgetting)
-        self.close_button = build_push_button(tr("Cancel"), self, self.reject)
-        self.forget_button = build_push_button(tr("Forget everywhere"), self, self._start_forgetting, "danger")
+        self.stop_button = plain_widgets.build_push_button(tr("Stop"), self, self._stop_forgetting)
+        self.close_button = plain_widgets.build_push_button(tr("Cancel"), self, self.reject)
+        self.forget_button = plain_widgets.build_push_button(
+            tr("Forget everywhere"), self, self._start_forgetting, "danger"
+        )
         self.bar = QProgressBar(self)
-        self.message_label = build_plain_label(parent=self)
+        self.message_label = plain_widgets.build_plain_label(parent=self)
         self._lay_out_forget_dialog()
         self._connect_fields_and_buttons()
 
     def _lay_out_forget_dialog(self) -> None:
         column = QVBoxLayout(self)
         for words in _explain_forgetting(self._bench.name):
-            label = build_plain_label(words, parent=self)
+            label = plain_widgets.build_plain_label(words, parent=self)
             label.setMinimumWidth(WIDTH - 2 * MARGIN)  # Otherwise the label asks for the height of a narrower one.
             column.addWidget(label)
         column.setContentsMargins(MARGIN, 16, MARGIN, 14)

@@ -11,7 +11,15 @@ from helix_desktop import tasks
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.gateway.gateway_socket import GATEWAY_PORT, listen_on_loopback
 from helix_desktop.gateway.registration import GatewayRegistration
-from helix_desktop.processes import starter
+from helix_desktop.processes.starter import (
+    DEVNULL,
+    PIPE,
+    ChildProcess,
+    CommandAuthor,
+    ProcessLaunch,
+    end_open_process,
+    open_process,
+)
 
 PAUSE_SECONDS = 0.2  # The pause between the end of a gateway and the next start.
 INHERITS = sys.platform != "win32"  # A child inherits the listening socket, so the port is never free.
@@ -26,7 +34,7 @@ class GatewayKeeper:
         self._command = [*command, "--told"]
         self._registrations_line = "[]\n"
         self._lock = threading.Lock()
-        self._process: starter.ChildProcess | None = None
+        self._process: ChildProcess | None = None
         self._socket: socket.socket | None = None
         self._is_ending = threading.Event()
         self.port = 0
@@ -65,7 +73,7 @@ class GatewayKeeper:
             process = self._process
         if process is not None:
             process.terminate()
-            starter.end_open_process(process, 10)
+            end_open_process(process, 10)
 
     def _start_gateway_process(self) -> None:
         with self._lock:
@@ -75,10 +83,8 @@ class GatewayKeeper:
             place = ["--socket", str(inherited[0])] if INHERITS else ["--port", str(self.port)]
             try:
                 argv = [*self._command, *place]
-                launch = starter.ProcessLaunch(
-                    starter.CommandAuthor.PROGRAM, argv, inherited=inherited, has_own_session=True
-                )
-                self._process = starter.open_process(launch, stdin=starter.PIPE, stdout=starter.DEVNULL)
+                launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, inherited=inherited, has_own_session=True)
+                self._process = open_process(launch, stdin=PIPE, stdout=DEVNULL)
             except OSError as error:
                 raise HelixError(f"The gateway could not be started: {error.strerror}.") from error
             self._send_registrations_to_gateway()

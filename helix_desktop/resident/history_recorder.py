@@ -20,7 +20,15 @@ from helix_desktop.histories import history_finding
 from helix_desktop.histories.history_finding import HistoryPlaces
 from helix_desktop.histories.pending_copies import PendingCopies
 from helix_desktop.histories.program_names import NAMES
-from helix_desktop.processes import starter
+from helix_desktop.processes.starter import (
+    DEVNULL,
+    PIPE,
+    ChildProcess,
+    CommandAuthor,
+    ProcessLaunch,
+    end_open_process,
+    open_process,
+)
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 
@@ -216,7 +224,7 @@ class ImportingProcess:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = command
-        self._process: starter.ChildProcess | None = None
+        self._process: ChildProcess | None = None
 
     @property
     def pid(self) -> int:
@@ -225,10 +233,8 @@ class ImportingProcess:
     def ask_process(self, request: Mapping[str, object]) -> dict[str, Any] | None:
         """What it answers; None where it ended."""
         if self._process is None:
-            launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, self._command, has_own_session=True)
-            self._process = starter.open_process(
-                launch, stdin=starter.PIPE, stdout=starter.PIPE, stderr=starter.DEVNULL
-            )
+            launch = ProcessLaunch(CommandAuthor.PROGRAM, self._command, has_own_session=True)
+            self._process = open_process(launch, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
         process = self._process
         with suppress(OSError, ValueError):
             if process.stdin is not None and process.stdout is not None:
@@ -244,7 +250,7 @@ class ImportingProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        starter.end_open_process(process, 3)
+        end_open_process(process, 3)
         if process.stdout is not None:
             process.stdout.close()
 

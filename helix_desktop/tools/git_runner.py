@@ -12,7 +12,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from helix_desktop.errors import ActionRefused
-from helix_desktop.processes import starter
+from helix_desktop.processes.starter import (
+    CommandAuthor,
+    FinishedProcess,
+    ProcessLaunch,
+    ProcessTimeout,
+    find_program,
+    run_process,
+)
 
 LIMIT_SECONDS = 120.0
 _NOTHING = os.devnull
@@ -104,15 +111,15 @@ def _read_user_git_settings(home: str) -> tuple[str, ...]:
 
 def _run_git_process(
     words: list[str], given: bytes, environment: Mapping[str, str], folder: str | None = None
-) -> starter.FinishedProcess:
+) -> FinishedProcess:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    git = starter.find_program(words[0])
+    git = find_program(words[0])
     if not git:
         raise ActionRefused("The program git was not found.", remedy="Install git, or commit with another program.")
-    launch = starter.ProcessLaunch(starter.CommandAuthor.PROGRAM, [git, *words[1:]], folder, {**kept, **environment})
+    launch = ProcessLaunch(CommandAuthor.PROGRAM, [git, *words[1:]], folder, {**kept, **environment})
     try:
-        return starter.run_process(launch, given=given, seconds=LIMIT_SECONDS)
-    except starter.ProcessTimeout as error:
+        return run_process(launch, given=given, seconds=LIMIT_SECONDS)
+    except ProcessTimeout as error:
         raise ActionRefused(
             f"git did not finish within {LIMIT_SECONDS:.0f} seconds and was stopped.", remedy="Nothing was committed."
         ) from error

@@ -14,14 +14,8 @@ from helix_desktop.gui.context_meter import describe_token_count
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_ago
-from helix_desktop.gui.shared.plain_widgets import (
-    TransientDialog,
-    build_plain_label,
-    build_push_button,
-    build_scroll_area,
-    set_surface_look,
-)
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, format_percent, tr
 from helix_desktop.resident import connected_agents
@@ -32,8 +26,8 @@ class FigureTile(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        set_surface_look(self, "card")
-        self._labels = [build_plain_label("", look) for look in ("small", "large", "faint")]
+        plain_widgets.set_surface_look(self, "card")
+        self._labels = [plain_widgets.build_plain_label("", look) for look in ("small", "large", "faint")]
         build_column(*self._labels, 1, owner=self, margins=(16, 12, 16, 12), spacing=2)
 
     def show_figure(self, name: str, figure: str, below: str) -> None:
@@ -48,12 +42,15 @@ class ConnectedAgentCard(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        set_surface_look(self, "card")
+        plain_widgets.set_surface_look(self, "card")
         self.row = connected_agents.ConnectedAgentRow("", "", "")
-        self._name, self._state = build_plain_label("", "title"), build_plain_label("", "small")
-        self._mark = build_plain_label(tr("connected"), "chip", wraps=False)
-        self.copy = build_push_button(tr("Copy command"), self, self._copy_start_command)
-        self.change = build_push_button("", self, self.change_wanted.emit)
+        self._name, self._state = (
+            plain_widgets.build_plain_label("", "title"),
+            plain_widgets.build_plain_label("", "small"),
+        )
+        self._mark = plain_widgets.build_plain_label(tr("connected"), "chip", wraps=False)
+        self.copy = plain_widgets.build_push_button(tr("Copy command"), self, self._copy_start_command)
+        self.change = plain_widgets.build_push_button("", self, self.change_wanted.emit)
         words = build_column(self._name, self._state, spacing=2)
         line = build_row((words, 1), owner=self, margins=(16, 12, 16, 12), spacing=10)
         for part in (self._mark, self.copy, self.change):
@@ -82,10 +79,10 @@ class CopyableCommandLine(QWidget):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        set_surface_look(self, "card")
-        self.line = build_plain_label("", "mono")
+        plain_widgets.set_surface_look(self, "card")
+        self.line = plain_widgets.build_plain_label("", "mono")
         self.line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._copy = build_push_button(
+        self._copy = plain_widgets.build_push_button(
             tr("Copy"), self, lambda: QGuiApplication.clipboard().setText(self.line.text()), "link"
         )
         build_row((self.line, 1), self._copy, owner=self, margins=(12, 6, 6, 6))
@@ -118,7 +115,7 @@ WIDTH, HEIGHT = 1_060, 780
 REFRESH_INTERVAL_MS = 1_000  # How often the agents' connections are listed again, in milliseconds.
 
 
-class ConnectAgentsDialog(TransientDialog):
+class ConnectAgentsDialog(plain_widgets.TransientDialog):
     """Looks every second while it is open."""
 
     def __init__(self, parent: QWidget, doing: BackgroundRunner, agents: connected_agents.ConnectedAgents) -> None:
@@ -128,15 +125,15 @@ class ConnectAgentsDialog(TransientDialog):
         self._shows_missing = False
         self._cards: dict[str, ConnectedAgentCard] = {}
         self.resize(QSize(WIDTH, HEIGHT).boundedTo(self.screen().availableGeometry().size() * 0.92))
-        self.switch = build_push_button(tr("Turn on"), self, self._switch_gateway)
-        self._address = build_plain_label(tr("The gateway is off"), "muted", wraps=False)
+        self.switch = plain_widgets.build_push_button(tr("Turn on"), self, self._switch_gateway)
+        self._address = plain_widgets.build_plain_label(tr("The gateway is off"), "muted", wraps=False)
         self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._words = build_plain_label("", "danger")
+        self._words = plain_widgets.build_plain_label("", "danger")
         self._words.hide()
         self._tiles = self._without, self._billed, self._saved, self._recalls = [FigureTile(self) for _ in range(4)]
         self._agent_column = QVBoxLayout()
         self._agent_column.setSpacing(10)
-        self._missing = build_push_button("", self, self._show_missing_agents, "link")
+        self._missing = plain_widgets.build_push_button("", self, self._show_missing_agents, "link")
         self._missing.hide()
         self._once_line, self._other_program_line = CopyableCommandLine(self), CopyableCommandLine(self)
         self._lay_out_gateway_dialog()
@@ -153,7 +150,7 @@ class ConnectAgentsDialog(TransientDialog):
         told = tr(
             "Set this address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key is passed on to the provider and is not stored."
         )
-        column.addWidget(build_plain_label(told, "muted"))
+        column.addWidget(plain_widgets.build_plain_label(told, "muted"))
         column.addWidget(self._words)
         column.addLayout(build_row(*((tile, 1) for tile in self._tiles), spacing=12))
         column.addLayout(self._agent_column)
@@ -163,13 +160,13 @@ class ConnectAgentsDialog(TransientDialog):
             (tr("Any other program"), self._other_program_line),
         ):
             column.addSpacing(4)
-            column.addWidget(build_plain_label(words, "heading"))
+            column.addWidget(plain_widgets.build_plain_label(words, "heading"))
             column.addWidget(line)
         column.addStretch(1)
-        build_column(build_scroll_area(page, self), owner=self, margins=0)
+        build_column(plain_widgets.build_scroll_area(page, self), owner=self, margins=0)
 
     def _build_gateway_switch_row(self) -> QHBoxLayout:
-        head = build_row((build_plain_label(tr("Connect an agent"), "large"), 1), self._address)
+        head = build_row((plain_widgets.build_plain_label(tr("Connect an agent"), "large"), 1), self._address)
         head.addSpacing(8)
         head.addWidget(self.switch)
         return head

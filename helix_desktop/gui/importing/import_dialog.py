@@ -12,13 +12,8 @@ from helix_desktop.gui.importing import history_import_port
 from helix_desktop.gui.importing.found_conversations import FoundConversationTree
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import (
-    TransientDialog,
-    build_line_edit,
-    build_plain_label,
-    build_push_button,
-)
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.histories.program_names import NAMES
@@ -28,7 +23,7 @@ WIDTH, HEIGHT = 720, 560
 SHOWN_COMPLAINTS = 200  # The most sentences shown about what was left out.
 
 
-class ImportConversationsDialog(TransientDialog):
+class ImportConversationsDialog(plain_widgets.TransientDialog):
     """`brought` is called with the result of an import, `changed` after an import was undone."""
 
     def __init__(
@@ -48,19 +43,19 @@ class ImportConversationsDialog(TransientDialog):
         self._outcome = history_import_port.ImportOutcome()
         self._complaints: list[str] = []
         self.resize(WIDTH, HEIGHT)
-        self._message_label = build_plain_label("", "")
+        self._message_label = plain_widgets.build_plain_label("", "")
         self.found = FoundConversationTree(self)
         self.found.choice_changed.connect(self._update_import_button)
         words = tr("Filter by title, folder or program")
-        self.filter_line = build_line_edit(words, words, self)
+        self.filter_line = plain_widgets.build_line_edit(words, words, self)
         self.filter_line.textChanged.connect(self.found.filter_rows)
         self._bar = QProgressBar(self)
         self._bar.setRange(0, 1000)
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName(tr("Import conversations"))
-        self._progress_label = build_plain_label("", "small")
+        self._progress_label = plain_widgets.build_plain_label("", "small")
         build_column(
-            build_plain_label(tr("Conversations from other programs"), "title"),
+            plain_widgets.build_plain_label(tr("Conversations from other programs"), "title"),
             self._message_label,
             self.filter_line,
             (self.found, 1),
@@ -82,7 +77,7 @@ class ImportConversationsDialog(TransientDialog):
         return self.recorder_box
 
     def _build_delete_button(self) -> QPushButton:
-        button = build_push_button(tr("Delete recorded conversations"), self, look="link")
+        button = plain_widgets.build_push_button(tr("Delete recorded conversations"), self, look="link")
         menu = QMenu(button)
         ages = {tr("Any age"): 0, tr("Older than 30 days"): 30, tr("Older than a year"): 365}
         for kind, title in {"": tr("All agents"), **NAMES}.items():
@@ -105,12 +100,14 @@ class ImportConversationsDialog(TransientDialog):
         ask_to_confirm(self, choice, text, tr("Delete permanently"), delete_what_was_recorded)
 
     def _build_import_buttons(self) -> QHBoxLayout:
-        self._undo = build_push_button(tr("Undo"), self, self._undo_import, "link")
-        self._keys = build_push_button("", self, self._ask_to_forget_keys, "link")
-        self._left_out = build_push_button(tr("What was left out"), self, self._show_what_was_left_out, "link")
-        self._close = build_push_button(tr("Close"), self, self.reject, "")
-        self._stop = build_push_button(tr("Stop"), self, self._stop_import, "")
-        self.import_button = build_push_button(tr("Import"), self, self.import_checked_groups, "primary")
+        self._undo = plain_widgets.build_push_button(tr("Undo"), self, self._undo_import, "link")
+        self._keys = plain_widgets.build_push_button("", self, self._ask_to_forget_keys, "link")
+        self._left_out = plain_widgets.build_push_button(
+            tr("What was left out"), self, self._show_what_was_left_out, "link"
+        )
+        self._close = plain_widgets.build_push_button(tr("Close"), self, self.reject, "")
+        self._stop = plain_widgets.build_push_button(tr("Stop"), self, self._stop_import, "")
+        self.import_button = plain_widgets.build_push_button(tr("Import"), self, self.import_checked_groups, "primary")
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
         return build_row(self._undo, self._keys, self._left_out, 1, self._close, self._stop, self.import_button)
