@@ -9,18 +9,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.histories import foreign_sqlite
-from helix_desktop.histories.history_rows import (
-    HistoryMessages,
-    HistoryRow,
-    ReadingComplaints,
-    UnreadableRow,
-    arguments_json,
-    parse_time,
-    pictures_in_content,
-    text_and_pictures,
-    text_of_message_content,
-)
+from helix_desktop.histories import foreign_sqlite, history_rows
 from helix_desktop.histories.recorded_session import (
     RecordedMessage,
     RecordedSession,
@@ -43,7 +32,7 @@ def is_goose_row(value: Mapping[str, object]) -> bool:
 
 
 def read_goose_database(
-    connection: foreign_sqlite.ForeignConnection, path: Path, told: ReadingComplaints, only: str = ""
+    connection: foreign_sqlite.ForeignConnection, path: Path, told: history_rows.ReadingComplaints, only: str = ""
 ) -> Iterator[RecordedSession]:
     """The sessions of the database, one by one. `only`: this one alone."""
     for session in foreign_sqlite.query_until_damage(
@@ -57,11 +46,13 @@ def read_goose_database(
             about = foreign_sqlite.parse_json_column(row.get("metadata_json") or "{}", place, told)
             if content is not None:
                 value = {**row, **content.value, "metadata": about.value if about else {}}
-                rows.append(HistoryRow({**value, "created": row.get("created_timestamp")}, place))
+                rows.append(history_rows.HistoryRow({**value, "created": row.get("created_timestamp")}, place))
         yield _build_goose_recording(session, rows, f"{path}#{text_at(session, 'id')}", told)
 
 
-def read_goose_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
+def read_goose_recordings(
+    rows: Sequence[history_rows.HistoryRow], told: history_rows.ReadingComplaints, path: Path
+) -> list[RecordedSession]:
     """The one session of an older file."""
     head = next((row.value for row in rows if "working_dir" in row.value), {})
     messages = [row for row in rows if "working_dir" not in row.value]
@@ -69,7 +60,10 @@ def read_goose_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, p
 
 
 def _build_goose_recording(
-    session: Mapping[str, object], rows: Sequence[HistoryRow], name: str, told: ReadingComplaints
+    session: Mapping[str, object],
+    rows: Sequence[history_rows.HistoryRow],
+    name: str,
+    told: history_rows.ReadingComplaints,
 ) -> RecordedSession:
     writing = _GooseMessages(told).read_rows(rows)
     return RecordedSession(
@@ -84,16 +78,18 @@ def _build_goose_recording(
 
 
 @dataclass(slots=True)
-class _GooseMessages(HistoryMessages):
+class _GooseMessages(history_rows.HistoryMessages):
     hidden: int = 0  # How many of the messages so far the agent no longer sees.
 
     def read_row(self, value: Mapping[str, object]) -> None:
-        time, about = parse_time(value.get("created")), object_at(value, "metadata")
+        time, about = history_rows.parse_time(value.get("created")), object_at(value, "metadata")
         content = value.get("content")
         if about.get("agentVisible") is False:
             self.hidden = len(self.made) + 1
         elif about.get("userVisible") is False and self.hidden:
-            text = text_of_message_content([part for part in objects_at(content) if part.get("type") == "text"])
+            text = history_rows.text_of_message_content(
+                [part for part in objects_at(content) if part.get("type") == "text"]
+            )
             if text and self.hidden <= len(self.made):
                 self.add_compaction(text, time, "goose compacted the conversation here", self.hidden)
                 self.hidden = 0
@@ -103,7 +99,7 @@ class _GooseMessages(HistoryMessages):
         elif value.get("role") == "user":
             self._read_goose_user(objects_at(content), time)
         else:
-            raise UnreadableRow(f"there is no role {value.get('role')!r}")
+            raise history_rows.UnreadableRow(f"there is no role {value.get('role')!r}")
         if about.get("agentVisible") is False:
             self.hidden = len(self.made)
 
@@ -117,8 +113,8 @@ class _GooseMessages(HistoryMessages):
             if part.get("type") == "toolResponse":
                 self.made.append(_goose_result(part, time))
         words = [part for part in content if part.get("type") in ("text", "image")]
-        pictures = pictures_in_content(words)
-        text = text_of_message_content([part for part in words if part.get("type") == "text"])
+        pictures = history_rows.pictures_in_content(words)
+        text = history_rows.text_of_message_content([part for part in words if part.get("type") == "text"])
         if text.strip() or pictures:
             self.made.append(RecordedMessage("user", text, time=time, pictures=pictures))
 
@@ -129,20 +125,20 @@ def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:
         found = object_at(part, "toolCall")
         value = object_at(found, "value") or found
         name = text_at(value, "name") or "malformed"
-        yield ToolCall(text_at(part, "id") or "call", name, arguments_json(value.get("arguments")))
+        yield ToolCall(text_at(part, "id") or "call", name, history_rows.arguments_json(value.get("arguments")))
     elif kind == "thinking":
         yield Reasoning(text_at(part, "thinking"))
     elif kind not in ("redactedThinking", "toolConfirmationRequest"):
-        yield Text(text_of_message_content([part]))
+        yield Text(history_rows.text_of_message_content([part]))
 
 
 def _goose_result(part: Mapping[str, object], time: float) -> RecordedMessage:
     if not text_at(part, "id"):
-        raise UnreadableRow("a tool result names no call")
+        raise history_rows.UnreadableRow("a tool result names no call")
     found = object_at(part, "toolResult")
     value = found.get("value", found.get("error"))
     inner = object_at(value)
     content = inner.get("content", value) if inner else value
-    text, pictures = text_and_pictures(content)
+    text, pictures = history_rows.text_and_pictures(content)
     ok = found.get("status") != "error" and not inner.get("isError") and number_at(inner, "error") == 0
     return RecordedMessage("tool", text, answers=text_at(part, "id"), ok=ok, time=time, pictures=pictures)

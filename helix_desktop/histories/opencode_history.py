@@ -13,14 +13,8 @@ from pathlib import Path
 import orjson
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
-from helix_desktop.histories import foreign_sqlite, history_rows
+from helix_desktop.histories import foreign_sqlite, history_rows, recorded_session
 from helix_desktop.histories.beside import read_beneath
-from helix_desktop.histories.recorded_session import (
-    RecordedMessage,
-    RecordedPicture,
-    RecordedSession,
-    build_recorded_reply,
-)
 from helix_desktop.json_values import first_text, number_at, object_at, objects_at, parse_json_or_none, text_at
 
 KIND = "opencode"
@@ -38,7 +32,7 @@ def is_opencode_database(tables: frozenset[str]) -> bool:
 
 def read_opencode_database(
     connection: foreign_sqlite.ForeignConnection, path: Path, told: history_rows.ReadingComplaints, only: str = ""
-) -> Iterator[RecordedSession]:
+) -> Iterator[recorded_session.RecordedSession]:
     """The sessions of the database, one by one. `only`: this one alone."""
     sessions = foreign_sqlite.query_until_damage(connection, _SESSIONS, [only], told, ("id",))
     for session in sorted(sessions, key=lambda one: one.get("parent_id") is not None):
@@ -61,7 +55,7 @@ def is_opencode_file(path: Path) -> bool:
     return path.suffix == ".json" and path.stem.startswith("ses_") and path.parent.parent.name == "session"
 
 
-def read_opencode_file(path: Path, told: history_rows.ReadingComplaints) -> Iterator[RecordedSession]:
+def read_opencode_file(path: Path, told: history_rows.ReadingComplaints) -> Iterator[recorded_session.RecordedSession]:
     """The session of an older file, with its messages and their parts from the folders beside."""
     storage = path.parent.parent.parent
     session = _load_opencode_json(storage, path, told)
@@ -95,7 +89,7 @@ def _opencode_recordings(
     found: Sequence[tuple[Mapping[str, object], Parts]],
     path: Path,
     told: history_rows.ReadingComplaints,
-) -> Iterator[RecordedSession]:
+) -> Iterator[recorded_session.RecordedSession]:
     """The session; and where its end was reverted, a branch that still has it."""
     back = _first_reverted_message(session)
     stands = sum(not back or text_at(message, "id") < back for message, _ in found)
@@ -121,8 +115,8 @@ def _first_reverted_message(session: Mapping[str, object]) -> str:
 
 def _build_opencode_recording(
     session: Mapping[str, object], writing: "_OpencodeMessages", path: Path
-) -> RecordedSession:
-    return RecordedSession(
+) -> recorded_session.RecordedSession:
+    return recorded_session.RecordedSession(
         f"{path}#{text_at(session, 'id')}",
         tuple(writing.made),
         KIND,
@@ -159,7 +153,9 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         text = "\n".join(text for text in texts if text)
         beside = bool(own) and all(part.get("synthetic") for part in own)
         if text.strip() or files:
-            self.made.append(RecordedMessage("user", text, time=time, pictures=tuple(files), beside=beside))
+            self.made.append(
+                recorded_session.RecordedMessage("user", text, time=time, pictures=tuple(files), beside=beside)
+            )
 
     def _read_opencode_compaction(self, parts: Parts, time: float) -> None:
         text = "\n".join(text_at(part, "text") for part in parts if part.get("type") == "text")
@@ -170,7 +166,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         """A reply whose calls stand with their results; a step that went on after results is one of its own."""
         model, usage = text_at(message, "modelID"), _opencode_usage(message)
         written: list[ReplyPart] = []
-        results: list[RecordedMessage] = []
+        results: list[recorded_session.RecordedMessage] = []
         for part in parts:
             kind = part.get("type")
             if kind in ("step-start", "text", "reasoning") and results:
@@ -187,18 +183,18 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         self._add_opencode_reply(written, results, model, time, usage)
         if (error := object_at(message, "error")) and not written and not results:
             why = text_at(error, "data", "message") or text_at(error, "name") or "error"
-            self.made.append(RecordedMessage("failure", why, time=time))
+            self.made.append(recorded_session.RecordedMessage("failure", why, time=time))
 
     def _add_opencode_reply(
         self,
         written: list[ReplyPart],
-        results: list[RecordedMessage],
+        results: list[recorded_session.RecordedMessage],
         model: str,
         time: float,
         usage: Usage | None = None,
     ) -> None:
         if any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in written):
-            self.made.append(build_recorded_reply(written, model=model, time=time, usage=usage))
+            self.made.append(recorded_session.build_recorded_reply(written, model=model, time=time, usage=usage))
             self.made.extend(results)
             written.clear()
             results.clear()
@@ -210,14 +206,14 @@ def _opencode_call(part: Mapping[str, object]) -> ToolCall:
     return ToolCall(name, text_at(part, "tool") or "tool", history_rows.arguments_json(state.get("input")))
 
 
-def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[RecordedMessage]:
+def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[recorded_session.RecordedMessage]:
     state = object_at(part, "state")
     status = text_at(state, "status")
     if status not in ("completed", "error"):
         return
     times, about = object_at(state, "time"), object_at(state, "metadata")
     files = [found for one in objects_at(state, "attachments") if (found := _opencode_picture(one)) is not None]
-    yield RecordedMessage(
+    yield recorded_session.RecordedMessage(
         "tool",
         first_text(state, "output", "error"),
         answers=first_text(part, "callID", "id") or "call",
@@ -229,9 +225,9 @@ def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[Record
     )
 
 
-def _opencode_picture(part: Mapping[str, object]) -> RecordedPicture | None:
+def _opencode_picture(part: Mapping[str, object]) -> recorded_session.RecordedPicture | None:
     found = history_rows.picture_from_data_url(part.get("url"))
-    return RecordedPicture(found.media_type, found.data, text_at(part, "filename")) if found else None
+    return recorded_session.RecordedPicture(found.media_type, found.data, text_at(part, "filename")) if found else None
 
 
 def _opencode_usage(message: Mapping[str, object]) -> Usage:

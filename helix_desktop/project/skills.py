@@ -7,14 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.errors import InvalidInput
-from helix_desktop.project.project_item import (
-    ProjectItem,
-    hash_of_file,
-    is_stored_file,
-    read_plain_file,
-    split_front_matter,
-    text_value,
-)
+from helix_desktop.project import project_item
 
 PLACES = (".agents/skills", ".claude/skills")
 FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
@@ -31,7 +24,7 @@ def parse_skill(text: str) -> tuple[dict[str, Any], str]:
     """The values in front and the instructions behind; InvalidInput where there are no values."""
     if not text.startswith("---"):
         raise InvalidInput("SKILL.md must start with YAML frontmatter (---).")
-    values, body = split_front_matter(text)
+    values, body = project_item.split_front_matter(text)
     return values, body.strip()
 
 
@@ -47,7 +40,7 @@ def find_skill_mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
     )
     if "description" not in values:
         found.append("Missing required field in frontmatter: description")
-    elif not text_value(values["description"]):
+    elif not project_item.text_value(values["description"]):
         found.append("The field 'description' must be a non-empty string.")
     elif len(values["description"]) > LONGEST_DESCRIPTION:
         found.append(f"The description exceeds {LONGEST_DESCRIPTION} characters ({len(values['description'])}).")
@@ -60,7 +53,7 @@ def find_skill_mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
 
 
 def _mistakes_in_name(value: Any, folder: str) -> list[str]:
-    if not text_value(value):
+    if not project_item.text_value(value):
         return ["The field 'name' must be a non-empty string."]
     name = unicodedata.normalize("NFKC", value.strip())
     found = []
@@ -79,7 +72,7 @@ def _mistakes_in_name(value: Any, folder: str) -> list[str]:
     return found
 
 
-def find_skills(place: Path, within: Path, *, own: bool = False) -> Iterator[ProjectItem]:
+def find_skills(place: Path, within: Path, *, own: bool = False) -> Iterator[project_item.ProjectItem]:
     """The skills in a folder of skills. What differs from the specification and does no harm is a note."""
     try:
         folders = sorted(each for each in place.iterdir() if each.is_dir())[:1_000]
@@ -87,16 +80,18 @@ def find_skills(place: Path, within: Path, *, own: bool = False) -> Iterator[Pro
         return
     for folder in folders:
         path = skill_file_in(folder)
-        text = read_plain_file(path, within) if path else None
+        text = project_item.read_plain_file(path, within) if path else None
         if path is None or text is None:
             continue
         try:
             values, body = parse_skill(text)
         except InvalidInput as error:
-            yield ProjectItem("skill", folder.name, path, text, "", own=own, notes=(str(error),), broken=True)
+            yield project_item.ProjectItem(
+                "skill", folder.name, path, text, "", own=own, notes=(str(error),), broken=True
+            )
             continue
-        name = unicodedata.normalize("NFKC", text_value(values.get("name"))) or folder.name
-        about = " ".join(text_value(values.get("description")).split())[:LONGEST_DESCRIPTION]
+        name = unicodedata.normalize("NFKC", project_item.text_value(values.get("name"))) or folder.name
+        about = " ".join(project_item.text_value(values.get("description")).split())[:LONGEST_DESCRIPTION]
         others, left = _hash_other_files(folder, path)
         notes = tuple(find_skill_mistakes(values, folder.name))
         if left:
@@ -104,7 +99,7 @@ def find_skills(place: Path, within: Path, *, own: bool = False) -> Iterator[Pro
                 f"Your trust does not cover all files of this skill ({left} left out), because the skill has more than 500 files or more than 20 MB.",
             )
         shown = text + others
-        yield ProjectItem("skill", name, path, shown, body, about, own, values, notes, broken=not about)
+        yield project_item.ProjectItem("skill", name, path, shown, body, about, own, values, notes, broken=not about)
 
 
 def _files_below(folder: Path) -> list[Path]:
@@ -116,7 +111,7 @@ def _files_below(folder: Path) -> list[Path]:
             folders.clear()
             continue
         entered.add(real)
-        found += [path for each in files if is_stored_file(path := Path(name, each))]
+        found += [path for each in files if project_item.is_stored_file(path := Path(name, each))]
     return sorted(found)
 
 
@@ -131,7 +126,7 @@ def _hash_other_files(folder: Path, skill: Path) -> tuple[str, int]:
             size += path.stat().st_size
             if size > MOST_BYTES:
                 break
-            lines.append(f"{path.relative_to(folder).as_posix()}  {hash_of_file(path)}")
+            lines.append(f"{path.relative_to(folder).as_posix()}  {project_item.hash_of_file(path)}")
         except OSError:
             lines.append(f"{path.relative_to(folder).as_posix()}  cannot be read")
     said = "\n\n---\nFiles of this skill:\n" + "\n".join(lines) + "\n" if lines else ""
