@@ -11,12 +11,7 @@ from helix_desktop.engine import token_budget
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.importing.history_import_port import (
-    HistoryDetails,
-    HistoryGroup,
-    ImportOutcome,
-    ImportProgressCallback,
-)
+from helix_desktop.gui.importing import history_import_port
 from helix_desktop.gui.translation import tr
 from helix_desktop.histories import history_finding, history_reading, recording_facts
 from helix_desktop.histories.history_finding import FoundHistories
@@ -50,16 +45,16 @@ class HistoryImporter:
         self._stopped = False
         self._run = ""
 
-    async def find_history_groups(self) -> Sequence[HistoryGroup]:
+    async def find_history_groups(self) -> Sequence[history_import_port.HistoryGroup]:
         self._found = await asyncio.to_thread(_find_histories_by_file)
         return sorted(map(_build_history_group, self._found.values()), key=lambda group: -group.last)
 
-    async def describe_history(self, group: HistoryGroup) -> HistoryDetails:
+    async def describe_history(self, group: history_import_port.HistoryGroup) -> history_import_port.HistoryDetails:
         return await asyncio.to_thread(_describe_history_file, Path(group.path), group.folder, group.size)
 
     async def import_history_groups(
-        self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
-    ) -> ImportOutcome:
+        self, groups: Sequence[history_import_port.HistoryGroup], report: history_import_port.ImportProgressCallback
+    ) -> history_import_port.ImportOutcome:
         if not self._stopped:  # After a stop, this call continues the same import.
             self._results, self._run = {}, new_import_name()
         self._stopped = False
@@ -123,7 +118,7 @@ class HistoryImporter:
             await (await self._desk.open_workspace(workspace)).forget_content(text=key)
         return len({key for _, key in keys})
 
-    def _split_by_workspace(self, groups: Sequence[HistoryGroup]) -> list[_WorkspaceImport]:
+    def _split_by_workspace(self, groups: Sequence[history_import_port.HistoryGroup]) -> list[_WorkspaceImport]:
         """What was chosen, by workspace; the part with the newest conversation first."""
         parts: dict[Path | None, _WorkspaceImport] = {}
         newest: dict[Path | None, float] = {}
@@ -149,14 +144,14 @@ class HistoryImporter:
             return await self._desk.open_workspace(known)
         return await self._desk.create_workspace(_name_not_taken(name, [row.name for row in rows]), folder)
 
-    def _build_import_outcome(self) -> ImportOutcome:
+    def _build_import_outcome(self) -> history_import_port.ImportOutcome:
         results = self._results
         brought = [one for result in results.values() for one in result.imported]
         whole = [
             (one.last, name, one.id) for name, result in results.items() for one in result.imported if not one.parent
         ]
         _, *show = max(whole, default=(0.0, "", ""))
-        return ImportOutcome(
+        return history_import_port.ImportOutcome(
             sum(one.state in ("new", "fork", "back") for one in brought),
             sum(one.state == "more" for one in brought),
             sum(result.unchanged_count for result in results.values()),
@@ -173,10 +168,10 @@ def _find_histories_by_file() -> dict[Key, FoundHistories]:
     return {(str(one.path), one.folder): one for one in history_finding.find_histories(places)}
 
 
-def _build_history_group(found: FoundHistories) -> HistoryGroup:
+def _build_history_group(found: FoundHistories) -> history_import_port.HistoryGroup:
     folder = Path(found.folder)
     present = bool(found.folder) and folder.is_absolute() and folder.is_dir()
-    return HistoryGroup(
+    return history_import_port.HistoryGroup(
         NAMES.get(found.kind, found.kind),
         found.folder,
         found.conversations,
@@ -188,14 +183,14 @@ def _build_history_group(found: FoundHistories) -> HistoryGroup:
     )
 
 
-def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails:
+def _describe_history_file(path: Path, folder: str, size: int) -> history_import_port.HistoryDetails:
     """At the prices this program ships, where the file does not say what was paid."""
     if size > MAX_DESCRIBED:
-        return HistoryDetails(path.stem)
+        return history_import_port.HistoryDetails(path.stem)
     try:
         sessions = [*history_reading.read_history_file(path).recordings]
     except HelixError as error:
-        return HistoryDetails(path.stem, reason=error.what)
+        return history_import_port.HistoryDetails(path.stem, reason=error.what)
     sessions = [session for session in sessions if session.folder == folder] or sessions
     messages = [message for session in sessions for message in session.messages]
     cost = sum(
@@ -204,7 +199,9 @@ def _describe_history_file(path: Path, folder: str, size: int) -> HistoryDetails
         if said.role == "assistant"
     )
     last = max((message.time for message in messages), default=0.0)
-    return HistoryDetails(recording_facts.title_of_recording(sessions[0]), len(messages), cost, last=last)
+    return history_import_port.HistoryDetails(
+        recording_facts.title_of_recording(sessions[0]), len(messages), cost, last=last
+    )
 
 
 def _name_not_taken(name: str, taken: Sequence[str]) -> str:

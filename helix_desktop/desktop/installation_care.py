@@ -14,14 +14,7 @@ from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.engine_sentences import join_sentences
 from helix_desktop.gui.engine_sentences import translate_sentences as told
 from helix_desktop.gui.importing.history_import_port import HistoryImportPort
-from helix_desktop.gui.settings.installation_port import (
-    CheckpointSettings,
-    CommandFileAccess,
-    McpServerState,
-    ServerTool,
-    SpaceToFree,
-    WorkspaceStorage,
-)
+from helix_desktop.gui.settings import installation_port
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.program_folders import ProgramFolders
@@ -79,12 +72,14 @@ class InstallationCare:
 
         return ConnectedAgents(self._where)
 
-    async def measure_workspace_storage(self, bench: Workbench) -> WorkspaceStorage:
+    async def measure_workspace_storage(self, bench: Workbench) -> installation_port.WorkspaceStorage:
         workspace = bench.workspace
         stats = await workspace.index.stats()
         copies = await asyncio.to_thread(workspace.list_journal_backups)
         last = max((each.time for each in copies), default=0.0)
-        return WorkspaceStorage(stats.entries, stats.size, stats.kept, workspace.settings.limit, workspace.folder, last)
+        return installation_port.WorkspaceStorage(
+            stats.entries, stats.size, stats.kept, workspace.settings.limit, workspace.folder, last
+        )
 
     async def verify_workspace_entries(self, bench: Workbench, report: Callable[[str], None]) -> str:
         cache = bench.workspace.cache
@@ -99,7 +94,7 @@ class InstallationCare:
         names = "\n".join(f"{digest.short_hex}: {told(why)}" for digest, why in result.damaged[:20])
         return format_count(len(result.damaged), "{n} entry is damaged:", "{n} entries are damaged:") + "\n" + names
 
-    async def estimate_space_to_free(self, bench: Workbench) -> SpaceToFree:
+    async def estimate_space_to_free(self, bench: Workbench) -> installation_port.SpaceToFree:
         """The oldest first, as `free_up_space` takes them."""
         workspace = bench.workspace
         over = (
@@ -114,7 +109,7 @@ class InstallationCare:
                 rows.append(row)
                 freed += row.kept
         names = [" ".join(filter(None, [row.about.tool, row.about.source])) for row in rows[:NAMED]]
-        return SpaceToFree(len(rows), freed, over, max(over - freed, 0), names)
+        return installation_port.SpaceToFree(len(rows), freed, over, max(over - freed, 0), names)
 
     async def free_up_space(self, bench: Workbench) -> str:
         workspace = bench.workspace
@@ -130,17 +125,17 @@ class InstallationCare:
 
     # --- MCP servers
 
-    def list_mcp_servers(self, bench: Workbench) -> Sequence[McpServerState]:
+    def list_mcp_servers(self, bench: Workbench) -> Sequence[installation_port.McpServerState]:
         """Those of the settings, each with the state of the one that runs."""
         running = {hosted.config.name: hosted for hosted in bench.mcp_servers.running_servers}
         tables = bench.workspace.settings.mcp
         return [_describe_configured_server(name, table, running.get(name)) for name, table in tables.items()]
 
-    def parse_server_configuration(self, text: str, name: str) -> Sequence[McpServerState]:
+    def parse_server_configuration(self, text: str, name: str) -> Sequence[installation_port.McpServerState]:
         from helix_desktop.mcp_host.server_config import parse_pasted_text
 
         return [
-            McpServerState(config.name, config.full_description_without_secrets)
+            installation_port.McpServerState(config.name, config.full_description_without_secrets)
             for config in parse_pasted_text(text, name=name).servers
         ]
 
@@ -155,16 +150,16 @@ class InstallationCare:
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         return is_rule_too_wide(PermissionRule.parse_permission_rule(rule))
 
-    def command_file_access(self, bench: Workbench) -> CommandFileAccess:
+    def command_file_access(self, bench: Workbench) -> installation_port.CommandFileAccess:
         chosen = bench.workspace.settings
         openings = [(one.name, one.title, one.what_it_gives_away) for one in OPENINGS]
-        return CommandFileAccess(
+        return installation_port.CommandFileAccess(
             openings, chosen.openings, chosen.readable, conversation_setup.parse_hidden_patterns(chosen)
         )
 
-    def checkpoint_settings(self, bench: Workbench) -> CheckpointSettings:
+    def checkpoint_settings(self, bench: Workbench) -> installation_port.CheckpointSettings:
         found = conversation_setup.parse_coverage(bench.workspace.settings.changes)
-        return CheckpointSettings(
+        return installation_port.CheckpointSettings(
             found.leave_out, found.most_files, found.most_bytes, bench.file_changes.days_to_keep, found.off
         )
 
@@ -201,15 +196,17 @@ class InstallationCare:
         return bench
 
 
-def _describe_configured_server(name: str, table: Mapping[str, Any], hosted: HostedServer | None) -> McpServerState:
+def _describe_configured_server(
+    name: str, table: Mapping[str, Any], hosted: HostedServer | None
+) -> installation_port.McpServerState:
     """A server of the settings, and how the one that runs is; a table with a mistake says so and stops no other."""
     from helix_desktop.mcp_host.server_config import parse_server_table
 
     try:
         config = parse_server_table(name, table)
     except (InvalidInput, ValueError, TypeError) as error:
-        return McpServerState(name, "", mistake=str(error))
-    server = McpServerState(
+        return installation_port.McpServerState(name, "", mistake=str(error))
+    server = installation_port.McpServerState(
         name,
         config.full_description_without_secrets,
         enabled=config.enabled,
@@ -220,7 +217,7 @@ def _describe_configured_server(name: str, table: Mapping[str, Any], hosted: Hos
     if hosted is None:
         return server
     offered = tuple(
-        ServerTool(
+        installation_port.ServerTool(
             tool.own_name, tool.spec.description, tool.own_name not in config.off, tool.own_name in config.reading
         )
         for tool in hosted.all_tools

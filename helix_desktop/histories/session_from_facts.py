@@ -10,6 +10,7 @@ from dataclasses import replace
 from helix_desktop.engine import facts
 from helix_desktop.engine.history.live_folds import DOCUMENTS
 from helix_desktop.engine.view import build_state
+from helix_desktop.histories import session_export
 from helix_desktop.histories.recorded_session import (
     RecordedCompaction,
     RecordedMessage,
@@ -18,12 +19,6 @@ from helix_desktop.histories.recorded_session import (
     build_recorded_reply,
 )
 from helix_desktop.histories.recording_facts import EXCERPT_ENDS, IMAGES, SHOWN_BY_OTHER, SUMMARY, SYSTEM_MESSAGE
-from helix_desktop.histories.session_export import (
-    Content,
-    list_said_and_done,
-    text_of_exported_attachment,
-    text_of_exported_result,
-)
 
 RECALLABLE = (
     "\n\n[recall_cached_content and recall_history are tools of the MCP server of Helix Desktop, if it is connected.]"
@@ -64,7 +59,7 @@ def list_compactions(recorded_facts: Sequence[facts.Recorded]) -> list[facts.Rec
 
 def build_session_from_facts(
     recorded_facts: Sequence[facts.Recorded],
-    content: Content,
+    content: session_export.Content,
     folder: str,
     origin: facts.Origin,
     *,
@@ -77,7 +72,7 @@ def build_session_from_facts(
     for fold in build_state(recorded_facts).live_folds if is_folded else ():
         if isinstance(fold.cover, facts.PartRef) and fold.why != SHOWN_BY_OTHER:
             shown[fold.cover.seq] = fold.text
-    said = list(list_said_and_done(recorded_facts))
+    said = list(session_export.list_said_and_done(recorded_facts))
     messages = [_message_of_fact(one, content, shown.get(one.seq, ""), imported=bool(origin.kind)) for one in said]
     system = next(
         (one.fact.text for one in reversed(recorded_facts) if isinstance(one.fact, facts.SystemSet) and one.fact.text),
@@ -108,7 +103,9 @@ def _results_shown_shorter(recorded_facts: Sequence[facts.Recorded]) -> dict[int
     return found
 
 
-def _message_of_fact(recorded: facts.Recorded, content: Content, shown: str, *, imported: bool) -> RecordedMessage:
+def _message_of_fact(
+    recorded: facts.Recorded, content: session_export.Content, shown: str, *, imported: bool
+) -> RecordedMessage:
     fact = recorded.fact
     if isinstance(fact, facts.ModelReplied):
         return build_recorded_reply(fact.parts, model=fact.model, time=recorded.time, usage=fact.usage)
@@ -118,13 +115,13 @@ def _message_of_fact(recorded: facts.Recorded, content: Content, shown: str, *, 
             for image in fact.images
             if (data := content(image.digest)) is not None
         )
-        text = shown or text_of_exported_result(fact, content)
+        text = shown or session_export.text_of_exported_result(fact, content)
         return RecordedMessage("tool", text, answers=fact.call, ok=fact.ok, time=recorded.time, pictures=pictures)
     said = fact if isinstance(fact, facts.UserSaid) else facts.UserSaid(())
     return replace(_message_of_user(said, content, imported=imported), time=recorded.time)
 
 
-def _message_of_user(fact: facts.UserSaid, content: Content, *, imported: bool) -> RecordedMessage:
+def _message_of_user(fact: facts.UserSaid, content: session_export.Content, *, imported: bool) -> RecordedMessage:
     """What was said, with its pictures. What an import kept as an attachment, because it is long, is text again."""
     texts: list[str] = []
     pictures: list[RecordedPicture] = []
@@ -137,7 +134,7 @@ def _message_of_user(fact: facts.UserSaid, content: Content, *, imported: bool) 
         elif isinstance(part, facts.Attachment) and data is not None and imported:
             texts.append(data.decode("utf-8", "replace"))
         elif isinstance(part, facts.Attachment):
-            texts.append(text_of_exported_attachment(part, content))
+            texts.append(session_export.text_of_exported_attachment(part, content))
     text = "\n".join(texts)
     if text.startswith(SYSTEM_MESSAGE):
         return RecordedMessage("system", text.removeprefix(SYSTEM_MESSAGE), pictures=tuple(pictures), beside=True)

@@ -6,18 +6,13 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from helix_desktop.histories.recorded_session import (
-    RecordedCompaction,
-    RecordedMessage,
-    RecordedPicture,
-    RecordedSession,
-)
+from helix_desktop.histories import recorded_session
 
 Line = dict[str, Any]
-SessionItem = RecordedMessage | RecordedCompaction
+SessionItem = recorded_session.RecordedMessage | recorded_session.RecordedCompaction
 
 
-def list_session_items(session: RecordedSession) -> Iterator[SessionItem]:
+def list_session_items(session: recorded_session.RecordedSession) -> Iterator[SessionItem]:
     """The messages in their order, each compaction before the message it stands in front of."""
     compactions = {one.at: one for one in session.compactions}
     for at in range(len(session.messages) + 1):
@@ -26,11 +21,13 @@ def list_session_items(session: RecordedSession) -> Iterator[SessionItem]:
         yield from session.messages[at : at + 1]
 
 
-def list_items_with_results(session: RecordedSession) -> Iterator[tuple[SessionItem, dict[str, RecordedMessage]]]:
+def list_items_with_results(
+    session: recorded_session.RecordedSession,
+) -> Iterator[tuple[SessionItem, dict[str, recorded_session.RecordedMessage]]]:
     """The same for formats in which results stand in the reply that asked for them: each with its results by call."""
-    held: tuple[SessionItem, dict[str, RecordedMessage]] | None = None
+    held: tuple[SessionItem, dict[str, recorded_session.RecordedMessage]] | None = None
     for item in list_session_items(session):
-        if isinstance(item, RecordedMessage) and item.role == "tool" and held:
+        if isinstance(item, recorded_session.RecordedMessage) and item.role == "tool" and held:
             held[1][item.answers] = item
             continue
         if held:
@@ -49,9 +46,9 @@ def format_iso_time(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def format_picture_data(picture: RecordedPicture) -> str:
+def format_picture_data(picture: recorded_session.RecordedPicture) -> str:
     return base64.b64encode(picture.data).decode("ascii")
 
 
-def format_picture_url(picture: RecordedPicture) -> str:
+def format_picture_url(picture: recorded_session.RecordedPicture) -> str:
     return f"data:{picture.media_type};base64,{format_picture_data(picture)}"

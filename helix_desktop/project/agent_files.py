@@ -6,45 +6,41 @@ from pathlib import Path
 
 from helix_desktop.engine import context_policy
 from helix_desktop.errors import InvalidInput
-from helix_desktop.project.project_item import (
-    ProjectItem,
-    list_value,
-    read_markdown_files,
-    split_front_matter,
-    text_value,
-)
+from helix_desktop.project import project_item
 
 PLACES = (".agents/agents", ".claude/agents", ".opencode/agent", ".opencode/agents")
 _KNOWN = frozenset({"name", "description", "tools", "model", "policy", "agents", "color", "mode", "disallowedTools"})
 
 
-def find_agent_files(place: Path, within: Path, *, own: bool = False) -> Iterator[ProjectItem]:
-    for path, text in read_markdown_files(place, within):
+def find_agent_files(place: Path, within: Path, *, own: bool = False) -> Iterator[project_item.ProjectItem]:
+    for path, text in project_item.read_markdown_files(place, within):
         yield _read_agent_file(path, text, own=own)
 
 
-def _read_agent_file(path: Path, text: str, *, own: bool) -> ProjectItem:
+def _read_agent_file(path: Path, text: str, *, own: bool) -> project_item.ProjectItem:
     try:
-        values, body = split_front_matter(text)
+        values, body = project_item.split_front_matter(text)
     except InvalidInput as error:
-        return ProjectItem("agent", path.stem, path, text, "", own=own, notes=(str(error),), broken=True)
-    name = text_value(values.get("name")) or path.stem
-    about = " ".join(text_value(values.get("description")).split())
+        return project_item.ProjectItem("agent", path.stem, path, text, "", own=own, notes=(str(error),), broken=True)
+    name = project_item.text_value(values.get("name")) or path.stem
+    about = " ".join(project_item.text_value(values.get("description")).split())
     notes = [f"{key} is not supported for an agent and does nothing here." for key in values if key not in _KNOWN]
     broken = False
     if not re.fullmatch(r"[\w.-]{1,64}", name):
         notes.append(f"{name[:60]!r} is not a valid agent name. Use letters, digits, hyphens and periods.")
         broken = True
-    chosen = text_value(values.get("policy"))
+    chosen = project_item.text_value(values.get("policy"))
     if chosen and chosen not in context_policy.PRESETS:
         notes.append(f"There is no policy named {chosen!r}, so the workspace's policy is used.")
-    return ProjectItem("agent", name, path, text, body.strip(), about[:1_024], own, values, tuple(notes), broken=broken)
+    return project_item.ProjectItem(
+        "agent", name, path, text, body.strip(), about[:1_024], own, values, tuple(notes), broken=broken
+    )
 
 
-def tools_of_agent(item: ProjectItem) -> tuple[str, ...]:
+def tools_of_agent(item: project_item.ProjectItem) -> tuple[str, ...]:
     """The only tools it gets, as its file names them; empty: all."""
-    return list_value(item.values.get("tools"))
+    return project_item.list_value(item.values.get("tools"))
 
 
-def agents_it_may_call(item: ProjectItem) -> tuple[str, ...]:
-    return list_value(item.values.get("agents"))
+def agents_it_may_call(item: project_item.ProjectItem) -> tuple[str, ...]:
+    return project_item.list_value(item.values.get("agents"))

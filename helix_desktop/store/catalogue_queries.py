@@ -2,15 +2,8 @@
 
 import sqlite3
 
+from helix_desktop.engine import entry_catalogue
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.entry_catalogue import (
-    EVERYTHING,
-    CatalogueFigures,
-    EntryFilter,
-    EntryRow,
-    EntrySort,
-    EntryUse,
-)
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.fast_dataclass import dataclass
@@ -38,7 +31,7 @@ class _PageAnchors:
     rows: tuple[tuple[str | int | float | bytes, int], ...]  # The value to sort by, and the entry's number.
 
 
-Order = tuple[EntryFilter, EntrySort, bool]
+Order = tuple[entry_catalogue.EntryFilter, entry_catalogue.EntrySort, bool]
 STRIDE = 500
 NEAR = 5_000  # Rows up to this offset are reached by stepping through them.
 FEW = 20_000  # Up to this many matches are sorted. More are read in the order of the column's index.
@@ -50,18 +43,18 @@ class CatalogueQueries:
     def __init__(self, connection: sqlite3.Connection, anchors: dict[Order, _PageAnchors] | None = None) -> None:
         self.connection = connection
         self.anchors: dict[Order, _PageAnchors] = {} if anchors is None else anchors
-        self._counts: dict[EntryFilter, tuple[int, int]] = {}
-        self._stats: tuple[int, CatalogueFigures] | None = None
+        self._counts: dict[entry_catalogue.EntryFilter, tuple[int, int]] = {}
+        self._stats: tuple[int, entry_catalogue.CatalogueFigures] | None = None
 
     def entries_page(
         self,
-        chosen: EntryFilter = EVERYTHING,
+        chosen: entry_catalogue.EntryFilter = entry_catalogue.EVERYTHING,
         *,
-        sort: EntrySort = EntrySort.TIME,
+        sort: entry_catalogue.EntrySort = entry_catalogue.EntrySort.TIME,
         descending: bool = True,
         offset: int = 0,
         limit: int = 200,
-    ) -> tuple[EntryRow, ...]:
+    ) -> tuple[entry_catalogue.EntryRow, ...]:
         """A page. Equal values stand in the order they were stored.
 
         Far down, new entries of the last moments may shift what stands where by as many rows as there are of them.
@@ -109,15 +102,15 @@ class CatalogueQueries:
         self.anchors[order] = found
         return found
 
-    def _chooses_few(self, chosen: EntryFilter) -> bool:
+    def _chooses_few(self, chosen: entry_catalogue.EntryFilter) -> bool:
         """Whether what is chosen is better sorted after it is found."""
-        return chosen != EVERYTHING and self.count_entries(chosen) < FEW
+        return chosen != entry_catalogue.EVERYTHING and self.count_entries(chosen) < FEW
 
     def _data_version(self) -> int:
         """Changes when somebody else has written to the index."""
         return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
 
-    def count_entries(self, chosen: EntryFilter = EVERYTHING) -> int:
+    def count_entries(self, chosen: entry_catalogue.EntryFilter = entry_catalogue.EVERYTHING) -> int:
         version = self._data_version()
         known = self._counts.get(chosen)
         if known is not None and known[0] == version:
@@ -129,29 +122,29 @@ class CatalogueQueries:
         self._counts[chosen] = (version, count)
         return count
 
-    def find_entry_row(self, digest: Digest) -> EntryRow | None:
+    def find_entry_row(self, digest: Digest) -> entry_catalogue.EntryRow | None:
         found = self.connection.execute(f"SELECT {_ROW} FROM entries WHERE digest = ?", (digest.raw,)).fetchone()  # noqa: S608
         return _entry_row_of(found) if found else None
 
     def count_entries_by_tool(self) -> tuple[tuple[str, int], ...]:
         """Each tool with the number of its entries, for a filter's choices."""
         names = [row[0] for row in self.connection.execute(_TOOLS)]
-        return tuple((name, self.count_entries(EntryFilter(tool=name))) for name in names if name)
+        return tuple((name, self.count_entries(entry_catalogue.EntryFilter(tool=name))) for name in names if name)
 
-    def uses_of_entry(self, digest: Digest) -> tuple[EntryUse, ...]:
+    def uses_of_entry(self, digest: Digest) -> tuple[entry_catalogue.EntryUse, ...]:
         rows = self.connection.execute(
             "SELECT conversation, seq, time, how FROM uses WHERE digest = ? ORDER BY time, seq", (digest.raw,)
         )
-        return tuple(EntryUse(*row) for row in rows)
+        return tuple(entry_catalogue.EntryUse(*row) for row in rows)
 
-    def catalogue_figures(self) -> CatalogueFigures:
+    def catalogue_figures(self) -> entry_catalogue.CatalogueFigures:
         """Half a second for a million entries, once for each state of the index."""
         version = self._data_version()
         if self._stats is None or self._stats[0] != version:
             self._stats = (version, self._compute_figures())
         return self._stats[1]
 
-    def _compute_figures(self) -> CatalogueFigures:
+    def _compute_figures(self) -> entry_catalogue.CatalogueFigures:
         figures = self.connection.execute(
             "SELECT count(*), coalesce(sum(size), 0), coalesce(sum(kept), 0), coalesce(sum(tokens), 0),"
             " coalesce(sum(pinned), 0), coalesce(sum(state), 0) FROM entries"
@@ -160,7 +153,7 @@ class CatalogueQueries:
             "SELECT coalesce(sum(n - 1), 0), coalesce(sum((n - 1) * size), 0) FROM (SELECT digest, count(*) AS n FROM uses"
             " WHERE how = 'output' GROUP BY digest HAVING n > 1) JOIN entries USING(digest)"
         ).fetchone()
-        return CatalogueFigures(*figures, *repeated)
+        return entry_catalogue.CatalogueFigures(*figures, *repeated)
 
     def bytes_on_disk(self) -> int:
         """The bytes all entries take on the disk, those of checkpoints among them."""
@@ -196,35 +189,39 @@ class CatalogueQueries:
         return tuple(Digest(row[0]) for row in rows)
 
 
-def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> tuple[str, list[str | float]]:
+def _filter_condition(
+    chosen: entry_catalogue.EntryFilter, sort: entry_catalogue.EntrySort | None
+) -> tuple[str, list[str | float]]:
     """The condition in SQL. With a `sort`, rows are taken in its column's order, so no other column's index is to be used."""
 
-    def column(name: str, *fits: EntrySort) -> str:
+    def column(name: str, *fits: entry_catalogue.EntrySort) -> str:
         return name if sort is None or sort in fits else f"+{name}"
 
     escaped = chosen.text.replace("~", "~~").replace("%", "~%").replace("_", "~_")
     like = f"%{escaped}%"
     conditions: list[tuple[bool, str, tuple[str | float, ...]]] = [
-        (bool(chosen.tool), f"{column('tool', EntrySort.TOOL, EntrySort.TIME)} = ?", (chosen.tool,)),
-        (bool(chosen.since), f"{column('time', EntrySort.TIME)} >= ?", (chosen.since,)),
-        (bool(chosen.until), f"{column('time', EntrySort.TIME)} < ?", (chosen.until,)),
-        (bool(chosen.least), f"{column('size', EntrySort.SIZE)} >= ?", (chosen.least,)),
-        (bool(chosen.most), f"{column('size', EntrySort.SIZE)} <= ?", (chosen.most,)),
-        (chosen.unused, f"{column('uses', EntrySort.USES)} = 0", ()),
+        (bool(chosen.tool), f"{column('tool', entry_catalogue.EntrySort.TOOL, entry_catalogue.EntrySort.TIME)} = ?", (chosen.tool,)),
+        (bool(chosen.since), f"{column('time', entry_catalogue.EntrySort.TIME)} >= ?", (chosen.since,)),
+        (bool(chosen.until), f"{column('time', entry_catalogue.EntrySort.TIME)} < ?", (chosen.until,)),
+        (bool(chosen.least), f"{column('size', entry_catalogue.EntrySort.SIZE)} >= ?", (chosen.least,)),
+        (bool(chosen.most), f"{column('size', entry_catalogue.EntrySort.SIZE)} <= ?", (chosen.most,)),
+        (chosen.unused, f"{column('uses', entry_catalogue.EntrySort.USES)} = 0", ()),
         (chosen.pinned, f"{column('number')} {_IN_PINNED}", ()),
         (chosen.gone, f"{column('number')} {_IN_GONE}", ()),
         (bool(chosen.conversation), f"{column('number')} {_IN_CONVERSATION}", (chosen.conversation,)),
-        (bool(chosen.text), f"({column('source', EntrySort.SOURCE)} {_LIKE_SOURCE} OR {column('tool', EntrySort.TOOL)} {_LIKE_TOOL})", (like, like)),
+        (bool(chosen.text), f"({column('source', entry_catalogue.EntrySort.SOURCE)} {_LIKE_SOURCE} OR {column('tool', entry_catalogue.EntrySort.TOOL)} {_LIKE_TOOL})", (like, like)),
     ]  # fmt: skip
     wanted = [(text, values) for active, text, values in conditions if active]
     where = " AND ".join(text for text, _ in wanted)
     return (f"WHERE {where}" if where else ""), [value for _, values in wanted for value in values]
 
 
-def _entry_row_of(row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, float, int, int]) -> EntryRow:
+def _entry_row_of(
+    row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, float, int, int],
+) -> entry_catalogue.EntryRow:
     number, digest, size, lines, media, tool, source, kept, tokens, time, uses, recalled, pinned, state = row
     stored = Stored(Digest(digest), size, lines, media)
-    return EntryRow(
+    return entry_catalogue.EntryRow(
         stored,
         EntryOrigin(tool, source, media),
         kept,

@@ -11,16 +11,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout
 
 from helix_desktop.gui.shared.difference_rows import find_changed_words
-from helix_desktop.gui.transcript import drawing_style
-from helix_desktop.gui.transcript.basic_boxes import (
-    CopyText,
-    HotSpot,
-    LayoutBox,
-    SectionKey,
-    ToggleSection,
-    break_into_lines,
-    x_of_character,
-)
+from helix_desktop.gui.transcript import basic_boxes, drawing_style
 from helix_desktop.gui.transcript.code_highlighting import Run, highlight_code
 from helix_desktop.gui.translation import format_count, tr
 
@@ -34,7 +25,7 @@ _LINE_END = "\N{LINE SEPARATOR}"
 _DIFFS = frozenset({"diff", "patch", "udiff"})
 
 
-class CodeBox(LayoutBox):
+class CodeBox(basic_boxes.LayoutBox):
     """Shows code. `whole` is what the copy button copies. `more` is the key under which more lines
     are opened, and `lines` of them are open. Text of up to `at_once` characters is coloured
     immediately, longer text by `colour_code`. `label` is the heading above it.
@@ -49,7 +40,7 @@ class CodeBox(LayoutBox):
         *,
         left: float = 0.0,
         gap: float = 0.0,
-        more: SectionKey = (),
+        more: basic_boxes.SectionKey = (),
         lines: int = FIRST_LINES,
         at_once: int = AT_ONCE,
         label: str = "",
@@ -152,7 +143,7 @@ class CodeBox(LayoutBox):
         line = self._layout.lineForTextPosition(min(offset, len(self.text)))
         if not line.isValid():
             return QRectF(self._side, self._top, 1, self.ink.code_line_height)
-        x = x_of_character(line, offset)
+        x = basic_boxes.x_of_character(line, offset)
         top = self._top + line.lineNumber() * self.ink.code_line_height
         return QRectF(self._side + x - self.scrolled, top, 1, self.ink.code_line_height)
 
@@ -168,9 +159,9 @@ class CodeBox(LayoutBox):
                 for number, sign, (at, length) in find_changed_words(self._lines)
             ]
         self._layout.setFormats(ranges)
-        return break_into_lines(self._layout, 1e7, self.ink.code_line_height)
+        return basic_boxes.break_into_lines(self._layout, 1e7, self.ink.code_line_height)
 
-    def _add_show_more_line(self, rest: int, more: SectionKey) -> None:
+    def _add_show_more_line(self, rest: int, more: basic_boxes.SectionKey) -> None:
         if rest and more:
             words = format_count(rest, "{n} more line", "{n} more lines")
             place = QRectF(
@@ -179,7 +170,11 @@ class CodeBox(LayoutBox):
                 self.ink.scaled_pixels(240),
                 self.ink.scaled_pixels(22),
             )
-            self.hot_spots.append(HotSpot(place, ToggleSection(more, MORE_LINES), tr("Show more ({rest})", rest=words)))
+            self.hot_spots.append(
+                basic_boxes.HotSpot(
+                    place, basic_boxes.ToggleSection(more, MORE_LINES), tr("Show more ({rest})", rest=words)
+                )
+            )
 
     def _add_copy_button(self) -> None:
         if self._whole:
@@ -193,7 +188,9 @@ class CodeBox(LayoutBox):
                 width,
                 self.ink.scaled_pixels(22),
             )
-            self.hot_spots.append(HotSpot(place, CopyText(self._whole), tr("Copy"), only_when_near=True))
+            self.hot_spots.append(
+                basic_boxes.HotSpot(place, basic_boxes.CopyText(self._whole), tr("Copy"), only_when_near=True)
+            )
 
     def _draw_changed_line_grounds(self, painter: QPainter) -> None:
         for number, line in enumerate(self._lines):
@@ -202,8 +199,8 @@ class CodeBox(LayoutBox):
                 top = self._top + number * self.ink.code_line_height
                 painter.fillRect(QRectF(0, top, self.width, self.ink.code_line_height), self.ink.token_colour(name))
 
-    def _draw_copy_button(self, painter: QPainter, hot: HotSpot) -> None:
-        button = isinstance(hot.act, CopyText)
+    def _draw_copy_button(self, painter: QPainter, hot: basic_boxes.HotSpot) -> None:
+        button = isinstance(hot.act, basic_boxes.CopyText)
         painter.setFont(self.ink.chip if button else self.ink.small)
         if button:
             painter.setPen(self.ink.token_colour("edge"))

@@ -2,22 +2,11 @@
 
 from collections.abc import Callable, Iterator
 
+from helix_desktop.gui.transcript import markdown_blocks
 from helix_desktop.gui.transcript.basic_boxes import FormulaLookup, LayoutBox, RuleBox, SectionKey, TextBox
 from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.transcript.formula_pictures import FormulaBox
-from helix_desktop.gui.transcript.markdown_blocks import (
-    Block,
-    CodeBlock,
-    MathBlock,
-    ParagraphBlock,
-    RuleBlock,
-    StyledSpan,
-    TableBlock,
-    TextStyle,
-    link_reference_lines,
-    parse_markdown_blocks,
-)
 from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.table_box import TableBox
@@ -44,7 +33,7 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
     characters is coloured at once. `drawn` gives the pictures of formulas, once they are there.
     """
 
-    def build_code_box(block: CodeBlock, gap: float) -> LayoutBox:
+    def build_code_box(block: markdown_blocks.CodeBlock, gap: float) -> LayoutBox:
         left = float(ink.scaled_pixels(22) * block.indent + ink.scaled_pixels(14) * block.quote)
         more = key_of(chunk.start)
         most = lines(more) if more else 10_000
@@ -62,11 +51,11 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
         )
 
     shown = make_safe_text(text)
-    defined = link_reference_lines(shown)
-    before: Block | None = RuleBlock() if start else None
+    defined = markdown_blocks.link_reference_lines(shown)
+    before: markdown_blocks.Block | None = markdown_blocks.RuleBlock() if start else None
     table: TableBox | None = None
     for chunk in split_markdown_chunks(shown, start):
-        for block in parse_markdown_blocks(shown, chunk, defined, breaks=breaks):
+        for block in markdown_blocks.parse_markdown_blocks(shown, chunk, defined, breaks=breaks):
             gap = _gap_before_block(before, block)
             box = _build_block_box(ink, width, block, gap, table, build_code_box, drawn)
             table = box if isinstance(box, TableBox) else None
@@ -82,40 +71,45 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
 def _build_block_box(
     ink: DrawingStyle,
     width: float,
-    block: Block,
+    block: markdown_blocks.Block,
     gap: float,
     table: TableBox | None,
-    code: Callable[[CodeBlock, float], LayoutBox],
+    code: Callable[[markdown_blocks.CodeBlock, float], LayoutBox],
     drawn: FormulaLookup | None,
 ) -> LayoutBox:
-    if isinstance(block, ParagraphBlock):
+    if isinstance(block, markdown_blocks.ParagraphBlock):
         return TextBox(ink, width, block, gap=gap, drawn=drawn)
-    if isinstance(block, MathBlock):
+    if isinstance(block, markdown_blocks.MathBlock):
         return _build_formula_box(ink, width, block, gap, drawn)
-    if isinstance(block, CodeBlock):
+    if isinstance(block, markdown_blocks.CodeBlock):
         return code(block, gap)
-    if isinstance(block, TableBlock):
+    if isinstance(block, markdown_blocks.TableBlock):
         return TableBox(ink, width, block, gap=0.0 if block.continues else gap, like=table if block.continues else None)
     return RuleBox(ink, width, block, gap=gap)
 
 
 def _build_formula_box(
-    ink: DrawingStyle, width: float, block: MathBlock, gap: float, drawn: FormulaLookup | None
+    ink: DrawingStyle, width: float, block: markdown_blocks.MathBlock, gap: float, drawn: FormulaLookup | None
 ) -> LayoutBox:
     """Its source until it is drawn."""
     formula = drawn(block.text, True) if drawn is not None else None
     if formula is not None:
         return FormulaBox(ink, width, block, formula, gap=gap)
-    source = ParagraphBlock((StyledSpan(f"$${block.text}$$", TextStyle.CODE),), 0, block.indent, block.quote)
+    source = markdown_blocks.ParagraphBlock(
+        (markdown_blocks.StyledSpan(f"$${block.text}$$", markdown_blocks.TextStyle.CODE),), 0, block.indent, block.quote
+    )
     box = TextBox(ink, width, source, gap=gap)
     box.is_waiting_for_drawing = drawn is not None
     return box
 
 
-def _gap_before_block(before: Block | None, block: Block) -> float:
-    if isinstance(block, ParagraphBlock) and block.heading:
+def _gap_before_block(before: markdown_blocks.Block | None, block: markdown_blocks.Block) -> float:
+    if isinstance(block, markdown_blocks.ParagraphBlock) and block.heading:
         return 14 if before else 3
     both_listed = (
-        isinstance(before, ParagraphBlock) and isinstance(block, ParagraphBlock) and before.indent and block.indent
+        isinstance(before, markdown_blocks.ParagraphBlock)
+        and isinstance(block, markdown_blocks.ParagraphBlock)
+        and before.indent
+        and block.indent
     )
     return 3 if both_listed else 7

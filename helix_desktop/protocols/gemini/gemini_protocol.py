@@ -27,17 +27,11 @@ from helix_desktop.json_values import (
     value_at,
     words_at,
 )
-from helix_desktop.protocols import protocol_dialect
+from helix_desktop.protocols import protocol_dialect, request_parts
 from helix_desktop.protocols.event_stream import ServerSentEvent
 from helix_desktop.protocols.gemini import gemini_wire
 from helix_desktop.protocols.reply_draft import format_opaque
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
-from helix_desktop.protocols.request_parts import (
-    arguments_as_object,
-    base64_text,
-    start_of_open_tool_loop,
-    text_for_omitted_image,
-)
 
 KIND = "gemini"
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
@@ -55,7 +49,7 @@ class GeminiProtocol(protocol_dialect.ProviderEndpoint):
     def compile_request(
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> protocol_dialect.OutgoingRequest:
-        loop = start_of_open_tool_loop(request.messages)
+        loop = request_parts.start_of_open_tool_loop(request.messages)
         writer = _GeminiContentWriter(self.reasoning_tag, _names_of_calls(request.messages), abilities)
         contents = [writer.write_content(message, in_loop=at >= loop) for at, message in enumerate(request.messages)]
         body: Object = {"contents": [content for content in contents if content is not None]}
@@ -141,7 +135,7 @@ class _GeminiContentWriter:
         if isinstance(part, Text):
             return {"text": part.text} if part.text else None
         if isinstance(part, ToolCall):
-            return {"functionCall": {"name": part.name, "args": arguments_as_object(part)}}
+            return {"functionCall": {"name": part.name, "args": request_parts.arguments_as_object(part)}}
         return self._inline_image(part) if isinstance(part, Image) else None
 
     def _function_response(self, result: ToolResult) -> Object:
@@ -150,8 +144,8 @@ class _GeminiContentWriter:
 
     def _inline_image(self, image: Image) -> Object:
         if not self.abilities.images or image.media_type not in IMAGE_TYPES:
-            return {"text": text_for_omitted_image(image)}
-        return {"inlineData": {"mimeType": image.media_type, "data": base64_text(image)}}
+            return {"text": request_parts.text_for_omitted_image(image)}
+        return {"inlineData": {"mimeType": image.media_type, "data": request_parts.base64_text(image)}}
 
 
 def _sign_first_call(parts: list[Object]) -> list[Object]:
