@@ -12,7 +12,7 @@ import pytest
 from helix_desktop.engine.blocks import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
 from helix_desktop.engine.cache_marks import MarkedRequest
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
-from helix_desktop.errors import ContextTooLong, ModelOverloaded
+from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded
 from helix_desktop.json_values import Object
 from helix_desktop.protocols.anthropic.anthropic_messages import AnthropicMessages, AnthropicReplyReader
 from helix_desktop.protocols.event_stream import ServerSentEvent
@@ -343,3 +343,30 @@ def test_a_temperature_goes_to_one_and_never_beside_thinking() -> None:
     assert sent(request)["temperature"] == 1.0
     assert "temperature" not in sent(request, temperature=False)
     assert "temperature" not in sent(replace(request, reasoning="high"), reasoning="adaptive")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("invalid_request_error", 400),
+        ("authentication_error", 401),
+        ("billing_error", 402),
+        ("permission_error", 403),
+        ("not_found_error", 404),
+        ("request_too_large", 413),
+        ("rate_limit_error", 429),
+        ("api_error", 500),
+        ("timeout_error", 504),
+        ("overloaded_error", 529),
+        ("one_of_next_year", 500),
+    ],
+)
+def test_an_error_in_a_stream_has_the_status_it_would_have_had_before_it(kind: str, status: int) -> None:
+    with pytest.raises(ModelFailed, match=f"status {status}"):
+        read([{"type": "error", "error": {"type": kind}}])
+
+
+def test_the_model_of_a_reply_is_the_one_that_answered() -> None:
+    begin = {"type": "message_start", "message": {"model": "claude-of-today", "usage": {}}}
+    assert read([begin])[1].model == "claude-of-today"
+    assert read([])[1].model == ""

@@ -60,3 +60,16 @@ async def test_what_has_gone_or_is_a_link_by_now_is_not_read(net: Net, tmp_path:
     (net.folder / "folder").mkdir()
     got = await stored(net, *files)
     assert [one.record for one in got.values()] == [b"", b"", b""]
+
+
+def test_batches_hold_so_many_files_and_bytes_and_every_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content_storing, "MOST", 3)
+    monkeypatch.setattr(content_storing, "BATCH", 10)
+
+    def sizes(*wanted: int) -> list[list[int]]:
+        files = [WantedFile("0/f", UNRELIABLE_STAMP, 0o644, size) for size in wanted]
+        return [[one.size for one in batch] for batch in content_storing._group_into_batches(files)]
+
+    assert sizes(1, 1, 1, 1, 1, 1, 1) == [[1, 1, 1], [1, 1, 1], [1]]
+    assert sizes(5, 5, 1, 20, 1) == [[5, 5], [1], [20], [1]]
+    assert sizes() == []
