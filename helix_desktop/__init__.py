@@ -9,7 +9,7 @@ __version__ = "0.2.0"
 
 
 def _stop_searching_folders_of_the_user() -> None:
-    """No module comes from the folder the program is started in, nor from those that PYTHONPATH names.
+    """No module comes from the folder the program is started in, nor from those of PYTHONPATH.
 
     `python -m` puts the current folder first, and a project's PYTHONPATH often names its sources: a file there may be called like a
     library of ours. Where the package itself comes from PYTHONPATH, as in nix-shell, only its relative folders go.

@@ -30,7 +30,7 @@ class OwnedTasks:
         self._closed = False
 
     def spawn_task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-        """Start `work` on the running loop. Once the owner is closing, nothing new starts: Stopped."""
+        """Start `work` on the running loop. Once the owner closes, nothing new starts: Stopped."""
         if self._closed:
             work.close()
             raise StoppedByUser(f"{self._owner} is closing, so {name} was not started.")

@@ -84,7 +84,7 @@ _DECIDED = re.compile(
     r"wir nehmen|nehmen wir|wir machen|entschieden)",
     re.IGNORECASE,
 )
-_RECORDED = re.compile(r"\[[^\]]*\]")  # Text of the recording program: [Request interrupted by user].
+_RECORDED = re.compile(r"\[[^\]]*\]")  # Of the recording program: [Request interrupted by user].
 _DIGITS = re.compile(r"\d+")
 _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
 

@@ -73,9 +73,7 @@ class ReplyCalls:
                     waiting.clear()
                     break
             await self._record_last_results(done, seqs)
-        except (
-            BaseException
-        ):  # Even after a user's stop or a tool's bug, every call is answered and every tool stopped.
+        except BaseException:  # Even after a user's stop or a tool's bug, all calls are answered and all tools stopped.
             for task in tasks:
                 task.cancel()
             await asyncio.shield(self._record_stopped_calls(waiting, tasks))

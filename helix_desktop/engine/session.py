@@ -67,7 +67,7 @@ class Session:
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
         self._turn: asyncio.Task[None] | None = None
-        self.last_end: facts.TurnEnded | None = None  # How the last turn here ended, recorded or not.
+        self.last_end: facts.TurnEnded | None = None  # How the last turn ended, recorded or not.
         self._why_stopped = CLOSED
         self._talking: turn_loop.TurnLoop | None = None
         self._is_held = False

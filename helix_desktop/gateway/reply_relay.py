@@ -44,7 +44,7 @@ LONGEST_HINT_SECONDS = 60.0  # If the provider suggests a longer wait, the agent
 
 @dataclass(slots=True)
 class RecordedBehind:
-    """To the reply of a request that goes on before it is read, this stands for the conversations."""
+    """To the reply of a request that goes on unread, this stands for the conversations."""
 
     room: AgentConversations
     tasks: OwnedTasks

@@ -20,7 +20,7 @@ HEAD = b"SQLite format 3\0"
 STEPS = 1_000  # How many steps of its virtual machine SQLite runs between two checks of the time.
 MOST_SCHEMA_STEPS = 100_000  # The most steps until the tables are known: about 14,000 tables.
 LONGEST_SECONDS = 60.0  # How much processor time all statements on one database may take together.
-LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # In bytes. A definition is the SQL of a table.
+LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # Bytes. A definition is the SQL of a table.
 # The real tables: virtual ones have no page of their own. And the columns in them that are calculated.
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
 _CALCULATED = (

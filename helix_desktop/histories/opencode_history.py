@@ -51,7 +51,7 @@ def read_opencode_database(
 
 
 def is_opencode_file(path: Path) -> bool:
-    """Whether it is the file of a session of the older kind: `storage/session/<project>/<id>.json`."""
+    """Whether it is a session's file of the older kind: `storage/session/<project>/<id>.json`."""
     return path.suffix == ".json" and path.stem.startswith("ses_") and path.parent.parent.name == "session"
 
 

@@ -109,9 +109,7 @@ class RunningCommand:
         while True:
             try:
                 return await asyncio.wait_for(self.process.wait(), _GRACE)
-            except (
-                TimeoutError
-            ):  # The watching process is delayed, or the command stopped it, so its work is done here.
+            except TimeoutError:  # The watching process is delayed, or the command stopped it: its work is done here.
                 _kill_below_keeper(self.process.pid)
 
 

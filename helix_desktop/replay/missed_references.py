@@ -52,7 +52,7 @@ class RecallMode(StrEnum):
     SEARCHED = "searched"
 
 
-Asked = tuple[tuple[str, str], ...]  # The arguments of a recall besides the hash, as names and values.
+Asked = tuple[tuple[str, str], ...]  # A recall's arguments besides the hash, as names and values.
 
 
 class ShownEntry(NamedTuple):

@@ -22,7 +22,7 @@ from helix_desktop.processes.starter import (
 )
 
 PAUSE_SECONDS = 0.2  # The pause between the end of a gateway and the next start.
-INHERITS = sys.platform != "win32"  # A child inherits the listening socket, so the port is never free.
+INHERITS = sys.platform != "win32"  # A child inherits the listening socket: the port is never free.
 
 
 class GatewayKeeper:

@@ -172,7 +172,7 @@ async def _connect(where: ProgramFolders, command: Sequence[str]) -> running_ins
 
 
 async def ask_resident(where: ProgramFolders, *arguments: str, command: Sequence[str] = ()) -> dict[str, Any] | None:
-    """What the resident answers; None where there is none, unless `command` says how to start one."""
+    """What the resident answers; None where there is none and no `command` says how to start one."""
     if (wire := await _connect(where, command)) is None:
         return None
     heard = CollectingConsole()

@@ -41,7 +41,7 @@ class KnownWorkspace:
 
 
 class AllWorkspaces:
-    """All workspaces below one folder (places.workspaces), and which of them this program has open."""
+    """All workspaces below one folder (places.workspaces), and which of them are open here."""
 
     def __init__(self, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Content on its way into the cache, piece by piece, so that it never stands in memory as a whole."""
+"""Content on its way into the cache, piece by piece, so that memory never holds all of it."""
 
 import hashlib
 from collections.abc import Sequence

@@ -53,7 +53,7 @@ _INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest)"
 
 @dataclass(frozen=True, slots=True)
 class StoredFact:
-    """A fact as it is stored: `id` counts over all conversations, so it is what others catch up by."""
+    """A fact as it is stored: `id` counts over all conversations, so others catch up by it."""
 
     id: int
     conversation: str

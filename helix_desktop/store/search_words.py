@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
 
 SLICE = 1 << 16  # Bytes decoded, or characters indexed, before other threads get their turn.
-PIECE = 64 * 1024  # The most characters in a row of the index. In short rows, matches are found fast.
+PIECE = 64 * 1024  # The most characters of a row. In short rows, matches are found fast.
 
 # Finds a capital inside a word, and the rest of the word: after a small letter or digit, or between a capital and one
 # of those. Capitals are rare, so this is fast. The possessive quantifier keeps it fast for a megabyte of one letter.

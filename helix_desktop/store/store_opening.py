@@ -212,7 +212,7 @@ def _check_all_entries(cache: CacheFolder, note: Note) -> None:
 
 
 def open_or_rebuild_index(workspace: Path, feed: StoreFeed, count: Callable[[str], int]) -> IndexFile:
-    """The index; a damaged one, or one of another version, is thrown away and comes back by itself."""
+    """The index; a damaged one, or one of another version, is thrown away and made anew."""
     path = workspace / INDEX
     try:
         return IndexFile(path, feed, count=count)

@@ -78,7 +78,7 @@ class CommandNeeds:
 
 @dataclass(slots=True)
 class WorkspaceCommands:
-    """The commands of one workspace: how they are locked in, and which ones run in the background."""
+    """The commands of one workspace: how they are locked in, and which run in the background."""
 
     sandbox: Sandbox
     environment: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""The tool delegate: a part of the work for a conversation of its own; only its result comes back."""
+"""The tool delegate: part of the work for a conversation of its own; only its result comes back."""
 
 import fnmatch
 from collections.abc import Awaitable, Callable, Mapping

@@ -23,7 +23,7 @@ def hint_about_hidden_paths(
     *,
     network: bool,
 ) -> str:
-    """Sentences for the end of its output; empty where nothing that was hidden explains a failure."""
+    """Sentences for the end of its output; empty where nothing hidden explains a failure."""
     return "".join(
         f"[{sentence}]\n" for sentence in _hint_sentences(line, output, opened, folders, environ, network=network)
     )

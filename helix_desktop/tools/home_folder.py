@@ -191,7 +191,7 @@ def _programs_with_libraries(programs: str, home: str) -> Iterator[str]:
 
 
 def _dotted_entries(home: str) -> Iterator[str]:
-    """Entries of a home that is itself worked in which nobody means by that, where they really are."""
+    """Entries of a home that is worked in which nobody means by that, where they really are."""
     with suppress(OSError), os.scandir(home) as entries:
         for entry in entries:
             if entry.name.startswith(".") and entry.name not in _OF_A_REPOSITORY and os.path.exists(entry.path):

@@ -1,4 +1,4 @@
-"""What a user can open of their home to the commands of a workspace: by name, or folder by folder."""
+"""What a user can open of their home to a workspace's commands: by name, or folder by folder."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

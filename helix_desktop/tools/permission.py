@@ -186,7 +186,7 @@ def _decide_by_mode(action: ToolAction, mode: PermissionMode) -> PermissionDecis
 
 
 def rules_allow_action(rules: Iterable[PermissionRule], action: ToolAction) -> bool:
-    """Whether allowing rules cover the whole action; of a command line, every single command in it."""
+    """Whether allowing rules cover the whole action; of a command line, every command in it."""
     fitting = [rule for rule in rules if rule.decision == "allow" and _tool_fits(rule, action)]
     if action.network:
         fitting = [rule for rule in fitting if rule.network]

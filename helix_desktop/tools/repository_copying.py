@@ -105,7 +105,7 @@ class CopiedRepository:
 
 
 def find_source_repository(root: Path, excludes: Path = Path(os.devnull)) -> GitCheckout | None:
-    """The repository in which a folder lies. ActionRefused for one that is made of another's files."""
+    """The repository in which a folder lies. ActionRefused for one made of another's files."""
     folder = next((each for each in (root, *root.parents) if os.path.lexists(each / ".git")), None)
     if folder is None:
         return None

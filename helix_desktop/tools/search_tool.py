@@ -71,7 +71,7 @@ async def search_files(sandbox: Sandbox, args: ToolArguments, use: ToolResources
 async def _search_with_ripgrep(
     sandbox: Sandbox, use: ToolResources, place: RootPath, args: ToolArguments, most: int
 ) -> GrepResult | None:
-    """None where ripgrep is not there, cannot be locked in, or does not know this kind of pattern."""
+    """None where ripgrep is not there, cannot be locked in, or does not know such a pattern."""
     program = shutil.which("rg")
     if program is None or sandbox.wrap_trusted_reader([program], 0) is None or "\0" in args.text_argument("pattern"):
         return None

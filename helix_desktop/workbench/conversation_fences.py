@@ -55,7 +55,7 @@ class ConversationFences:
 
     @contextmanager
     def leave_place(self, conversation: str) -> Iterator[None]:
-        """Meanwhile its worker may do another task: the one that is waited for may need the place."""
+        """Meanwhile its worker may do another task: the one it waits for may need the place."""
         waiting = fence.waiting if (fence := self.find_fence(conversation)) is not None else []
         waiting.append(conversation)
         try:

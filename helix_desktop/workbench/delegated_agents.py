@@ -254,7 +254,7 @@ class AgentWorkforce:
             await asyncio.shield(session.wait_until_idle())
             raise
         finally:
-            session.redirect_questions(None)  # From now on, the user answers the session's questions.
+            session.redirect_questions(None)  # From now on, the user answers its questions.
         child, copy = result_of_agent(session), await self.describe_copy(session)
         words = "\n".join(filter(None, (child.answer, late, copy)))
         return DelegationResult(child.conversation, words, child.ok and not late)

@@ -151,7 +151,7 @@ class EntryTable(QTableView):
         # Before Qt hears of it: it would move on to the row above, and that entry would be opened.
         entries.rowsAboutToBeRemoved.connect(self._leave_removed_row)
         self.setModel(entries)
-        self.selectionModel().currentRowChanged.connect(self._on_current_row_changed)
+        self.selectionModel().currentRowChanged.connect(self._announce_current_row)
         self.setItemDelegate(self.cells)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setTabKeyNavigation(False)
@@ -259,7 +259,7 @@ class EntryTable(QTableView):
         self.setCurrentIndex(QModelIndex())
         self.clearSelection()
 
-    def _on_current_row_changed(self, index: QModelIndex) -> None:
+    def _announce_current_row(self, index: QModelIndex) -> None:
         self.is_current_row_loading = index.isValid() and self.entries.entry_row_at(index.row()) is None
         if index.isValid():
             self.current_row_changed.emit(index.row())

@@ -1,1 +1,1 @@
-"""The settings: pages made from the declarations of the program, of the policy and of a workspace."""
+"""The settings: pages made from the declarations of the program, the policy and a workspace."""

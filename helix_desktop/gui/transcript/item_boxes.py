@@ -211,7 +211,7 @@ def _build_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
     tokens = part.tokens if isinstance(part, facts.Reasoning) else 0
     key = ("open", item.fact_seq, item.part)
     opened = page.is_section_open(key)
-    words = f"{tr('Reasoning')} · {describe_token_count(tokens)}" if tokens else tr("facts.Reasoning")
+    words = f"{tr('Reasoning')} · {describe_token_count(tokens)}" if tokens else tr("Reasoning")
     gap = 6.0 if page.items.groups.group_headed_by(at.index) else 0.0
     yield ExpandableHeaderBox(
         page.ink, page.width, words, ToggleSection(page.section_key(*key)), opened=opened, gap=gap

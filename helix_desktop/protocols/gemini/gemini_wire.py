@@ -218,7 +218,7 @@ def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 
 def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
-    """Contents of one role made one where one of them was added here; results come first in theirs."""
+    """Contents of one role made one where one was added here; results come first in theirs."""
     return join_added_messages(
         units, "parts", lambda unit: list_at(unit, "parts"), lambda part: "functionResponse" in object_at(part)
     )
@@ -309,7 +309,7 @@ class Reading:
 
 
 class GeminiCallFilter(HiddenCallFilter):
-    """Calls come whole, as parts of a chunk; of parallel ones only the first carries the signature."""
+    """Calls come whole, as parts of a chunk; of parallel ones only the first has the signature."""
 
     def __init__(self, *, hold: bool) -> None:
         super().__init__(hold=hold)

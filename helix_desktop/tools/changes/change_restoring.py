@@ -268,7 +268,7 @@ class _PathRestorer:
                 await self._link_to_leader(twin, step.path, self._checkpoints.known_item(twin), target.mode)
 
     def _hard_links_to_renew(self, leader: str) -> list[str]:
-        """Further names of a file that stay what they are, and so have to be names of the new one."""
+        """Further names of a file that stay what they are, so they must be names of the new one."""
         raw = leader.encode("utf-8", "surrogateescape")
         found = [twin for twin in self._checkpoints.other_names_of_file(leader) if twin not in self._wanted]
         return [

@@ -1,4 +1,4 @@
-"""What checkpoints leave out: rules the user can change, and the few things that are never covered."""
+"""What checkpoints leave out: rules the user can change, and the few things never covered."""
 
 import fnmatch
 import functools

@@ -78,7 +78,7 @@ def _choose_largest_files(
 def _choose_from_fullest_folders(
     wanted: list[folder_walk.WantedFile], known: folder_walk.KnownRecords, without: set[str], excess: int
 ) -> set[str]:
-    """New files of the folders that have most of them; a file that was covered is no further file."""
+    """New files of the folders that have most; a file that was covered is no further file."""
     by_folder: dict[str, list[str]] = {}
     for one in wanted:
         if one.path not in without and _is_new_file(one, known):

@@ -149,7 +149,7 @@ class FolderWalk:
         return self.found
 
     def _walk_tree(self, handle: int, path: str, met: set[str]) -> None:
-        """A folder and all beneath it; closes the handle. Deep trees without recursion of Python's."""
+        """A folder and all beneath it; closes the handle. Deep trees without Python's recursion."""
         stack: list[tuple[int, str, list[str], bool]] = []
         met.add(path)
         stack.append((handle, path, *self._list_changed_folder(handle, path)))

@@ -133,7 +133,7 @@ class ProgramFinder:
         return commands, reading.is_plain
 
     def check_whole_line(self) -> None:
-        """What only the whole line shows: files it makes and runs, and text it makes a program of."""
+        """What only the whole line shows: files it makes and runs, text it makes a program of."""
         made = [*self.written_files, *self.placed_files]
         for script in self.scripts:
             name = program_base_name(script)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helix_desktop.protocols.gemini import gemini_wire
 from helix_desktop.protocols.gemini.gemini_wire import gemini_parameters
 
 TEXT: Any = {"type": "string"}
@@ -88,3 +89,13 @@ def test_only_known_words_are_left_at_any_depth(schema: Any) -> None:
             check(inner)
 
     check(argument(schema))
+
+
+def test_what_the_gateway_adds_is_as_gemini_reads_it() -> None:
+    assert gemini_wire.said("go on") == {"role": "user", "parts": [{"text": "go on"}]}
+    for ok, name in ((True, "output"), (False, "error")):
+        response = {"name": "recall", "response": {name: "text"}}
+        assert gemini_wire.result("c1", "recall", "text", ok=ok) == {
+            "role": "user",
+            "parts": [{"functionResponse": response}],
+        }
