@@ -70,7 +70,7 @@ def _has_no_screen() -> bool:
 
 
 def _run_command_line(given: Sequence[str], place: str) -> int:
-    """Runs a command with a log file of its own, because the window may be writing to the other one."""
+    """Runs a command with a log file of its own, because the window may write to the other one."""
     from helix_desktop import commands, logs, program_folders
 
     arguments = commands.build_command_line_parser(given).parse_args(given)

@@ -37,7 +37,7 @@ def _refuse_json_constant(name: str) -> Json:
 
 
 def parse_json(text: str | bytes) -> Json:
-    """ValueError for what is not JSON, which includes NaN and nesting deeper than Python can follow."""
+    """ValueError for what is not JSON, also NaN and nesting deeper than Python can follow."""
     try:
         value: Json = json.loads(text, parse_constant=_refuse_json_constant)
     except RecursionError:

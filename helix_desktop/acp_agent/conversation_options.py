@@ -65,7 +65,7 @@ def build_choice_updates(bench: Workbench, conversation: str) -> list[dict[str, 
 
 
 def build_commands_update(bench: Workbench) -> dict[str, Any]:
-    """The slash commands of the workspace: those of its folders, skills, and prompts of its servers."""
+    """The slash commands of the workspace: those of its folders, skills, and servers' prompts."""
     commands = [
         {"name": item.name, "description": item.about or item.name, "input": {"hint": "arguments"}}
         for item in bench.list_slash_commands()

@@ -80,7 +80,7 @@ class AgentRequests:
     spawn: TaskSpawner
     terminals: dict[str, AgentTerminal] = field(default_factory=dict)
     _open_questions: int = 0
-    _allowed_commands: set[str] = field(default_factory=set)  # Commands that were allowed in this turn.
+    _allowed_commands: set[str] = field(default_factory=set)  # Commands allowed in this turn.
     _allowed_edits: list[tuple[str, str, str]] = field(default_factory=list)  # For each edit: path, old text, new text.
 
     async def answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:

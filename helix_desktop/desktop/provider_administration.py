@@ -97,7 +97,7 @@ class ProviderAdministration:
         return ProviderTestResult(models, best_first_model(models))
 
     async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
-        """Stores the key before the provider, so that nothing changes when the key cannot be stored."""
+        """Stores the key before the provider, so that nothing changes if it cannot be stored."""
         config = self._config_of_provider(provider)
         if key and keep == "file":
             self._allow_file()

@@ -107,7 +107,7 @@ class Request:
     settled: int = 0
     purpose: Purpose = Purpose.STEP
     reasoning: str = ""  # One of "", "low", "medium" and "high". Providers translate it, or leave it out.
-    temperature: float | None = None  # None: the provider's default. Not sent to models that refuse it.
+    temperature: float | None = None  # None: the provider's default. Not sent where it is refused.
     top_p: float | None = None
 
 

@@ -65,7 +65,7 @@ class ContentCache(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchHit:
-    """A place where a search found something: an entry (`digest`) or a fact (`conversation`, `seq`)."""
+    """Where a search found something: an entry (`digest`) or a fact (`conversation`, `seq`)."""
 
     snippet: str
     digest: Digest | None = None

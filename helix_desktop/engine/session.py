@@ -126,7 +126,7 @@ class Session:
 
     def stop_turn(self, why: str = "") -> None:
         """Stop the turn, its tools and its questions. What happened is kept, the queue waits. `why`: empty for the user."""
-        self._why_stopped = self._why_stopped and why  # A stop by the user, which has no reason, stays.
+        self._why_stopped = self._why_stopped and why  # A user's stop, which has no reason, stays.
         for future in list(self._answers.values()):
             future.cancel()
         if self._turn is not None:

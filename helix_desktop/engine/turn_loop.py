@@ -239,7 +239,7 @@ class TurnLoop:
         if reply.stop is facts.Stop.CUT and reply.parts:
             partial = self._conversation.state.branch.steps[-1]
             await self._conversation.append_facts(facts.Excluded(facts.Span(partial, partial)))
-        spread = random.uniform(0.75, 1.25)  # noqa: S311  # Many turns must not retry at the same time.
+        spread = random.uniform(0.75, 1.25)  # noqa: S311  # Many turns must not retry at once.
         await self._crew.clock.sleep_seconds(2 ** (self._cuts - 1) * spread)
 
     # --- after a step

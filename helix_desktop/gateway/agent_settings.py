@@ -92,7 +92,7 @@ def install_address(change: AgentSettingsChange, config: Path) -> None:
 
 
 def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange:
-    """What `remove_address` would change. Refused where the file was changed by somebody else since."""
+    """What `remove_address` would change. Refused where somebody else changed the file since."""
     note = config / FOLDER / f"{agent.name}.json"
     try:
         kept = json.loads(note.read_text("utf-8"))

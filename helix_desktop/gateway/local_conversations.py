@@ -55,7 +55,7 @@ class LocalAgentConversations:
         self._read = asyncio.Lock()
         self._is_read = False
         self._tasks = tasks.OwnedTasks("recording requests")
-        self._imports: list[tuple[MessageLine, Ticket]] = []  # Long histories that are being recorded.
+        self._imports: list[tuple[MessageLine, Ticket]] = []  # Long histories still being recorded.
 
     async def count_known_messages(self, arrival: Arrival) -> int:
         """How many of the request's messages are facts already, or will be."""

@@ -192,7 +192,7 @@ class ReplyRelay:
         return answer
 
     async def _record_cut_reply(self, value: Json) -> None:
-        """What the provider has told of a reply that broke off is paid, though the agent asks again."""
+        """What the provider told of a reply that broke off is paid, though the agent asks again."""
         with suppress(ValueError, KeyError, TypeError, AttributeError, HelixError):
             if (answer := self._parse_answer(value)).usage.input:
                 cut = Replied((), answer.model or self.request.arrival.model, Stop.CUT, answer.usage)

@@ -42,7 +42,7 @@ def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
 def ask_which_way(
     parent: QWidget, title: str, text: str, none: str, ways: Sequence[tuple[str, Callable[[], object]]]
 ) -> QMessageBox:
-    """Offer several ways on, each a button and what it does; `none` (usually "Cancel") does nothing."""
+    """Offer ways on, each a button and what it does; `none` (usually "Cancel") does nothing."""
     box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, QMessageBox.StandardButton.Cancel, parent)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     box.setTextFormat(Qt.TextFormat.PlainText)

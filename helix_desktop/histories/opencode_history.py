@@ -108,7 +108,7 @@ def _opencode_recordings(
 
 
 def _first_reverted_message(session: Mapping[str, object]) -> str:
-    """The message from which on opencode shows nothing any more: it is removed with the next prompt."""
+    """The message from which on opencode shows nothing any more: the next prompt removes it."""
     value = session.get("revert")
     return text_at(parse_json_or_none(value) if isinstance(value, str) else value, "messageID")
 

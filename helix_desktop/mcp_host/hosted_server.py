@@ -530,6 +530,6 @@ def _innermost_error(error: BaseException) -> BaseException:
 
 
 def _error_without_words(error: BaseException) -> BaseException:
-    """For the log: what kind of error it is and where, without its words, which may be the server's."""
+    """For the log: what kind of error it is and where, without its words: they may be the server's."""
     inner = _innermost_error(error)
     return RuntimeError(type(inner).__qualname__).with_traceback(inner.__traceback__)

@@ -106,7 +106,7 @@ def _reaches(item: ProjectItem, folders: Sequence[Path]) -> bool:
 
 
 def _without_repeated_rules(items: Iterable[ProjectItem]) -> tuple[ProjectItem, ...]:
-    """Rules that say the same as others before them are one: CLAUDE.md is often a copy of AGENTS.md."""
+    """Rules that say the same as others before them are one: CLAUDE.md is often AGENTS.md again."""
     seen: set[str] = set()
     kept = []
     for item in items:

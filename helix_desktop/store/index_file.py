@@ -251,7 +251,7 @@ class IndexFile:
             self._set_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
 
     def _add_to_checkpoint_totals(self, found: Sequence[CacheRecord]) -> None:
-        """Contents of checkpoints are nothing to look through or to list; what they take is counted."""
+        """Contents of checkpoints are nothing to search or to list; what they take is counted."""
         entries, room = _sum_checkpoint_contents(found)
         self._set_mark("checkpoints", self.get_mark("checkpoints") + entries)
         self._set_mark("checkpoint bytes", self.get_mark("checkpoint bytes") + room)

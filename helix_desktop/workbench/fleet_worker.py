@@ -271,7 +271,7 @@ class FleetWorker:
         bench, sharing, order = self._bench, self._bench.sharing, task.order
         sharing.branch_by_conversation.pop(task.id, None)
         await sharing.fetch_facts_of_others()
-        await sharing.take_over_conversation(task.id)  # At first too: a standby may have lost claims.
+        await sharing.take_over_conversation(task.id)  # A standby may have lost claims.
         if bench.conversation_row(task.id) is None:
             if order.agent and bench.workforce.roles.find_role_file(order.agent) is None:
                 raise errors.NotFound(f"There is no agent named {order.agent} in {bench.name}.")

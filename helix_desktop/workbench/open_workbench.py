@@ -572,7 +572,7 @@ class Workbench:
 
     @asynccontextmanager
     async def hold_conversation(self, conversation: str) -> AsyncIterator[None]:
-        """Inside, its facts may change: its session, if it has one, is held, and nobody can open it."""
+        """Inside, its facts may change: a session it has is held, and nobody can open it."""
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._reading)
             if (session := self.sessions.find_open_session(conversation)) is not None:

@@ -109,7 +109,7 @@ class EntryContentView(QWidget):
             self._show_in_current_shape()
 
     def content_for_clipboard(self) -> str | QImage:
-        """What is shown, as a clipboard takes it: of a text what is selected, else all that is here."""
+        """What is shown, as a clipboard takes it: of a text the selection, else all that is here."""
         if self._stored is None:
             return ""
         if self.shape is content_shapes.ContentShape.IMAGE:

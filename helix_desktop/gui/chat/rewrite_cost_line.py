@@ -77,7 +77,7 @@ def describe_pending_rewrite(rewrite: PendingRewrite | None) -> str:
 
 
 def describe_avoidable_costs(requests: Sequence[RequestCost]) -> str:
-    """What was written again in these requests and for how much; empty where it is not worth a line."""
+    """What these requests wrote again and for how much; empty where it is not worth a line."""
     causes = [one for request in requests for one in request.avoidable_causes()]
     whole, again = sum(request.cost for request in requests), sum(one.cost for one in causes)
     if again < LEAST_DOLLARS or again <= min(TOLD_DOLLARS, TOLD_SHARE * whole):

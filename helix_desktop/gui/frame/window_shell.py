@@ -90,7 +90,7 @@ class WindowPlaceholder(QWidget):
 
 
 class WindowShell(QMainWindow):
-    """`closing`: the user closed the window. It stays open until the program has stopped everything."""
+    """`closing`: the user closed the window. It stays open until all has stopped."""
 
     closing = Signal()
 

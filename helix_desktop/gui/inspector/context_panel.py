@@ -26,7 +26,7 @@ PANEL_WIDTH = 400
 
 
 class ContextPanel(QWidget):
-    """Stands above the meter until something else is clicked. `opener` is the control that opens it."""
+    """Stands above the meter until something else is clicked. `opener`: the control that opens it."""
 
     fold_wanted = Signal()
     request_wanted = Signal()

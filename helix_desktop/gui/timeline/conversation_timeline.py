@@ -247,7 +247,7 @@ class ConversationTimeline:
 
 
 def group_timeline_events(events: Sequence[TimelineEvent]) -> list[TimelineEvent]:
-    """Events in their order; where there are many, those of one kind that follow each other are one."""
+    """Events in their order; where there are many, neighbours of one kind are one."""
     if len(events) < LONG_LIST:
         return list(events)
     grouped: list[TimelineEvent] = []

@@ -34,7 +34,7 @@ def temporary_name() -> str:
 
 
 def create_unnamed_file(folder: int) -> tuple[int, str]:
-    """A file to be written, without a name where the file system can do that; else with one of ours."""
+    """A file to be written, without a name where the file system can; else with one of ours."""
     if _NAMED_LATER:
         with suppress(OSError):
             return os.open(".", _NAMED_LATER | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder), ""
