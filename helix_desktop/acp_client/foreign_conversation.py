@@ -58,7 +58,6 @@ class ForeignConversation:
         self.choices: dict[str, AgentChoice] = {}
         self.commands: dict[str, str] = {}
         self._find_agent, self._spawn, self._policy = find_agent, spawn, policy
-        self._wishes: dict[str, str] = {}
         self._link: AgentConnection | None = None
         self._session = ""
         self._opening = asyncio.Lock()
@@ -206,13 +205,13 @@ class ForeignConversation:
         kit.resources.roots.resolve_path(".")  # Raises ActionRefused if the workspace has no folder.
         folder, *more = map(str, kit.resources.roots.folders)
         values: dict[str, Any] = {"cwd": folder, "mcpServers": [], **({"additionalDirectories": more} if more else {})}
-        if known and await self._take_session_up(link, {"sessionId": known, **values}):
+        if known and await self._take_session_up(link, conversation, {"sessionId": known, **values}):
             return
         answer = await link.request("session/new", values, START_SECONDS)
         self._is_session_new = True
-        await self._adopt_session(link, text_at(answer, "sessionId"), answer)
+        await self._adopt_session(link, conversation, text_at(answer, "sessionId"), answer)
 
-    async def _take_session_up(self, link: AgentConnection, values: dict[str, Any]) -> bool:
+    async def _take_session_up(self, link: AgentConnection, conversation: Conversation, values: dict[str, Any]) -> bool:
         """Whether the agent has opened a session of its own past again. What it repeats of it is known here."""
         can_resume = object_at(link.abilities, "sessionCapabilities").get("resume") is not None
         can_load = link.abilities.get("loadSession") is True
@@ -222,16 +221,18 @@ class ForeignConversation:
                 with suppress(AgentRefused):  # The session is forgotten, or the method unsupported.
                     if can:
                         answer = await link.request(method, values, START_SECONDS)
-                        await self._adopt_session(link, values["sessionId"], answer)
+                        await self._adopt_session(link, conversation, values["sessionId"], answer)
                         return True
         finally:
             self._is_repeating = False
         return False
 
-    async def _adopt_session(self, link: AgentConnection, session: str, answer: dict[str, Any]) -> None:
+    async def _adopt_session(
+        self, link: AgentConnection, conversation: Conversation, session: str, answer: dict[str, Any]
+    ) -> None:
         """With what the user has chosen, where the agent still offers it."""
         self._session, self.choices = session, parse_choices(answer)
-        for identity, value in self._wishes.items():
+        for identity, value in conversation.state.agent_choices.items():
             with suppress(NotFound, AgentRefused):
                 if self.find_choice(identity).current != value:
                     await self._send_choice(link, identity, value)
@@ -242,11 +243,11 @@ class ForeignConversation:
             raise NotFound(f"The agent {self.name} has no option {identity[:80]}.", remedy=f"Available: {there}.")
         return self.choices[identity]
 
-    async def choose(self, identity: str, value: str) -> None:
-        """A mode, a model or another option. It holds also when the agent is started again, and before it is started."""
+    async def choose(self, conversation: Conversation, identity: str, value: str) -> None:
+        """A mode, a model or another option. It holds also when the agent or the program is started again, and before the agent is started."""
         if self._link is not None and self._session:
             await self._send_choice(self._link, identity, value)
-        self._wishes[identity] = value
+        await conversation.append_facts(facts.ConversationChanged(choice=f"{identity}={value}"))
 
     async def _send_choice(self, link: AgentConnection, identity: str, value: str) -> None:
         choice = self.find_choice(identity)

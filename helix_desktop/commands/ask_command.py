@@ -195,7 +195,8 @@ async def _open_asked_session(bench: Workbench, arguments: argparse.Namespace, c
         await console.print_error(f"The agent works in a copy. To bring back its changes, run: {line}")
     for choice in arguments.choose:
         what, _, value = choice.partition("=")
-        await (await bench.acp.open_conversation(session.conversation)).choose(what, value)
+        foreign = await bench.acp.open_conversation(session.conversation)
+        await foreign.choose(session.conversation, what, value)
     return session
 
 

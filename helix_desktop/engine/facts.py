@@ -444,7 +444,7 @@ class Received:
 @dataclass(frozen=True, slots=True)
 class ConversationChanged:
     """Only what is not None changed. `model`: the conversation's own main model; empty: the workspace's again. `copy`: as in
-    `ConversationStarted`.
+    `ConversationStarted`. `choice`: an option of the foreign agent and what the user chose for it, as `ID=VALUE`.
     """
 
     title: str | None = None
@@ -453,6 +453,7 @@ class ConversationChanged:
     trashed: bool | None = None
     model: str | None = None
     copy: str | None = None
+    choice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class ConversationState(Moment):
         self.spent: list[Spent | ModelReplied] = []
         self.title = ""
         self.own_model = ""  # Described in `ConversationChanged`.
+        self.agent_choices: dict[str, str] = {}  # What the user chose for the foreign agent, by the options' IDs.
         self.own_copy = ""  # Described in `ConversationStarted`.
         self.agent = ""  # the connected agent that writes here
         self.acp_agent = ""  # Described in `ConversationStarted`.
@@ -167,6 +168,9 @@ class ConversationState(Moment):
             case ConversationStarted(title=title, agent=agent, copy=copy, acp_agent=acp_agent):
                 self.title, self.agent, self.own_copy = title or self.title, agent, copy or self.own_copy
                 self.acp_agent = acp_agent or self.acp_agent
+            case ConversationChanged(choice=str(choice)):
+                identity, _, value = choice.partition("=")
+                self.agent_choices[identity] = value
             case ConversationChanged(title=title, model=model, copy=copy):
                 self.title = self.title if title is None else title
                 self.own_copy = self.own_copy if copy is None else copy

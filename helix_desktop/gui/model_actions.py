@@ -137,15 +137,15 @@ def _show_agent_choices(window: MainWindow, session: Session, foreign: ForeignCo
             f"{_menu_text(choice.name)}: {_menu_text(choice.values.get(choice.current, choice.current))}"
         )
         for value, name in choice.values.items():
-            act = partial(_choose, window, foreign, choice.id, value)
+            act = partial(_choose, window, session, foreign, choice.id, value)
             add_choice(below, make_safe_text(name or value)[:LONGEST_CHOICE], act, chosen=value == choice.current)
     if not foreign.choices:
         menu.addAction(tr("{agent} has no options to choose from", agent=_menu_text(foreign.name))).setEnabled(False)
     menu.popup(window.top.model.mapToGlobal(QPoint(0, window.top.model.height() + 4)))
 
 
-def _choose(window: MainWindow, foreign: ForeignConversation, identity: str, value: str) -> None:
-    window.run_for_window(foreign.choose(identity, value))
+def _choose(window: MainWindow, session: Session, foreign: ForeignConversation, identity: str, value: str) -> None:
+    window.run_for_window(foreign.choose(session.conversation, identity, value))
 
 
 def _menu_text(foreign: str) -> str:

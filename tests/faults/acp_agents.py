@@ -196,7 +196,7 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
         bench = await desks.create_workspace("w", folder)
         session = await bench.start_conversation(acp_agent=TITLES.get(agent, agent))
         if agent == "codex":
-            await (await bench.acp.start_agent(session.conversation)).choose("mode", "read-only")
+            await (await bench.acp.start_agent(session.conversation)).choose(session.conversation, "mode", "read-only")
         watch, begun = Watcher(session), time.monotonic()
         watch.refuses = agent != "codex"  # a refusal ends its turn
         await one_turn(session, "do the work", found)
