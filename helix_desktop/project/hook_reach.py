@@ -140,7 +140,8 @@ def _names(words: Sequence[str]) -> Iterator[str]:
 
 def _is_file(path: Path) -> bool:
     try:
-        is_of_system = path.is_relative_to("/dev") or path.is_relative_to("/usr") or path.parent == Path("/bin")
+        # Below /dev only what the kernel puts there: files in /dev/shm are anybody's.
+        is_of_system = path.is_relative_to("/usr") or str(path.parent) in {"/bin", "/dev", "/dev/fd"}
         return is_stored_file(path) and not is_of_system
     except (OSError, ValueError, RuntimeError):
         return False

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,12 @@ def test_trust_covers_the_file_a_command_names(root: Path, command: str, file: s
     path.write_bytes(path.read_bytes()[:-1] + b"!")
     assert covered_text(command, root) != before
     assert len(before) < 300 * 1024
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="the system keeps no files in memory there")
+def test_trust_covers_a_file_that_is_kept_in_memory(root: Path) -> None:
+    with tempfile.NamedTemporaryFile("w", dir="/dev/shm", suffix=".sh") as script:
+        assert [path.name for path in named_files(f"sh {script.name} < /dev/null", root)] == [Path(script.name).name]
 
 
 def test_a_hook_that_names_more_than_trust_can_cover_does_not_run(root: Path) -> None:
