@@ -157,7 +157,8 @@ class StoryJournal:
         self._file.close()
         capfd.readouterr()
         assert cli.main(["cost", "--workspace", self.workspace, "--conversation", session.id, "--json"]) == 0
-        return sum(request["cost"] for request in json.loads(capfd.readouterr().out)["requests"])
+        cost: float = sum(request["cost"] for request in json.loads(capfd.readouterr().out)["requests"])
+        return cost
 
 
 def shown_by_list(session: FakeSession, journal: StoryJournal | None) -> Seen:

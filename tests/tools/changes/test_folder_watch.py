@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from helix_desktop.tools.changes import folder_watch
 from helix_desktop.tools.changes.folder_watch import FolderWatch
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify")
@@ -57,3 +59,62 @@ def test_a_watch_that_nobody_closes_leaves_no_handle_open() -> None:
     del watch
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(handle)
+
+
+def test_every_kind_of_change_in_a_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "a").mkdir()
+    watch = FolderWatch()
+    watch.begin_full_walk()
+    entered(watch, tmp_path / "a", "0/a")
+    inside, outside = tmp_path / "a" / "f", tmp_path / "elsewhere" / "f"
+    changes: dict[str, Callable[[], object]] = {
+        "created": inside.touch,
+        "written": lambda: inside.write_text("more"),
+        "another mode": lambda: inside.chmod(0o600),
+        "moved out": lambda: inside.rename(outside),
+        "moved in": lambda: outside.rename(inside),
+        "removed": inside.unlink,
+        "a folder": (tmp_path / "a" / "b").mkdir,
+    }
+    for what, change in changes.items():
+        change()
+        assert (watch.take_changed_folders(), watch.is_in_doubt) == ({"0/a"}, False), what
+    assert watch.take_changed_folders() == set()
+    (tmp_path / "f").read_text()
+    (tmp_path / "elsewhere" / "g").touch()
+    assert watch.take_changed_folders() == set(), "only folders that were entered, and no reading"
+    watch.close()
+    assert not watch.is_watching
+    assert watch.take_changed_folders() == set()
+
+
+def test_a_folder_that_moves_out_and_a_queue_that_ran_over_are_doubts(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    watch = FolderWatch()
+    assert watch.is_in_doubt, "nothing was walked yet"
+    watch.begin_full_walk()
+    assert not watch.is_in_doubt
+    entered(watch, tmp_path / "a", "0/a")
+    (tmp_path / "a" / "b").rename(tmp_path / "b")
+    assert watch.take_changed_folders() == {"0/a"}
+    assert watch.is_in_doubt, "all below it has another path now"
+    watch.begin_full_walk()
+    watch._note_kernel_event(-1, folder_watch._OVERFLOW, set())
+    assert watch.is_in_doubt
+    watch.close()
+
+
+def test_a_folder_that_is_gone_is_watched_anew_when_it_is_there_again(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    watch = FolderWatch()
+    watch.begin_full_walk()
+    entered(watch, tmp_path / "a", "0/a")
+    (tmp_path / "a").rmdir()
+    watch.take_changed_folders()
+    (tmp_path / "a").mkdir()
+    entered(watch, tmp_path / "a", "0/a", same=True)
+    (tmp_path / "a" / "f").touch()
+    assert watch.take_changed_folders() == {"0/a"}
+    watch.close()
