@@ -116,7 +116,7 @@ def guess_media_type(name: str, beginning: bytes) -> str:
     try:
         beginning[:4096].decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < min(len(beginning), 4096) - 4:  # A later one may be a character cut in two.
+        if error.start < min(len(beginning), 4096) - 4:  # Later: perhaps a character cut in two.
             return "application/octet-stream"
     return "application/octet-stream" if b"\0" in beginning[:4096] else "text/plain"
 

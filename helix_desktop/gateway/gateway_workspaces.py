@@ -18,7 +18,7 @@ from helix_desktop.workbench import all_workbenches
 USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
 OPEN_AT_MOST = 8  # If more workspaces than this are open, unused ones are closed.
-RELEASE_SECONDS = 1.5  # So long a workspace stays closed here after another process asks for it.
+RELEASE_SECONDS = 1.5  # How long it stays closed here after another process asks for it.
 
 
 ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[all_workbenches.WorkspaceService | None]]

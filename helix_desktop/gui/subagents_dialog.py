@@ -14,7 +14,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 
-# Every so many milliseconds, the open dialog updates one of PARTS parts of its rows.
+# How often, in milliseconds, the open dialog updates one of PARTS parts of its rows.
 UPDATE_INTERVAL_MS, PARTS = 200, 4
 
 

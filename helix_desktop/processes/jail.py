@@ -73,7 +73,7 @@ def main() -> int:
     child = os.fork()
     if not child:
         signal.set_wakeup_fd(-1)
-        for number, handler in inherited.items():  # Signals ignored before (nohup) still are.
+        for number, handler in inherited.items():  # What nohup ignores stays ignored.
             signal.signal(number, handler)
         _become_command(options, group, sys.argv[2:])
     if options.get("attended"):

@@ -106,7 +106,7 @@ def _reaches(item: ProjectItem, folders: Sequence[Path]) -> bool:
 
 
 def _without_repeated_rules(items: Iterable[ProjectItem]) -> tuple[ProjectItem, ...]:
-    """Rules that say the same as others before them are one: CLAUDE.md is often AGENTS.md again."""
+    """Rules that say the same as others before them are one: CLAUDE.md often copies AGENTS.md."""
     seen: set[str] = set()
     kept = []
     for item in items:

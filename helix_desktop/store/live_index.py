@@ -20,7 +20,7 @@ from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GATHER_SECONDS = 2.0  # New content is gathered so long before indexing. A search ends the wait.
+GATHER_SECONDS = 2.0  # New content waits this long to be indexed. A search ends the wait.
 GATHERED_WAIT_SECONDS = 2.0  # The longest that a search waits until gathered content is indexed.
 
 

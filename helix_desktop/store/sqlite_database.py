@@ -32,7 +32,7 @@ def connect_database(
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
         try:
-            # Small pages, because one new fact changes at least four. Only a new file takes it.
+            # Small pages: one new fact changes at least four. Only a new file takes this size.
             connection.execute(f"PRAGMA page_size={512 if synchronous == 'FULL' else 1024}")
             connection.execute("PRAGMA wal_autocheckpoint=4000")
             connection.execute("PRAGMA journal_mode=WAL")

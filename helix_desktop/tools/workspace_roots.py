@@ -67,7 +67,7 @@ class WorkspaceRoots:
 
     @property
     def with_nothing_hidden(self) -> "WorkspaceRoots":
-        """The same folders with nothing hidden: for what the program does itself, as an undo."""
+        """The same folders with nothing hidden: for what the program does itself, such as an undo."""
         return replace_field(self, is_hidden_inside=lambda _inside: False)
 
     def is_hidden_path(self, path: Path) -> bool:

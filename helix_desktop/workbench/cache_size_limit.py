@@ -26,7 +26,7 @@ class CacheSizeLimit:
         self._wanted = self._counting = False
 
     def watch_cache_size(self, listener: Listener) -> Callable[[], None]:
-        """Hear when the limit is passed, with the bytes beyond it, and when it is no longer, by 0."""
+        """It is called with the bytes beyond the limit, and with 0 once there are none."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

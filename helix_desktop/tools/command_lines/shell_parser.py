@@ -377,7 +377,7 @@ class _CommandParser(ShellWordParser):
         self.depth -= 1
 
     def _parse_next_piece(self, char: str, *, begins: bool) -> bool:  # noqa: PLR0911 -- one for each thing a line is made of
-        """Parses one command, separator or reserved word; whether a command may begin next."""
+        """Parse a command, separator or reserved word. True if a command may begin next."""
         if char == "\n":
             self._parse_line_end()
             return True
