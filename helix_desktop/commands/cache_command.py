@@ -74,7 +74,7 @@ def _file_or_standard_output(path: Path) -> Path | None:
 
 def _parse_entry_count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > LONGEST:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is neither 0 nor a positive number")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of 1 to {LONGEST} digits")
     return int(text)
 
 

@@ -492,7 +492,7 @@ class FakeAcpAgents:
     def commands_of(self, _conversation: str) -> dict[str, str]:
         return {"memory": "Shows what is kept"}
 
-    async def choose(self, identity: str, value: str) -> None:
+    async def choose(self, _conversation: object, identity: str, value: str) -> None:
         self.chosen.append((identity, value))
 
 
