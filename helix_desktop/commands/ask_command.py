@@ -50,7 +50,7 @@ def run_ask_command(arguments: argparse.Namespace) -> int:
     if arguments.resume and (arguments.text or not arguments.conversation):
         raise errors.InvalidInput("To resume a turn, specify its conversation with --conversation and no TEXT.")
     if not arguments.resume and not arguments.text:
-        raise errors.InvalidInput("There is no message.", remedy="Specify it as TEXT, or - to read standard input.")
+        raise errors.InvalidInput("There is no message.", remedy="Enter it as TEXT, or use - to read standard input.")
     return workspace_access.run_on_workspace(arguments, source=None)
 
 

@@ -54,7 +54,7 @@ def add_recorder_command(nouns: Subparsers) -> None:
     add_verb(
         verbs, "forget", "permanently delete what was recorded; the agents' own files stay", _forget_recorded, options
     )
-    add_verb(verbs, "status", "show whether it is on, what it reads, and where it saves", _print_recorder_status)
+    add_verb(verbs, "status", "show whether it is on, what it reads, and where that goes", _print_recorder_status)
 
 
 def _turn_on(arguments: argparse.Namespace) -> int:

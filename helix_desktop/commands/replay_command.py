@@ -50,7 +50,7 @@ def _replay_options() -> Options:
         "--head N": {"type": head, "default": None, "help": "tokens that the system prompt and tools take up in every request (default: those of Helix Desktop)"},
         "--recalls KIND": {"default": "named", "help": "how to count recalls of content that is no longer in the context: named (the agent knows which pages to read; default), searched (the agent must search first) or none (recalls are not counted)"},
         "--no-recalls": {"dest": "recalls", "action": "store_const", "const": "none", "help": "the same as --recalls none"},
-        "--output-growth X": {"type": growth, "default": 0.0, "help": "how much longer outputs become if context is left out, as a share, if all context were left out (default: 0; a published trial found 0.0375)"},
+        "--output-growth X": {"type": growth, "default": 0.0, "help": "how much longer outputs would become if all context were left out, as a fraction of their length (default: 0; a published trial found 0.0375)"},
         "--one-conversation": "replay all sessions one after the other as one conversation with several tasks",
         "--stand-in KIND": {"default": "works", "help": "behaviour of the simulated model that writes folds: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long"},
         "--points": "with --json: also include the folds and the token count of every step",

@@ -47,7 +47,7 @@ def add_sharing_commands(verbs: Subparsers) -> None:
     options = {
         **WORKSPACE,
         "--check": "compare everything on this computer with the store, and repair the store",
-        "--collect": "remove content from the store that no computer uses any more",
+        "--collect": "remove content that no computer uses any more from the store",
         "--days DAYS": {"type": float, "default": 7.0, "help": "with --collect: remove only content older than this many days (default: 7)"},
     }  # fmt: skip
     add_verb(verbs, "sync", "send and fetch new content now", on_open, options, work=run_sync)

@@ -160,7 +160,7 @@ def _parse_deadline_seconds(text: str) -> float:
 
 async def _list_tasks(arguments: argparse.Namespace, tasks: fleet_tasks.FleetTaskList, console: Console) -> int:
     if arguments.most < 1:
-        raise InvalidInput("--most takes a number from 1 on.")
+        raise InvalidInput("--most must be 1 or greater.")
     found = await tasks.list_fleet_tasks(arguments.state, arguments.most)
     lines = []
     for task in found:

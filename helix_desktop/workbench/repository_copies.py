@@ -212,7 +212,7 @@ class RepositoryCopies:
         if copy is None or row is None or session is None or row.parent != session.id:
             raise ActionRefused("You have no sub-agent with this name that works in its own copy.")
         names = "\n".join(map(printable_path, (await self.read_contents(copy)).changed))
-        title = "Apply the changes of a sub-agent"
+        title = "Apply a sub-agent's changes"
         why = "it changes all these files at once"
         await use.permit(ToolAction(APPLY, ActionEffect.EDIT, title, names, reason_to_ask=why, asks_in_every_mode=True))
         self._check_at_rest(copy)
