@@ -313,3 +313,28 @@ def test_of_objects_that_are_not_alike_none_is_taken_for_two() -> None:
 def test_white_space_is_the_same_to_both_ways_of_leaving_it_out() -> None:
     every = "".join(map(chr, range(sys.maxunicode + 1)))
     assert "".join(every.split()) == re.sub(r"\s+", "", every)
+
+
+def test_a_long_value_is_read_in_slices_to_the_depth_that_is_allowed_and_no_deeper() -> None:
+    long = '"' + "x" * SLICE + '"'
+    for opening, closing in (("[", "]"), ('{"a":', "}")):
+        most = body_parsing.MOST_SLICED_LEVELS
+        content = (opening * most + long + closing * most).encode()
+        assert body_parsing.parse_whole_body(content) == json.loads(content)
+        with pytest.raises(ValueError):
+            body_parsing.parse_whole_body(opening.encode() + content + closing.encode())
+    assert body_parsing.MOST_SLICED_LEVELS == 24
+
+
+def test_values_nested_a_thousand_deep_are_read_and_much_deeper_ones_go_on_unread() -> None:
+    for levels in (1_000, most := 1_000 + body_parsing._LEVELS_AT_ONCE):
+        assert body_parsing._find_value_end(b"[" * levels + b"]" * levels, 0) == 2 * levels
+    with pytest.raises(body_parsing.MessagesNotFound):
+        body_parsing._find_value_end(b"[" * (most + 1) + b"]" * (most + 1), 0)
+
+
+def test_as_many_lists_and_objects_as_are_allowed_are_read_and_one_more_is_not() -> None:
+    body_parsing.check_opening_signs(b'[{"a":[{}]}]', 0, 4)
+    body_parsing.check_opening_signs(b'[{"a":[{}]}]', 1, 3)
+    with pytest.raises(ValueError, match="more than 3 lists"):
+        body_parsing.check_opening_signs(b'[{"a":[{}]}]', 0, 3)

@@ -66,3 +66,25 @@ def test_a_conversation_goes_on_in_its_session_and_in_those_that_joined_it() -> 
     assert [position(tracks, "a", "c", session=session) for session in ("first", "new")] == ["one", "one"]
     tracks.remove_line("one")
     assert [position(tracks, "a", "b", "c", session=session) for session in ("first", "new", "third")] == ["", "", ""]
+
+
+def test_only_a_conversation_of_several_messages_that_ends_there_is_resumed_under_another_name() -> None:
+    tracks = ConversationMatcher()
+    for name, texts in (("greeting", ("hello",)), ("longer", ("a", "b", "c"))):
+        chain = compute_message_hashes("anthropic", said(*texts))
+        tracks.add_line(MessageLine(name, name, "head", list(chain), list(range(len(texts)))))
+    assert position(tracks, "hello", "go", session="new") == "", "many conversations begin with the same words"
+    assert position(tracks, "a", "b", "x", session="new") == "", "the conversation went on otherwise"
+    assert position(tracks, "a", "b", "c", "d", session="new") == "longer"
+
+
+def test_what_a_conversation_took_back_is_not_resumed_under_another_name() -> None:
+    tracks = ConversationMatcher()
+    before, after = (compute_message_hashes("anthropic", said("a", text)) for text in ("b", "c"))
+    line = MessageLine("one", "first", "head", list(before), [1, 2])
+    tracks.add_line(line)
+    del line.chain[1:], line.seqs[1:]
+    tracks.extend_line(line, after[1], 3)
+    assert position(tracks, "a", "b", "x", session="new") == ""
+    assert position(tracks, "a", "c", "x", session="new") == "one"
+    assert position(tracks, "a", "b", "x", session="first") == "one", "in its own session it goes on from there"

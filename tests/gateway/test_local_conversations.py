@@ -35,7 +35,7 @@ from helix_desktop.gateway.folded_body import are_all_unchanged
 from helix_desktop.gateway.local_conversations import MESSAGES_IN_COMMIT, LocalAgentConversations, title_from_messages
 from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.anthropic import anthropic_wire
-from helix_desktop.protocols.wire_message import SLICE, Wired
+from helix_desktop.protocols.wire_message import SLICE, Piece, PieceKind, Wired
 from tests.conftest import Expect
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
 from tests.peers.agent_provider import WRITERS, Calls, Says
@@ -162,6 +162,30 @@ async def test_a_recall_of_history_that_is_of_no_conversation_says_so(tmp_path: 
         gone = replace(sent.ticket, conversation="gone")
         ((_, _, text, well),) = await room.answer_hidden_calls(gone, replied, asks.message.pieces)
         assert (text, well) == ("[This conversation's earlier messages cannot be recalled now.]", False)
+        await room.aclose()
+
+
+async def test_a_call_of_ours_that_cannot_be_answered_tells_the_model_why_and_counts_as_failed(tmp_path: Path) -> None:
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        sent = await room.receive_request(*arrival([anthropic_wire.said("look around")]))
+        given = [
+            ("search_cached_content", '{"query": "swordfish", "limit": "many"}'),
+            ("search_cached_content", '{"query": "sword", "limit": 1}'),
+            ("search_cached_content", ""),
+            ("search_cached_content", '["swordfish"]'),
+            ("search_cached_content", '{"query": '),
+            ("recall_cached_content", '{"sha256": "0000"}'),
+        ]
+        calls = [Piece(PieceKind.CALL, text, id=str(number), name=name) for number, (name, text) in enumerate(given)]
+        replied = Replied(tuple(calls), "m", Stop.CALLS, Usage())
+        answered = await room.answer_hidden_calls(sent.ticket, replied, calls)
+        assert [name for name, *_ in answered] == [call.id for call in calls]
+        texts, went_well = [text for *_, text, _ in answered], [well for *_, well in answered]
+        assert went_well == [True, True, False, False, False, False]
+        assert texts[:2] == ["[nothing in the cache contains swordfish]", "[nothing in the cache contains sword]"]
+        assert texts[2] == texts[3] == "[A query is needed. Specify the words to look for.]"
+        assert all(text.startswith("[") and text.endswith("]") and len(text) > 2 for text in texts[2:])
         await room.aclose()
 
 

@@ -193,3 +193,35 @@ def test_a_result_names_the_conversation_of_its_sub_agent_where_that_has_a_file(
     (linked,) = claude_code_history._link_results_to_subagents([RecordedSession("s", tuple(results))], path)
     assert [message.child for message in linked.messages] == ["agent-a1", "agent-a2", "", ""]
     assert {message.text for message in linked.messages} == {"done"}
+
+
+def test_what_is_no_message_is_left_out_and_named_and_the_rest_stays_one_conversation() -> None:
+    shown = {"type": "queued_command", "prompt": "also this"}
+    others = [
+        written.claude_line(7, "attachment", 6, attachment="gone"),
+        written.claude_line(8, "progress", 6, attachment=shown),
+        written.claude_line(9, "system", 6, subtype="turn_duration"),
+        written.claude_line(10, "progress", 6, subtype="compact_boundary"),
+        written.claude_line(11, "user", 6),
+        {"attachment": shown},
+    ]
+    told = ReadingComplaints()
+    made = all_of(*written.claude_session()[:6], *others, told=told)
+    assert [[message.text for message in one.messages] for one in made] == [
+        [message.text for message in session(*written.claude_session()[:6])]
+    ]
+    named = " ".join(told.left_out)
+    assert all(name in named for name in ("attachment", "progress", "system/turn_duration", "no type")), named
+
+
+def test_what_follows_a_kept_row_after_the_summary_is_no_branch_beside_it() -> None:
+    kept = {"preservedMessages": {"uuids": ["u4", "u5"]}, "preservedSegment": {"tailUuid": "u6"}}
+    boundary = written.claude_line(9, "system", None, subtype="compact_boundary", logicalParentUuid="u8")
+    boundary["compactMetadata"] = kept
+    summary = written.claude_said(10, 9, "What happened.", isCompactSummary=True)
+    for parent in (4, 5, 6, 8):
+        made = all_of(*written.claude_session(), boundary, summary, written.claude_said(11, parent, "go on"))
+        assert len(made) == 1, parent
+        assert made[0].messages[-1].text == "go on"
+    made = all_of(*written.claude_session(), boundary, summary, written.claude_said(11, 1, "go on"))
+    assert len(made) == 2, "where the compaction kept nothing it is another branch"

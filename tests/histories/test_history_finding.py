@@ -35,3 +35,34 @@ def test_an_empty_home_has_none_and_variables_count(tmp_path: Path) -> None:
     written.claude(tmp_path / "elsewhere")
     places = history_finding.HistoryPlaces(tmp_path, {"CLAUDE_CONFIG_DIR": str(tmp_path / "elsewhere")})
     assert len(list(history_finding.find_histories(places))) == 1
+
+
+def opencode_session(data: Path, name: str, messages: int, **more: object) -> int:
+    """How many bytes it and its messages have."""
+    times = {"created": 1767323041000, "updated": 1767323099000}
+    value = {"id": name, "directory": "/home/me/project", "time": times, **more}
+    files = [written.lines(data / "storage" / "session" / "p" / f"{name}.json", [value])]
+    for number in range(messages):
+        path = data / "storage" / "message" / name / f"msg_{number}.json"
+        files.append(written.lines(path, [{"id": f"msg_{number}", "role": "user"}]))
+    return sum(file.stat().st_size for file in files)
+
+
+def test_older_sessions_of_opencode_are_found_each_in_its_file_where_there_is_no_database(tmp_path: Path) -> None:
+    data = tmp_path / ".local" / "share" / "opencode"
+    sizes = [opencode_session(data, name, messages) for name, messages in (("ses_1", 2), ("ses_2", 0))]
+    opencode_session(data, "ses_3", 1, parentID="ses_1")
+    found = list(history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {})))
+    assert [(one.kind, one.path.stem, one.folder, one.conversations) for one in found] == [
+        ("opencode", name, "/home/me/project", 1) for name in ("ses_1", "ses_2")
+    ]
+    assert [one.size for one in found] == sizes
+    assert {(one.first, one.last) for one in found} == {(1767323041.0, 1767323099.0)}
+
+
+def test_sessions_of_opencode_that_its_database_took_over_are_not_found_twice(tmp_path: Path) -> None:
+    share = tmp_path / ".local" / "share"
+    path = written.opencode(share)
+    opencode_session(share / "opencode", "ses_1", 1)
+    (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
+    assert (found.path, found.size) == (path, path.stat().st_size)

@@ -7,7 +7,19 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Recorded, SystemSet
+from helix_desktop.engine.facts import (
+    Fact,
+    ModelReplied,
+    Recorded,
+    Stop,
+    Stored,
+    SystemSet,
+    Text,
+    ToolCall,
+    ToolReturned,
+    Usage,
+    UserSaid,
+)
 from helix_desktop.histories import history_reading, recording_facts, session_export
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 from tests.histories import written
@@ -45,3 +57,48 @@ def test_a_call_that_was_never_answered_gets_a_result_that_says_so(tmp_path: Pat
     facts, contents = conversation(recording)
     roles = [line["role"] for line in session_export.openai_lines(facts, contents.get)]
     assert roles == ["user", "assistant", "tool", "user", "assistant"]
+
+
+def recorded_in_order(said: list[Fact]) -> list[Recorded]:
+    return [Recorded("c", at, float(at), fact) for at, fact in enumerate(said, 1)]
+
+
+def test_what_a_person_said_between_results_comes_once_behind_the_last_of_them() -> None:
+    empty = Stored(Digest.of_content(b""), 0)
+    said: list[Fact] = [
+        UserSaid((Text("go"),)),
+        ModelReplied((ToolCall("c1", "ls", "{}"), ToolCall("c2", "ls", "{}")), "m", Stop.CALLS, Usage()),
+        ToolReturned("c1", empty, 0, head="one"),
+        UserSaid((Text("wait"),)),
+        ToolReturned("elsewhere", empty, 0, head="of no call"),
+        UserSaid((Text("no, go on"),)),
+        ToolReturned("c2", empty, 0, head="two"),
+        ToolReturned("c2", empty, 0, head="two again"),
+        ModelReplied((Text("done"),), "m", Stop.END, Usage()),
+        UserSaid((Text("thanks"),)),
+    ]
+    lines = session_export.openai_lines(recorded_in_order(said), {}.get)
+    assert [(line["role"], line["content"]) for line in lines if not line.get("tool_calls")] == [
+        ("user", "go"),
+        ("tool", "one"),
+        ("tool", "two"),
+        ("user", "wait"),
+        ("user", "no, go on"),
+        ("assistant", "done"),
+        ("user", "thanks"),
+    ]
+    without_the_second = session_export.openai_lines(recorded_in_order([*said[:6], *said[8:]]), {}.get)
+    roles = [line["role"] for line in without_the_second]
+    assert roles == ["user", "assistant", "tool", "tool", "user", "user", "assistant", "user"]
+
+
+def test_of_a_conversation_that_ends_amid_its_calls_the_last_words_come_behind_what_was_not_answered() -> None:
+    said: list[Fact] = [
+        ModelReplied((ToolCall("c1", "ls", "{}"),), "m", Stop.CALLS, Usage()),
+        UserSaid((Text("stop"),)),
+    ]
+    assert [line["role"] for line in session_export.openai_lines(recorded_in_order(said), {}.get)] == [
+        "assistant",
+        "tool",
+        "user",
+    ]

@@ -190,3 +190,14 @@ def test_an_empty_message_is_not_sent_empty() -> None:
 def test_a_temperature_goes_only_to_models_that_take_one() -> None:
     assert sent(asking(temperature=0.2))["temperature"] == 0.2
     assert "temperature" not in sent(asking(temperature=0.2), temperature=False)
+
+
+@pytest.mark.parametrize("last", ["response.completed", "response.incomplete"])
+def test_a_reply_is_over_with_its_last_event_and_not_with_the_mark_of_the_streams_end(last: str) -> None:
+    reading = ResponsesReplyReader(HERE.reasoning_tag, "peer", "scripted")
+    begun = {"type": "response.created", "response": {"status": "in_progress"}}
+    for data in (json.dumps(begun), " [DONE]\n"):
+        assert reading.feed_event(ServerSentEvent(data, "message")) == []
+        assert (reading.is_reply_complete, reading.is_stream_over) == (False, False)
+    reading.feed_event(ServerSentEvent(json.dumps({"type": last, "response": {}}), last))
+    assert (reading.is_reply_complete, reading.is_stream_over) == (True, True)
