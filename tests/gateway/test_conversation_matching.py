@@ -88,3 +88,5 @@ def test_what_a_conversation_took_back_is_not_resumed_under_another_name() -> No
     assert position(tracks, "a", "b", "x", session="new") == ""
     assert position(tracks, "a", "c", "x", session="new") == "one"
     assert position(tracks, "a", "b", "x", session="first") == "one", "in its own session it goes on from there"
+    del line.chain[1:], line.seqs[1:]
+    assert position(tracks, "a", "b", "x", session="new") == position(tracks, "a", "c", "x", session="new") == ""

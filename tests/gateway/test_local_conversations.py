@@ -25,6 +25,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.fold_steward import FoldPlanner
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
 from helix_desktop.engine.token_budget import WindowMeter
@@ -186,6 +187,28 @@ async def test_a_call_of_ours_that_cannot_be_answered_tells_the_model_why_and_co
         assert texts[:2] == ["[nothing in the cache contains swordfish]", "[nothing in the cache contains sword]"]
         assert texts[2] == texts[3] == "[A query is needed. Specify the words to look for.]"
         assert all(text.startswith("[") and text.endswith("]") and len(text) > 2 for text in texts[2:])
+        await room.aclose()
+
+
+async def test_an_entry_can_be_recalled_also_where_the_conversation_is_gone(tmp_path: Path) -> None:
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        sent = await room.receive_request(*arrival([anthropic_wire.said("look around")]))
+        stored = await made.workspace.cache.store_content(
+            b"one\ntwo\nthree\n", EntryOrigin("tool", "Bash", "text/plain")
+        )
+        call = Piece(
+            PieceKind.CALL,
+            f'{{"sha256": "{stored.digest.hex}", "lines": "2-2"}}',
+            id="r",
+            name="recall_cached_content",
+        )
+        replied = Replied((call,), "m", Stop.CALLS, Usage())
+        for ticket in (sent.ticket, replace(sent.ticket, conversation="gone")):
+            ((_, _, text, went_well),) = await room.answer_hidden_calls(ticket, replied, [call])
+            assert went_well
+            assert "two" in text
+            assert "three" not in text
         await room.aclose()
 
 

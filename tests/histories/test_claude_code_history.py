@@ -203,6 +203,7 @@ def test_what_is_no_message_is_left_out_and_named_and_the_rest_stays_one_convers
         written.claude_line(9, "system", 6, subtype="turn_duration"),
         written.claude_line(10, "progress", 6, subtype="compact_boundary"),
         written.claude_line(11, "user", 6),
+        written.claude_line(12, "progress", 6, message={"role": "user", "content": "how it goes"}),
         {"attachment": shown},
     ]
     told = ReadingComplaints()
@@ -210,8 +211,14 @@ def test_what_is_no_message_is_left_out_and_named_and_the_rest_stays_one_convers
     assert [[message.text for message in one.messages] for one in made] == [
         [message.text for message in session(*written.claude_session()[:6])]
     ]
-    named = " ".join(told.left_out)
-    assert all(name in named for name in ("attachment", "progress", "system/turn_duration", "no type")), named
+    assert told.left_out == {
+        "attachment": 1,
+        "progress": 2,
+        "progress/compact_boundary": 1,
+        "system/turn_duration": 1,
+        "user": 1,
+        "no type": 1,
+    }
 
 
 def test_what_follows_a_kept_row_after_the_summary_is_no_branch_beside_it() -> None:

@@ -546,3 +546,50 @@ async def test_who_writes_where_is_known_from_the_lease_and_the_last_head(tmp_pa
     assert (two.shared.leases.find_machine_writing("c"), two.shared.leases.last_other_machine("c")) == ("", "one")
     for machine in (one, two):
         await machine.aclose()
+
+
+async def test_a_lease_is_renewed_where_somebody_works_when_less_than_half_of_it_is_left(tmp_path: Path) -> None:
+    one, two, heads = await two_machines(tmp_path)
+    await one.write("c", "word")
+    await one.begin("idle", "Nobody works here")
+    for machine in (one, two):
+        await machine.step()
+    change = heads.fetch_changed_heads(0)[1]
+    one.clock.time += LEASE / 2
+    await one.shared.renew_leases(["c"])
+    assert heads.fetch_changed_heads(0)[1] == change, "half of it is left"
+    one.clock.time += 1
+    await two.shared.renew_leases(["c"])
+    await one.shared.renew_leases([])
+    assert heads.fetch_changed_heads(0)[1] == change, "it is not the other one's, and nobody works"
+    await one.shared.renew_leases(["c"])
+    assert heads.fetch_changed_heads(0)[1] != change
+    left = {name: one.shared.leases.seconds_left(name) for name in ("c", "idle")}
+    assert left == {"c": LEASE, "idle": LEASE / 2 - 1}
+    await two.step()
+    one.clock.time += LEASE - 1
+    assert two.shared.leases.find_machine_writing("c") == "one"
+    assert two.shared.leases.find_machine_writing("idle") == ""
+    for machine in (one, two):
+        await machine.aclose()
+
+
+async def test_while_facts_are_changed_in_place_nothing_is_sent_and_nothing_is_fetched(tmp_path: Path) -> None:
+    one, two, heads = await two_machines(tmp_path)
+    await one.write("c", "word")
+    before = heads.fetch_changed_heads(0)[1], await two.everything()
+    async with one.shared.pause_sync():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await one.step()
+        assert heads.fetch_changed_heads(0)[1] == before[0]
+    await one.step()
+    async with two.shared.pause_sync():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await two.shared.fetch_new_facts()
+        assert await two.everything() == before[1]
+    await two.step()
+    assert await two.everything() == await one.everything()
+    for machine in (one, two):
+        await machine.aclose()

@@ -1,0 +1,95 @@
+"""What lies in an S3-compatible store: packs of small rows, large rows alone, and nothing of what was forgotten."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+from obstore.store import MemoryStore
+
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, Tombstone
+from helix_desktop.store.shared.s3_rows import LARGE_ROW_BYTES, S3RowStore
+
+SPACE = b"s" * 16
+
+
+def machine(bucket: MemoryStore, kind: type[S3RowStore] = S3RowStore) -> Any:
+    """One more machine with this bucket, which is in memory."""
+    made: Any = kind("s3://shared/trial?endpoint=http://127.0.0.1:1", SPACE, login="key:secret")
+    made._store = bucket
+    return made
+
+
+def rows_of_sizes(*sizes: int) -> dict[bytes, bytes]:
+    return {secrets.token_bytes(32): secrets.token_bytes(size) for size in sizes}
+
+
+def objects(bucket: MemoryStore) -> dict[str, list[str]]:
+    """The names of all objects by their folder."""
+    found: dict[str, list[str]] = {}
+    for page in bucket.list():
+        for one in page:
+            _, _, folder, *name = one["path"].split("/")
+            found.setdefault(folder, []).append("/".join(name))
+    return found
+
+
+def test_a_large_row_is_an_object_of_its_own_and_small_ones_share_a_pack() -> None:
+    bucket = MemoryStore()
+    large = rows_of_sizes(LARGE_ROW_BYTES)
+    machine(bucket).store_rows(large)
+    assert {folder: len(names) for folder, names in objects(bucket).items()} == {"index": 1, "row": 1}
+    small = rows_of_sizes(LARGE_ROW_BYTES - 1, ROW_KEY_BYTES + 1, ROW_KEY_BYTES + 500)
+    machine(bucket).store_rows(small)
+    assert {folder: len(names) for folder, names in objects(bucket).items()} == {"index": 2, "row": 1, "pack": 1}
+    rows = large | small
+    reader = machine(bucket)
+    assert reader.fetch_rows(list(rows)) == rows
+    used = reader.fetch_row_usage()
+    assert (used.rows, used.bytes) == (4, sum(map(len, rows.values())))
+
+
+class ForgottenMeanwhile(S3RowStore):
+    """Another machine forgets a row between the pack and its index."""
+
+    other: Any = None
+    name = b""
+
+    def _create_index(self, pack: str, places: bytes) -> None:
+        if self.other is not None:
+            self.other.forget_rows([Tombstone(self.name, b"sealed")])
+            self.other = None
+        super()._create_index(pack, places)
+
+
+def test_a_row_that_another_machine_forgets_while_it_is_put_does_not_stay_in_the_bucket() -> None:
+    bucket = MemoryStore()
+    small, large = rows_of_sizes(200, 300), rows_of_sizes(LARGE_ROW_BYTES, LARGE_ROW_BYTES + 1)
+    for rows in (small, large):
+        here = machine(bucket, ForgottenMeanwhile)
+        (here.name, gone), (stays, kept) = rows.items()
+        here.other = machine(bucket)
+        here.store_rows(rows)
+        assert here.fetch_rows(list(rows)) == machine(bucket).fetch_rows(list(rows)) == {stays: kept}
+        stored = [bytes(bucket.get(one["path"]).bytes()) for page in bucket.list() for one in page]
+        assert not any(gone[ROW_KEY_BYTES:] in each for each in stored)
+    assert machine(bucket).fetch_row_usage().rows == 2
+
+
+def test_a_machine_sees_what_others_put_since_it_looked_and_leaves_nothing_from_asking_the_time() -> None:
+    bucket = MemoryStore()
+    here, there = machine(bucket), machine(bucket)
+    assert there.fetch_row_usage().rows == 0
+    rows: dict[bytes, bytes] = {}
+    for count in (1, 2, 3):
+        more = rows_of_sizes(*[100] * count)
+        here.store_rows(more)
+        rows |= more
+        assert there.find_missing_rows(list(rows)) == frozenset()
+        assert there.fetch_rows(list(rows)) == rows
+    found = objects(bucket)
+    assert "clock" not in found
+    assert len(found["index"]) == len(found["pack"]) == 3
+    for pack in found["index"]:
+        assert abs(int(pack[:12], 16) / 1000 - time.time()) < 3600, "a pack's name begins with the time there"

@@ -1,0 +1,121 @@
+"""What a machine knows of the others' facts, and what becomes of facts that both have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.facts import Forgotten, Text, UserSaid
+from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.shared.fact_segments import NOTHING, HeadContents, compute_chain
+from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
+from tests.store.shared.machines import KEY, Clock
+
+
+class Pair:
+    """Two journals: both have the same two facts, and the second one's first fact was forgotten there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = Clock()
+        self.mine, self.theirs = (JournalFile(folder / f"{name}.sqlite3", now=self.clock.now) for name in ("a", "b"))
+        self.state = SyncState(self.mine, RowCipher(KEY))
+        self.say(self.mine, "swordfish")
+        self.say(self.mine, "thank you")
+        self.known = self.progress(self.mine, generation=0)
+        self.state.save_progress(self.known)
+        self.theirs.insert_stored_facts(self.mine.read_stored_facts("c"), sealed=True)
+        self.theirs.replace_fact(self.theirs.read_stored_facts("c")[0], UserSaid((Text("[gone]", 1),)))
+
+    def say(self, journal: JournalFile, text: str) -> None:
+        self.clock.time += 1
+        journal.append_in_transaction("c", [UserSaid((Text(text, 1),))])
+
+    def forget(self, journal: JournalFile) -> None:
+        self.clock.time += 1
+        journal.append_in_transaction("c", [Forgotten((), 1, "why")])
+
+    @staticmethod
+    def progress(journal: JournalFile, *, generation: int) -> SharedProgress:
+        lines = journal.read_stored_facts("c")
+        chain = compute_chain(NOTHING, lines)
+        contents = HeadContents("c", "somebody", len(lines), chain, generation=generation)
+        return SharedProgress("c", len(lines), chain, generation + 1, b"w" * 16, contents)
+
+    def merge(self, *, generation: int = 1) -> int | None:
+        seen = self.progress(self.theirs, generation=generation)
+        return self.state.merge_changed_facts(self.known, self.theirs.read_stored_facts("c"), seen)
+
+    @staticmethod
+    def facts(journal: JournalFile) -> list[str]:
+        said = [one.fact for one in journal.read_recorded("c")]
+        return [str(fact.parts[0].text) if isinstance(fact, UserSaid) else type(fact).__name__ for fact in said]  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    yield made
+    made.mine.close()
+    made.theirs.close()
+
+
+def test_what_another_machine_forgot_is_gone_here_and_what_it_wrote_after_that_follows(pair: Pair) -> None:
+    pair.forget(pair.theirs)
+    pair.say(pair.theirs, "more")
+    assert pair.merge() is None
+    assert pair.facts(pair.mine) == pair.facts(pair.theirs) == ["[gone]", "thank you", "Forgotten", "more"]
+    assert pair.state.get_progress("c") == pair.progress(pair.theirs, generation=1)
+    assert pair.state.count_facts_to_send() == {}
+
+
+def test_what_was_written_here_alone_stays_behind_what_another_machine_forgot(pair: Pair) -> None:
+    pair.say(pair.mine, "and one more")
+    assert pair.merge() is None
+    assert pair.facts(pair.mine) == ["[gone]", "thank you", "and one more"]
+    assert pair.state.count_facts_to_send() == {"c": 1}
+
+
+def test_facts_that_came_already_are_not_taken_for_words_of_both(pair: Pair) -> None:
+    pair.say(pair.theirs, "third")
+    pair.mine.insert_stored_facts(pair.theirs.read_stored_facts("c", 2), sealed=True)
+    pair.say(pair.theirs, "fourth")
+    assert pair.merge() is None
+    assert pair.facts(pair.mine) == ["[gone]", "thank you", "third", "fourth"]
+
+
+def test_where_both_wrote_the_number_is_told_and_both_keep_what_they_wrote(pair: Pair) -> None:
+    pair.say(pair.theirs, "third")
+    pair.mine.insert_stored_facts(pair.theirs.read_stored_facts("c", 2), sealed=True)
+    pair.forget(pair.mine)
+    pair.say(pair.mine, "mine")
+    pair.say(pair.theirs, "theirs")
+    pair.say(pair.theirs, "theirs again")
+    assert pair.merge() == 3
+    assert pair.facts(pair.mine) == ["[gone]", "thank you", "third", "Forgotten", "mine"]
+    assert pair.state.get_progress("c") == pair.known, "nothing of the other's is here yet"
+
+
+def test_a_mark_of_forgetting_makes_room_for_what_another_machine_wrote_meanwhile(pair: Pair) -> None:
+    pair.say(pair.theirs, "third")
+    pair.mine.insert_stored_facts(pair.theirs.read_stored_facts("c", 2), sealed=True)
+    pair.forget(pair.mine)
+    pair.say(pair.theirs, "theirs")
+    assert pair.merge() is None
+    assert pair.facts(pair.mine) == ["[gone]", "thank you", "third", "theirs"]
+
+
+def test_what_was_forgotten_here_is_not_undone_by_what_another_machine_wrote_and_is_sent_anew(pair: Pair) -> None:
+    first, *_ = pair.mine.read_stored_facts("c")
+    pair.mine.replace_fact(first, UserSaid((Text("[gone here]", 1),)))
+    pair.forget(pair.mine)
+    pair.known = pair.progress(pair.mine, generation=2)
+    pair.known = SharedProgress("c", 2, pair.known.chain, 1, b"w" * 16, pair.known.contents)
+    pair.say(pair.theirs, "theirs")
+    assert pair.merge() is None
+    assert pair.facts(pair.mine) == ["[gone here]", "thank you", "theirs", "Forgotten"]
+    planned = pair.state.get_progress("c").contents
+    assert planned is not None
+    assert (planned.generation, planned.last) == (2, 0)
