@@ -232,3 +232,18 @@ def test_what_follows_a_kept_row_after_the_summary_is_no_branch_beside_it() -> N
         assert made[0].messages[-1].text == "go on"
     made = all_of(*written.claude_session(), boundary, summary, written.claude_said(11, 1, "go on"))
     assert len(made) == 2, "where the compaction kept nothing it is another branch"
+
+
+def test_a_prompt_that_follows_nothing_begins_anew_and_a_compaction_that_names_nothing_does_not() -> None:
+    more = [written.claude_said(11, None, "start again"), written.claude_reply(12, 11, "m9", written.text("anew"))]
+    first, second = all_of(*written.claude_session(), *more)
+    assert [message.text for message in second.messages] == ["start again", "anew"]
+    assert [message.text for message in first.messages][-1] == "Again."
+    del more[0]["parentUuid"]  # As in files that do not tell it.
+    (one,) = all_of(*written.claude_session(), *more)
+    assert [message.text for message in one.messages][-3:] == ["Again.", "start again", "anew"]
+    boundary = written.claude_line(9, "system", None, subtype="compact_boundary")
+    summary = written.claude_said(10, 9, "What happened.", isCompactSummary=True)
+    (one,) = all_of(*written.claude_session(), boundary, summary, written.claude_said(11, 10, "go on"))
+    assert [message.text for message in one.messages][-2:] == ["Again.", "go on"]
+    assert [(each.at, each.keep) for each in one.compactions] == [(6, 6)]

@@ -26,6 +26,9 @@ from tests.histories import written
 from tests.histories.test_recording_facts import Words
 
 
+NOTHING_STORED: dict[Digest, bytes] = {}
+
+
 def conversation(recording: RecordedSession) -> tuple[list[Recorded], dict[Digest, bytes]]:
     drafts = recording_facts.draft_facts(recording, Words(), lambda _: "")
     contents = {Digest.of_content(content): content for draft in drafts for content, _ in draft.contents}
@@ -77,7 +80,7 @@ def test_what_a_person_said_between_results_comes_once_behind_the_last_of_them()
         ModelReplied((Text("done"),), "m", Stop.END, Usage()),
         UserSaid((Text("thanks"),)),
     ]
-    lines = session_export.openai_lines(recorded_in_order(said), {}.get)
+    lines = session_export.openai_lines(recorded_in_order(said), NOTHING_STORED.get)
     assert [(line["role"], line["content"]) for line in lines if not line.get("tool_calls")] == [
         ("user", "go"),
         ("tool", "one"),
@@ -87,7 +90,7 @@ def test_what_a_person_said_between_results_comes_once_behind_the_last_of_them()
         ("assistant", "done"),
         ("user", "thanks"),
     ]
-    without_the_second = session_export.openai_lines(recorded_in_order([*said[:6], *said[8:]]), {}.get)
+    without_the_second = session_export.openai_lines(recorded_in_order([*said[:6], *said[8:]]), NOTHING_STORED.get)
     roles = [line["role"] for line in without_the_second]
     assert roles == ["user", "assistant", "tool", "tool", "user", "user", "assistant", "user"]
 
@@ -97,7 +100,7 @@ def test_of_a_conversation_that_ends_amid_its_calls_the_last_words_come_behind_w
         ModelReplied((ToolCall("c1", "ls", "{}"),), "m", Stop.CALLS, Usage()),
         UserSaid((Text("stop"),)),
     ]
-    assert [line["role"] for line in session_export.openai_lines(recorded_in_order(said), {}.get)] == [
+    assert [line["role"] for line in session_export.openai_lines(recorded_in_order(said), NOTHING_STORED.get)] == [
         "assistant",
         "tool",
         "user",
