@@ -71,10 +71,8 @@ class WindowTour(QObject):
             return
         self._step_number = max(at, 0)
         self._window.switch_to_page(self.current_step.page)
-        if (
-            self._step_number == 1
-            and (fold := self._newest_fold_of_kinds(FoldKind.EXCERPT, FoldKind.MARKER)) is not None
-        ):
+        fold = self._newest_fold_of_kinds(FoldKind.EXCERPT, FoldKind.MARKER)
+        if self._step_number == 1 and fold is not None:
             self._window.chat.transcript.scroll_to_fold(fold.fold)
         self._update_coach()
 
@@ -95,7 +93,7 @@ class WindowTour(QObject):
         self.coach.show_tour_step((self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done)
         self.coach.point_at_area(
             QRect() if done and self._step_number != len(self.steps) - 1 else step.place_to_point_at(),
-            within=self._place_in_window(self._window.context_panel),
+            within=self._place_in_window(self._window.context_panel) or self._place_of_empty_page(),
         )
 
     def _facts_of_session(self) -> list[Fact]:
@@ -133,10 +131,8 @@ class WindowTour(QObject):
 
     def _place_in_window(self, widget: QWidget, place: QRect | None = None) -> QRect:
         """A widget, or a place in it, in the window's coordinates; empty where it cannot be seen."""
-        if not widget.isVisible() or (place is not None and place.isEmpty()):
-            return QRect()
         inner = widget.rect() if place is None else place & widget.rect()
-        if inner.isEmpty():
+        if not widget.isVisible() or inner.isEmpty():
             return QRect()
         return QRect(widget.mapTo(self._window, QPoint(0, 0)) + inner.topLeft(), inner.size())
 
@@ -146,14 +142,17 @@ class WindowTour(QObject):
             return self._place_in_window(chat.approvals)
         return self._place_in_window(chat.empty.first) if self._window.current_session is None else QRect()
 
+    def _place_of_empty_page(self) -> QRect:
+        """Heading, sentence and suggestion belong together: the first card covers none of them."""
+        empty = self._window.chat.empty
+        return self._place_in_window(empty, empty.childrenRect()) if self._step_number == 0 else QRect()
+
     def _place_of_excerpt(self) -> QRect:
         view = self._window.chat.transcript.view
         fold = self._newest_fold_of_kinds(FoldKind.EXCERPT, FoldKind.MARKER)
-        return (
-            self._place_in_window(view.viewport(), view.intent_rect(OpenFold(fold.fold)))
-            if fold is not None
-            else QRect()
-        )
+        if fold is None:
+            return QRect()
+        return self._place_in_window(view.viewport(), view.intent_rect(OpenFold(fold.fold)))
 
     def _place_of_fold_button(self) -> QRect:
         panel = self._window.context_panel

@@ -5,7 +5,7 @@ key through except on its own buttons.
 """
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
-from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent, QPen
+from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPainterPath, QPaintEvent, QPen
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.gui.frame.notices import announce_to_screen_reader
@@ -137,8 +137,12 @@ class TourGuide(QObject):
         self.deleteLater()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        if watched is self._window and event.type() == QEvent.Type.Resize:
+        """Escape leaves the tour where nothing in the window has a use for it: a running agent is stopped first."""
+        if event.type() == QEvent.Type.Resize:
             self._place_ring_and_card()
+        elif isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress and event.key() == Qt.Key.Key_Escape:
+            self.card.leave.click()
+            return True
         return False
 
     def _place_ring_and_card(self) -> None:

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QMouseEvent, QPainter, QPen, QPolygonF
+from PySide6.QtGui import QFontMetrics, QMouseEvent, QPainter, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine.blocks import ContextKind
@@ -26,7 +26,7 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 
 Threshold = tuple[str, ContextKind, float]
 HEIGHT = 390
-LEFT, RIGHT, LEGEND, LANE, DATES = 52, 60, 24, 15, 20  # Sizes of what is around the plot, in pixels.
+LEFT, RIGHT, LEGEND, LANE, DATES = 60, 60, 30, 15, 26  # Sizes of what is around the plot, in pixels.
 SMALL = 11
 MARK_GAP = 4  # The least distance between two marks of a lane, in pixels.
 REACH = 6  # A mark reacts to the pointer within this many pixels.
@@ -196,34 +196,36 @@ class TimelineChart(StepPlot):
         metrics, gap = painter.fontMetrics(), self._theme.zoomed_pixels(22)
         cost = "- - -  " + tr("cost")
         widths = [metrics.horizontalAdvance(words) + gap for words, _ in entries]
+        y = self._theme.zoomed_pixels(LEGEND) / 2
         x = self._plot_area.right() - sum(widths) - (metrics.horizontalAdvance(cost) if self._top_dollars else 0)
         if x < self._plot_area.left():
             return
         for (words, kind), width in zip(entries, widths, strict=True):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(self._theme.fill_colour_of_kind(kind))
-            painter.drawEllipse(QPointF(x + 4, 10), 4, 4)
+            painter.drawEllipse(QPointF(x + 4, y), 4, 4)
             painter.setPen(self._theme.colour_of_token("muted"))
-            painter.drawText(QPointF(x + 13, 14), words)
+            painter.drawText(QPointF(x + 13, y + 4), words)
             x += width
         if self._top_dollars:
-            painter.drawText(QPointF(x, 14), cost)
+            painter.drawText(QPointF(x, y + 4), cost)
 
     def _draw_dates(self, painter: QPainter) -> None:
-        area, metrics, last = self._plot_area, painter.fontMetrics(), -1.0
-        place = QRectF(0, self.height() - self._theme.zoomed_pixels(DATES), 0, self._theme.zoomed_pixels(DATES))
         painter.setPen(self._theme.colour_of_token("faint"))
-        before, now = 0.0, time.time()
+        for x, words in self._dates_in_sight(painter.fontMetrics()):
+            painter.drawText(QPointF(x, self.height() - self._theme.zoomed_pixels(12)), words)
+
+    def _dates_in_sight(self, metrics: QFontMetrics) -> Iterator[tuple[float, str]]:
+        """What stands below the lanes and where; each minute once, as a short conversation has few."""
+        area, last, before, now = self._plot_area, -1.0, 0.0, time.time()
         for share in (0, 0.25, 0.5, 0.75, 1):
             point = self._nearest_point(area.left() + share * area.width())
             then = self._story.times[point]
             words = format_short_day_and_time(then, before, now)
             width = metrics.horizontalAdvance(words) + 2
             x = min(max(self._pixel_x_of_point(point) - share * width, area.left()), area.right() - width)
-            if x > last:
-                painter.drawText(
-                    QRectF(x, place.top(), width + 4, place.height()), Qt.AlignmentFlag.AlignVCenter, words
-                )
+            if x > last and then // 60 != before // 60:
+                yield x, words
                 before, last = then, x + width + 12
 
     def _draw_lane_marks(self, painter: QPainter) -> None:

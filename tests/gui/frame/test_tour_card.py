@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QRect, QSize
-from PySide6.QtTest import QSignalSpy
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import QRect, QSize, Qt
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QTextEdit, QWidget
 
+from helix_desktop.gui.frame.sidebar import ConversationSearchField
 from helix_desktop.gui.frame.tour_card import TourGuide, position_beside_area
 from helix_desktop.gui.theme import Theme
 
@@ -103,4 +104,24 @@ def test_where_there_is_nothing_to_point_at_it_stands_in_the_corner(theme: Theme
     coach.show_tour_step((1, 6), "One", "Do it.")
     coach.point_at_area(place)
     assert coach.card.geometry().right() > 800
+    coach.close_tour_guide()
+
+
+def test_escape_leaves_where_nothing_else_wants_it(theme: Theme) -> None:
+    window = QWidget()
+    window.resize(900, 600)
+    search, text = ConversationSearchField(theme, window), QTextEdit(window)
+    search.setText("words")
+    window.show()
+    coach = TourGuide(theme, window)
+    coach.show_tour_step((1, 6), "One", "Do it.")
+    left = QSignalSpy(coach.card.leave.clicked)
+    QTest.keyClick(search, Qt.Key.Key_Escape)
+    assert left.count() == 0
+    QTest.keyClick(text, Qt.Key.Key_Return)
+    assert left.count() == 0
+    QTest.keyClick(text, Qt.Key.Key_Escape)
+    assert left.count() == 1
+    QTest.keyClick(coach.card.next, Qt.Key.Key_Escape)
+    assert left.count() == 2
     coach.close_tour_guide()

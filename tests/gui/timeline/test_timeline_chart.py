@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
@@ -81,3 +84,33 @@ def test_a_mark_of_a_lane_says_what_happened_and_leads_there(theme: Theme, writt
     place = QPoint(round(chart._pixel_x_of_point(story.marks[TimelineLane.YOU][0][-1])), round(lane.center().y()))
     QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=place)
     assert steps == [said]
+
+
+def test_a_short_conversation_says_each_minute_once(theme: Theme) -> None:
+    written = Written()
+    for _ in range(12):
+        written.step(1_000)
+    start = written.facts[0].time // 60 * 60
+    story = ConversationTimeline()
+    story.read_all_facts([replace(fact, time=start + 7 * number) for number, fact in enumerate(written.facts)])
+    chart = TimelineChart(theme)
+    chart.resize(640, 390)
+    chart.plot_timeline(story, ())
+    said = [words.split()[-1] for _, words in chart._dates_in_sight(chart.fontMetrics())]
+    assert len(said) == 2
+    assert said == sorted(set(said))
+
+
+@pytest.mark.parametrize("zoom", [1.0, 1.5])
+def test_nothing_touches_the_frame(theme: Theme, written: Written, zoom: float) -> None:
+    """The frame is drawn while the chart has the keyboard; its legend and its dates keep away from it."""
+    theme.text_zoom = zoom
+    chart, _ = chart_of(theme, written)
+    chart.resize(900, 390)
+    picture = chart.grab().toImage()
+    ground = theme.colour_of_token("panel").rgb()
+    rows = [
+        y for y in range(picture.height()) if any(picture.pixel(x, y) != ground for x in range(0, picture.width(), 1))
+    ]
+    assert rows[0] >= 8
+    assert rows[-1] < picture.height() - 8
