@@ -131,7 +131,9 @@ class TimelineChart(StepPlot):
         painter.setFont(self._theme.build_font(SMALL))
         self._draw_axes(painter, top)
         self._draw_legend(painter)
-        self._draw_dates(painter)
+        painter.setPen(self._theme.colour_of_token("faint"))
+        for x, words in self._dates_in_sight(painter.fontMetrics()):
+            painter.drawText(QPointF(x, self.height() - self._theme.zoomed_pixels(12)), words)
         area = self._plot_area
         painter.setClipRect(area.adjusted(0, 0, 1, 0))
         painter.setPen(Qt.PenStyle.NoPen)
@@ -209,11 +211,6 @@ class TimelineChart(StepPlot):
             x += width
         if self._top_dollars:
             painter.drawText(QPointF(x, y + 4), cost)
-
-    def _draw_dates(self, painter: QPainter) -> None:
-        painter.setPen(self._theme.colour_of_token("faint"))
-        for x, words in self._dates_in_sight(painter.fontMetrics()):
-            painter.drawText(QPointF(x, self.height() - self._theme.zoomed_pixels(12)), words)
 
     def _dates_in_sight(self, metrics: QFontMetrics) -> Iterator[tuple[float, str]]:
         """What stands below the lanes and where; each minute once, as a short conversation has few."""

@@ -14,7 +14,7 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.engine.token_budget import NextMessageCost
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest, find_completion_request
-from helix_desktop.gui.chat.composer import Composer
+from helix_desktop.gui.chat.composer import BAR, Composer
 from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
 from helix_desktop.gui.chat.waiting_messages import OneLineLabel
 from helix_desktop.gui.theme import Theme
@@ -437,3 +437,16 @@ def test_no_shortcut_of_the_window_is_swallowed_by_the_text(composer: Composer, 
     event.ignore()
     QApplication.sendEvent(composer.text, event)
     assert not event.isAccepted()
+
+
+def test_the_mode_is_not_shortened_for_figures_that_find_no_room_anyway(composer: Composer) -> None:
+    composer.show_permission_modes([("ask", "Ask before changes and commands")], "ask")
+    composer.resize(590, 300)
+    composer.show_window_meter({ContextKind.CONVERSATION: 40_000}, 32_000)
+    assert not composer._figures.isVisible()
+    assert composer.context_button.isVisible()
+    assert composer._mode.text() == "Ask before changes and commands ▾"
+    composer.show_permission_modes([("ask", "Ask before changes and commands " * 3)], "ask")
+    assert composer._mode.text().startswith("Ask before changes and commands")
+    assert composer._mode.text().endswith("… ▾")
+    assert composer.context_button.width() >= BAR
