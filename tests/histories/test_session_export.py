@@ -25,7 +25,6 @@ from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSe
 from tests.histories import written
 from tests.histories.test_recording_facts import Words
 
-
 NOTHING_STORED: dict[Digest, bytes] = {}
 
 
@@ -105,3 +104,16 @@ def test_of_a_conversation_that_ends_amid_its_calls_the_last_words_come_behind_w
         "tool",
         "user",
     ]
+
+
+def test_after_a_call_that_was_not_answered_the_next_calls_keep_their_results() -> None:
+    empty = Stored(Digest.of_content(b""), 0)
+    said: list[Fact] = [
+        ModelReplied((ToolCall("c1", "ls", "{}"),), "m", Stop.CALLS, Usage()),
+        ModelReplied((ToolCall("c2", "ls", "{}"),), "m", Stop.CALLS, Usage()),
+        ToolReturned("c2", empty, 0, head="two"),
+        UserSaid((Text("thanks"),)),
+    ]
+    lines = list(session_export.openai_lines(recorded_in_order(said), NOTHING_STORED.get))
+    assert [line["role"] for line in lines] == ["assistant", "tool", "assistant", "tool", "user"]
+    assert lines[3]["content"] == "two"
