@@ -311,11 +311,11 @@ class Composer(QWidget):
         room -= sum(each.sizeHint().width() + px(10) for each in buttons)
         figures = self._figures.sizeHint().width() + px(22)
         missing = (figures if self._known else 0) - room
+        metrics = self._mode.fontMetrics()
+        whole = metrics.horizontalAdvance(self._mode_words)
+        if self._known and missing > whole - px(LEAST):  # The bar takes the place of figures without room.
+            missing = px(BAR) - room
         if missing > 0 and not self._mode.isHidden():
-            metrics = self._mode.fontMetrics()
-            whole = metrics.horizontalAdvance(self._mode_words)
-            if self._known and missing > whole - px(LEAST):  # The bar takes the place of figures without room.
-                missing = px(BAR) - room
             shortened = min(max(whole - missing, px(LEAST)), whole)
             self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
             room += whole - shortened

@@ -77,7 +77,7 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         return self.recorder_box
 
     def _build_delete_button(self) -> QPushButton:
-        button = plain_widgets.build_push_button(tr("Delete recorded conversations"), self, look="link")
+        button = plain_widgets.build_push_button(f"{tr('Delete recorded conversations')} ▾", self, look="link")
         menu = QMenu(button)
         ages = {tr("Any age"): 0, tr("Older than 30 days"): 30, tr("Older than a year"): 365}
         for kind, title in {"": tr("All agents"), **NAMES}.items():

@@ -51,6 +51,7 @@ class ContextPanel(QWidget):
             self._request_link,
             self._build_panel_link(tr("Open as a side panel"), self.side_panel_wanted),
             1,
+            spacing=0,
         )
         self._compare_link = self._build_panel_link(
             tr("What would other settings have cost here?"), self.comparison_wanted

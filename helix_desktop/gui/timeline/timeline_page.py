@@ -89,8 +89,8 @@ class TimelinePage(QWidget):
         set_surface_look(self, "page")
 
     def _lay_out_timeline(self) -> None:
-        top = build_column(build_row((self._heading, 1), self.menu_button), self.chart)
-        self._theme.keep_scaled(self, top.setContentsMargins, 24, 12, 16, 0)
+        top = build_column(build_row((self._heading, 1), self.menu_button), self.chart, spacing=8)
+        self._theme.keep_scaled(self, top.setContentsMargins, 24, 12, 16, 8)
         for at, part in enumerate((self.list, self.panel)):
             self._lower.addWidget(part)
             self._lower.setCollapsible(at, False)

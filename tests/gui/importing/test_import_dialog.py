@@ -154,7 +154,7 @@ def test_nothing_found_is_said(window: MainWindow) -> None:
 def test_what_was_recorded_of_an_agent_is_deleted_after_a_question(window: MainWindow) -> None:
     histories = FakeHistories()
     dialog, _, changed = shown(window, histories)
-    button = next(one for one in dialog.findChildren(QPushButton) if one.text() == "Delete recorded conversations")
+    button = next(one for one in dialog.findChildren(QPushButton) if one.text() == "Delete recorded conversations ▾")
     (menu,) = (each for each in button.menu().findChildren(QMenu) if each.title() == "Codex")
     next(action for action in menu.actions() if action.text() == "Older than 30 days").trigger()
     box = dialog.findChild(QMessageBox)
