@@ -37,7 +37,7 @@ _REMAINS = re.compile(
 )
 _ITEM = re.compile(r"\s*(?:[-*•]|\d+[.)])\s+(\S.{3,300})")
 _BOX = re.compile(r"\s*(?:(?:[-*•]|\d+[.)])\s+)?(?:\[ \]|TODO:?)\s+(\S.{3,200})")
-_DATA = re.compile(r'^\s*"[\w ]{1,80}":', re.MULTILINE)
+_DATA = re.compile(r'^[^\S\n]*"[\w ]{1,80}":', re.MULTILINE)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -47,8 +47,10 @@ def split_sentences(text: str) -> list[str]:
 
 def reports_finding(text: str, *, changes: bool) -> bool:
     """Whether the agent says what it found, not only what it does next. `changes`: the next call writes a file."""
+    if len(text) > LONGEST:
+        return False
     found = sum(len(each) for each in split_sentences(text) if len(each) >= SHORT and not _NEXT.match(each))
-    return found >= (FOUND if changes else LOOKS) and len(text) <= LONGEST
+    return found >= (FOUND if changes else LOOKS)
 
 
 def extract_report(text: str) -> str:

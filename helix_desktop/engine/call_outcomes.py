@@ -6,6 +6,7 @@ end.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 
 from helix_desktop.json_values import object_at, parse_json_or_none
@@ -38,7 +39,9 @@ _CHANGES = (
     ),
     re.compile(rf"(?:^|[;&|]\s*|\n)\s*(?:git )?(?:mv|cp)(?: -\w+)*\s+\S+\s+{_TARGET}"),
 )
-_HERE = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?.*?^\1$", re.DOTALL | re.MULTILINE)
+_HERE = re.compile(r"<<-?\s*['\"]?(\w++)['\"]?")
+_LONE_WORD = re.compile(r"^\w++$", re.MULTILINE)
+_SHOWS_AND_CHANGES = re.compile(r"edit(?:or)?$", re.IGNORECASE)  # Only the arguments tell which.
 _WHY = re.compile(
     r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error|fatal|ERROR)(?:\[\w+\])?: .+|^E {3,}\S.*|^FAIL(?:ED\b|:).*\S|"
     r"^npm ERR! .+|^make(?:\[\d+\])?: \*\*\* .+|^.{0,120}: command not found$|^.{0,200}: No such file or directory$|"
@@ -84,19 +87,10 @@ def find_changed_paths(tool: str, given: Mapping[str, object], command: str) -> 
     doing = f"{tool} {verb if isinstance(verb, str) else ''}"
     path = _path_argument(given)
     looks = isinstance(verb, str) and _LOOKS.match(verb)
-    writes = any(_TEXT.fullmatch(key) for key in given)
-    if (
-        path
-        and not looks
-        and (_EDITS.search(doing) and not _LOOKS.match(tool))
-        and (writes or not _is_editor_tool(tool))
-    ):
+    edits = _EDITS.search(doing) and not _LOOKS.match(tool)
+    writes = any(_TEXT.fullmatch(key) for key in given) or not _SHOWS_AND_CHANGES.search(tool)
+    if path and edits and writes and not looks:
         yield path
-
-
-def _is_editor_tool(tool: str) -> bool:
-    """Whether a tool both shows and changes files, so that only its arguments tell which of the two a call does."""
-    return bool(re.search(r"edit(?:or)?$", tool, re.IGNORECASE))
 
 
 def _path_argument(given: Mapping[str, object]) -> str:
@@ -137,7 +131,17 @@ def is_proof_command(command: str) -> bool:
 
 def strip_here_documents(command: str) -> str:
     """Returns a command line without the texts of its here documents."""
-    return _HERE.sub("", command)
+    ends: dict[str, list[int]] = {}
+    for line in _LONE_WORD.finditer(command):
+        ends.setdefault(line[0], []).append(line.end())
+    kept, at = [], 0
+    for opening in _HERE.finditer(command):
+        possible = ends.get(opening[1], [])
+        nearest = bisect_right(possible, opening.end())
+        if opening.start() >= at and nearest < len(possible):
+            kept.append(command[at : opening.start()])
+            at = possible[nearest]
+    return "".join((*kept, command[at:]))
 
 
 def find_open_tasks(given: Mapping[str, object]) -> list[str] | None:

@@ -52,7 +52,7 @@ _NO_NAME = re.compile(
 # German words. In German every noun has a capital letter, so a capital does not mark a name.
 _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|im|mit|für|auf|nicht|wird|wurde|heißt)\b")
 _NO_CLAIM = re.compile(
-    r"\[[\d–, -]+\]|\b[0-9a-f]{64}\b|^\s*(?:[-*]|\d+[.)])\s|^#+ .*|^\[.*\]$|^.*\brecall_(?:history|cached_content)\(.*"
+    r"\[[\d–, -]+\]|\b[0-9a-f]{64}\b|^[^\S\n]*(?:[-*]|\d+[.)])\s|^#+ .*|^\[.*\]$|^.*\brecall_(?:history|cached_content)\(.*"
     r"|read the full transcript at: \S+",
     re.MULTILINE,
 )
@@ -92,7 +92,8 @@ async def find_claims_of_fold(branch: ConversationBranch, fold: Folded, cache: C
 def find_unsupported_claims(summary: str, sources: Sequence[DetailSource]) -> list[str]:
     """The sentences that claim what stands in none of the sources, each behind what it claims."""
     known = _KnownWords(sources)
-    sentences = split_sentences(_NO_CLAIM.sub("", summary))
+    whole = split_sentences(_NO_CLAIM.sub("", summary))
+    sentences = (one[at : at + PIECE] for one in whole for at in range(0, len(one), PIECE))
     claims = ((one, list(dict.fromkeys(known.find_in_sentence(one)))) for one in sentences)
     return [one if found == [one] else f"{', '.join(found)} — {one}" for one, found in claims if found]
 

@@ -82,7 +82,7 @@ OPENINGS = (
             *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
             *("AWS_SESSION_TOKEN", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ENDPOINT_URL"),
         ),
-        complaint_pattern=r"Unable to locate credentials|aws configure|aws sso login|The config profile \(.*\) could not be found",
+        complaint_pattern=r"Unable to locate credentials|aws configure|aws sso login|The config profile \(.{0,200}\) could not be found",
     ),
     HomeOpening(
         "gcloud",

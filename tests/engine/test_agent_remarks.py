@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -77,3 +79,11 @@ def test_what_is_kept_was_said(text: str) -> None:
     assert text.startswith(agent_remarks.extract_report(text))
     assert set(agent_remarks.find_conclusions(text)) <= set(agent_remarks.split_sentences(text))
     assert all(task in text for task in agent_remarks.find_tasks_left_open(text))
+
+
+def test_a_page_of_empty_lines_takes_no_quadratic_time() -> None:
+    """A pattern holds the interpreter: for seconds the window would not be painted."""
+    start = time.thread_time()
+    assert agent_remarks.extract_report("\n" * 60_000 + FOUND)
+    assert not agent_remarks.extract_report("\n" * 60_000 + '  "reason": 1' + FOUND)
+    assert time.thread_time() - start < 2

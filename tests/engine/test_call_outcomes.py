@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -107,3 +108,28 @@ def test_two_calls_try_the_same_where_they_run_the_same_program() -> None:
 
     assert subject("cd a && pytest -q") == subject("pytest -x tests")
     assert subject("npm run build") != subject("git status")
+
+
+@pytest.mark.parametrize("opening", ["<<a", "<<a\n", "<<ab ", "<<-'a' \n", "<<"])
+def test_here_documents_without_an_end_take_no_quadratic_time(opening: str) -> None:
+    """A pattern holds the interpreter: for a minute the window would not be painted."""
+    command = opening * (60_000 // len(opening)) + "a" * 10_000 + "\npytest -q"
+    start = time.thread_time()
+    assert call_outcomes.is_proof_command(command)
+    assert time.thread_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    ("command", "rest"),
+    [
+        ("cat > a <<'EOF'\nx\nEOF\npytest", "cat > a \npytest"),
+        ("cat <<EOF\n<<END\nEOF\nmake <<-END\n END\nEND", "cat \nmake "),
+        ("cat <<A <<B\na\nA\nb\nB\nls", "cat \nb\nB\nls"),
+        ("cat <<EOF\nEOFS\n EOF\nmake", "cat <<EOF\nEOFS\n EOF\nmake"),
+        ('cat << "E"\nE', "cat "),
+        ("cat <<\nE\nx\nE\nls", "cat \nls"),
+        ("echo 1", "echo 1"),
+    ],
+)
+def test_here_documents_are_left_out_of_a_command(command: str, rest: str) -> None:
+    assert call_outcomes.strip_here_documents(command) == rest

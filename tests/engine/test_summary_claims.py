@@ -1,5 +1,6 @@
 """What a summary claims that nothing supports: found in 200 handovers with one false sentence each, and not in 300 honest ones."""
 
+import time
 from collections import Counter
 
 import pytest
@@ -87,3 +88,18 @@ def test_no_other_thread_waits_long_for_a_search() -> None:
 def test_where_claude_code_keeps_its_transcript_is_no_claim() -> None:
     text = "It works. For details, read the full transcript at: /home/me/.claude/projects/-p/5a1c.jsonl"
     assert find_unsupported_claims(text, [DetailSource(1, "output", "it works, for details see it")]) == []
+
+
+def test_a_page_of_empty_lines_takes_no_quadratic_time() -> None:
+    """A pattern holds the interpreter: for seconds the window would not be painted."""
+    start = time.thread_time()
+    assert not find_unsupported_claims("\n" * 60_000 + "It was 1.5.", [DetailSource(1, "user", "It was 1.5.")])
+    assert time.thread_time() - start < 2
+
+
+@pytest.mark.parametrize("piece", ["„", "wh", "a_", "Ab ", "1."])
+def test_of_a_sentence_without_an_end_only_a_part_is_searched_at_once(piece: str) -> None:
+    """No other thread runs while a pattern searches."""
+    claims = find_unsupported_claims(piece * 10_000 + " src/gone.py", [DetailSource(1, "user", "Go on.")])
+    assert "src/gone.py" in claims[-1]
+    assert all(len(claim.rpartition(" — ")[2]) <= summary_claims.PIECE for claim in claims)

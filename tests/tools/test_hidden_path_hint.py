@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,9 @@ def test_a_file_that_no_agent_sees_is_named(home: Path) -> None:
     opened = CommandOpenings(hidden=(str(home.parent / "work" / ".env"),))
     assert "don't see .env" in _hint(home, "node --env-file=.env x", "", opened)
     assert _hint(home, "node x", "", opened) == ""
+
+
+def test_an_output_that_complains_without_end_takes_no_quadratic_time(home: Path) -> None:
+    start = time.thread_time()
+    assert _hint(home, "x", "The config profile (" * 20_000) == ""
+    assert time.thread_time() - start < 2
