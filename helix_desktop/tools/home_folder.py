@@ -32,16 +32,8 @@ TOOLCHAINS = tuple(
 )
 VARIABLES = (
     *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "NVM_DIR", "JAVA_HOME", "GOROOT", "RUSTUP_HOME", "ASDF_DATA_DIR"),
-    *(
-        "RBENV_ROOT",
-        "VOLTA_HOME",
-        "SDKMAN_DIR",
-        "MISE_DATA_DIR",
-        "FNM_DIR",
-        "DOTNET_ROOT",
-        "ANDROID_HOME",
-        "BUN_INSTALL",
-    ),
+    *("RBENV_ROOT", "VOLTA_HOME", "SDKMAN_DIR", "MISE_DATA_DIR", "FNM_DIR"),
+    *("DOTNET_ROOT", "ANDROID_HOME", "BUN_INSTALL"),
 )
 # Extra certificates, such as a proxy's. They are no secrets, and without them downloads fail.
 CERTIFICATES = (

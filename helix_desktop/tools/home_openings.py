@@ -62,7 +62,10 @@ OPENINGS = (
         "Commands with network access can control Docker, and through it everything on this computer, even outside the sandbox.",
         (".docker", ".config/containers"),
         ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST"),
-        ("/run/docker.sock", "/var/run/docker.sock", "DOCKER_HOST", "CONTAINER_HOST"),
+        (
+            *("/run/docker.sock", "/var/run/docker.sock", "DOCKER_HOST", "CONTAINER_HOST"),
+            *("XDG_RUNTIME_DIR/docker.sock", "XDG_RUNTIME_DIR/podman/podman.sock"),
+        ),
         r"Cannot connect to the Docker daemon|docker\.sock|Cannot connect to Podman|failed to connect to the docker API",
     ),
     HomeOpening(
@@ -140,10 +143,11 @@ def opened_variables(opened: CommandOpenings, *, network: bool) -> list[str]:
 
 
 def opened_sockets(opened: CommandOpenings, environ: Mapping[str, str], *, network: bool) -> Iterator[str]:
-    """Sockets that are reached, by path or by the variable that names them."""
+    """Sockets that are reached: by path, by the variable that names them, or below a folder that one names."""
     for opening in openings_in_force(opened, network=network):
         for name in opening.sockets:
-            path = (name if name.startswith("/") else environ.get(name, "")).removeprefix("unix://")
+            variable, slash, below = name.partition("/")
+            path = (environ.get(variable, "") + slash + below).removeprefix("unix://")
             if path.startswith("/"):
                 yield path
 

@@ -16,7 +16,7 @@ from helix_desktop.processes.running_command import RunningCommand, shell_comman
 from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools import sandbox as module
 from helix_desktop.tools.autorun_guard import AutorunGuard
-from helix_desktop.tools.home_openings import NOTHING_OPENED, CommandOpenings
+from helix_desktop.tools.home_openings import NOTHING_OPENED, CommandOpenings, opened_sockets
 from helix_desktop.tools.sandbox import HeldPaths, Sandbox, SandboxKind, find_sandbox, scrub_environment
 from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
@@ -288,3 +288,13 @@ def test_children_get_no_keys_and_no_bus() -> None:
     assert {"HTTPS_PROXY", "SSL_CERT_FILE", "MINE"} <= set(
         scrub_environment(full, "/tmp", network=True, extra=["MINE"])
     )
+
+
+def test_docker_and_podman_without_root_are_reached_where_they_are_opened() -> None:
+    """Their sockets are among the user's own, of which commands reach none otherwise."""
+    opened, environ = CommandOpenings(("docker",)), {"XDG_RUNTIME_DIR": "/run/user/7", "DOCKER_HOST": "unix:///a/b"}
+    reached = set(opened_sockets(opened, environ, network=True))
+    assert {"/run/user/7/docker.sock", "/run/user/7/podman/podman.sock", "/run/docker.sock", "/a/b"} <= reached
+    assert not set(opened_sockets(opened, {"DOCKER_HOST": "tcp://a/b"}, network=True)) & {"/b", "tcp://a/b"}
+    assert list(opened_sockets(opened, environ, network=False)) == []
+    assert list(opened_sockets(NOTHING_OPENED, environ, network=True)) == []
