@@ -93,3 +93,14 @@ def test_a_machine_sees_what_others_put_since_it_looked_and_leaves_nothing_from_
     assert len(found["index"]) == len(found["pack"]) == 3
     for pack in found["index"]:
         assert abs(int(pack[:12], 16) / 1000 - time.time()) < 3600, "a pack's name begins with the time there"
+
+
+def test_only_names_behind_the_one_that_was_looked_at_last_are_listed() -> None:
+    here = machine(MemoryStore())
+    for number in (1, 2, 3):
+        here.publish_used_rows(bytes([number]) * 16, b"sealed")
+    every = here._list_object_names("uses")
+    assert every == [bytes([number]).hex() * 16 for number in (1, 2, 3)]
+    assert here._list_object_names("uses", after=every[0]) == every[1:]
+    assert here._list_object_names("uses", after="02") == every[1:]
+    assert here._list_object_names("uses", after=every[-1]) == []

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.facts import Forgotten, Text, UserSaid
+from helix_desktop.store import content_forgetting
 from helix_desktop.store.journal_file import JournalFile
-from helix_desktop.store.shared.fact_segments import NOTHING, HeadContents, compute_chain
+from helix_desktop.store.shared.fact_segments import NOTHING, FactSegment, HeadContents, compute_chain
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
 from tests.store.shared.machines import KEY, Clock
@@ -116,6 +117,19 @@ def test_what_was_forgotten_here_is_not_undone_by_what_another_machine_wrote_and
     pair.say(pair.theirs, "theirs")
     assert pair.merge() is None
     assert pair.facts(pair.mine) == ["[gone here]", "thank you", "theirs", "Forgotten"]
+    assert pair.mine.read_recorded("c")[-1].fact == Forgotten((), 1, "why"), "the mark that was here"
     planned = pair.state.get_progress("c").contents
     assert planned is not None
     assert (planned.generation, planned.last) == (2, 0)
+
+
+def test_of_a_message_in_which_both_forgot_something_at_once_neither_text_comes_back(pair: Pair) -> None:
+    first, *_ = pair.mine.read_stored_facts("c")
+    pair.mine.replace_fact(first, UserSaid((Text("[gone here]", 1),)))
+    contents = HeadContents("c", "here", segments=(FactSegment(b"n" * 32, 1, 2),), generation=1)
+    pair.known = SharedProgress("c", 2, pair.progress(pair.mine, generation=1).chain, 1, b"w" * 16, contents)
+    assert pair.merge() is None
+    assert pair.facts(pair.mine)[:2] == [content_forgetting.BLANK, "thank you"]
+    planned = pair.state.get_progress("c").contents
+    assert planned is not None
+    assert (planned.generation, planned.last) == (2, 0), "what is here is not what the others have"
