@@ -64,6 +64,15 @@ def test_a_rule_that_denies_wins_over_everything() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("src/a.py", "allow"), ("src/deep/a.py", "allow"), ("SRC/a.py", "ask"), ("lib/a.py", "ask"), ("", "ask")],
+)
+def test_a_rule_that_allows_a_path_holds_for_exactly_that_spelling(path: str, expected: str) -> None:
+    edit = ToolAction("edit_file", ActionEffect.EDIT, "", "", path=path)
+    assert verdict(edit, PermissionMode.ASK, PermissionRule("allow", path="src/*")) == expected
+
+
 def test_a_rule_that_asks_wins_over_one_that_allows() -> None:
     assert (
         verdict(
