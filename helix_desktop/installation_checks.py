@@ -194,7 +194,7 @@ def _check_disk_space(where: ProgramFolders) -> Iterator[DoctorFinding]:
     free = shutil.disk_usage(place).free
     state = _BAD if free < NO_ROOM else _NOTE if free < LITTLE_ROOM else _GOOD
     remedy = "" if state is _GOOD else "Free up disk space, or remove old entries."
-    yield DoctorFinding("Disk", state, f"{free // MEGABYTE:,} MB free for {where.data}.", remedy)
+    yield DoctorFinding("Disk", state, f"{free // MEGABYTE:,} MB free on the disk that contains {where.data}.", remedy)
 
 
 def _check_settings_file(where: ProgramFolders) -> Iterator[DoctorFinding]:

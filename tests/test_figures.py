@@ -76,7 +76,7 @@ def test_the_page_with_plots_stands_alone() -> None:
     made = report.page([run])
     assert made.count("<svg") == 1
     assert "http" not in made.replace("http://www.w3.org/2000/svg", "")
-    assert "grows with size^" in made
+    assert "proportional to size^" in made
 
 
 def test_every_benchmark_is_found_once() -> None:

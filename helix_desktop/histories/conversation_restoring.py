@@ -252,7 +252,7 @@ def describe_restored_session(restored: RestoredSession, path: Path) -> Iterator
     if not restored.fits:
         yield "The session may still be too long for the agent: the rest can't be folded."
     if restored.is_original:
-        yield "The session contains the agent's own lines, with a new session ID."
+        yield "The session file contains the agent's own lines, unchanged except for a new session ID."
     if restored.left_out_reasoning:
         yield f"Reasoning blocks left out, because this agent's provider can't read them: {restored.left_out_reasoning:,}."
     if restored.left_out_context:

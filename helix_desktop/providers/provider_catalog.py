@@ -129,7 +129,7 @@ def check_provider_config(config: ProviderConfig) -> ProviderConfig:
     if parts.username or parts.password or parts.query:
         raise InvalidInput(
             f"The base URL of {config.name} contains a password or parameters, which would be stored in a file.",
-            remedy="Set the key with provider add --key, and parameters such as api-version with --query.",
+            remedy="Set the key with `provider add --key`, and parameters such as api-version with `--query`.",
         )
     odd = next(
         (name for name, value in (*config.headers, (config.key_header, "")) if not _is_legal_header(name, value)), None

@@ -69,7 +69,8 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield "Goals that are not met:\n"
         yield (
             "\n".join(
-                f"- {name}: {report.label(row)}: {shown(row.ours.median)} (goal: {row.asked})" for name, row in missed
+                f"- {report.label(row)}: {shown(row.ours.median)} (goal: {row.asked}; benchmark: {name})"
+                for name, row in missed
             )
             + "\n"
         )

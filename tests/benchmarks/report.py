@@ -73,7 +73,7 @@ def fit_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def fit_words(each: Fit) -> str:
-    return f"grows with size^{each.slope:.2f} (R² = {max(each.share, 0):.2f})"
+    return f"proportional to size^{each.slope:.2f} (R² = {max(each.share, 0):.2f})"
 
 
 def page(runs: Sequence[Mapping[str, Any]]) -> str:

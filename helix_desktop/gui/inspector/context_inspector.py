@@ -365,13 +365,13 @@ class ContextInspector(QWidget):
 
 
 def describe_thresholds(chosen: Policy) -> str:
-    """The thresholds in a line: observe 30% · reflect 50% · hand over 85%."""
+    """The thresholds in a line: observe 30% · reflect 50% · hand over at 85%."""
     parts = []
     if chosen.observation:
         parts.append(tr("observe {share}%", share=round(100 * chosen.observation_share)))
         parts.append(tr("reflect {share}%", share=round(100 * chosen.reflection_share)))
     if chosen.handover != "off":
-        parts.append(tr("hand over {share}%", share=round(100 * chosen.handover_share)))
+        parts.append(tr("hand over at {share}%", share=round(100 * chosen.handover_share)))
     return " · ".join(parts)
 
 

@@ -424,7 +424,7 @@ def _last_seq_of_batch(event: TimelineEvent, facts: Sequence[Recorded]) -> int:
 def _list_thresholds(session: Session) -> Sequence[Threshold]:
     """When at the latest a policy folds, as shares of the window."""
     chosen = context_policy.policy_from_fact(session.conversation.state.settings.policy)
-    handover = tr("hand over {share}%", share=round(100 * chosen.handover_share))
+    handover = tr("hand over at {share}%", share=round(100 * chosen.handover_share))
     found: list[Threshold] = (
         [(handover, ContextKind.HANDOVER, chosen.handover_share)] if chosen.handover != "off" else []
     )
