@@ -31,7 +31,8 @@ class AgentChoice:
         """NotFound for what the agent does not offer."""
         if value not in self.values:
             raise NotFound(
-                f"The agent does not offer {value[:80]} as {self.name}.", remedy=f"Available: {', '.join(self.values)}."
+                f"The agent does not offer {value[:80]} for {self.name}.",
+                remedy=f"Available: {', '.join(self.values)}.",
             )
         method, parameter = self.setter
         if self.setter != _OPTION:

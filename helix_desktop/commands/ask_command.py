@@ -25,7 +25,7 @@ OPTIONS: Options = {
     **NAMED_WORKSPACE,
     "--conversation, -c C": "the ID or title of the conversation to continue",
     "--model, -m M": "the model for this conversation, as provider/model",
-    "--allow WHAT...": "edits, commands, all, or the name of a tool; five things are allowed only by their own names or by all: hidden (commands that hide what they run), held (commands to which a rule may apply), outside_sandbox, opened (commands that use hidden files or other access that you did not give to all commands), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
+    "--allow WHAT...": "edits, commands, all, or the name of a tool; the following five must be allowed by their own names or with all: hidden (commands that hide what they run), held (commands to which a rule may apply), outside_sandbox (commands outside the sandbox), opened (commands that use hidden files or other access that you did not give to all commands), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
     "--if-busy refuse|wait|branch": "what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
     "--copy": "start the conversation in its own copy of the repository; with --conversation, continue in a fork that works in a copy of its files",
     "--copy-with-changes": "the same, with your uncommitted changes in the copy",

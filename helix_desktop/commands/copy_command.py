@@ -36,7 +36,7 @@ BRINGING_BACK: Options = {
 def add_copy_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("copy", help="list the repository copies that agents work in, and bring back their changes")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    sentence = "list the copies with their size, age and own changes"
+    sentence = "list the copies with their size, age and the changes that exist only there"
     add_workspace_verb(verbs, "list", sentence, partial(workspace_access.act_on_workbench, _print_copies))
     work = partial(workspace_access.act_on_workbench, _print_copy)
     add_workspace_verb(verbs, "show", "show the changes that exist only in a copy", work, COPY)
@@ -97,7 +97,9 @@ def _describe_copy(bench: Workbench, copy: FolderCopy, found: CopyContents) -> d
 def _format_copy_line(copy: FolderCopy, found: CopyContents) -> str:
     files, overlaps = (format_things(len(some), "file", "files") for some in (found.uncommitted, found.overlaps))
     only = f"{files} not committed, {format_things(found.commits, 'commit', 'commits')} of its own"
-    state = found.problem or (only if copy.is_whole else "not finished, nothing was done in it")
+    state = found.problem or (
+        only if copy.is_whole else "incomplete: the copy was never finished, and no work was done in it"
+    )
     state += f", {overlaps} also changed in other copies" if found.overlaps else ""
     start = f"{copy.id}  {format_local_minute(copy.created)}  {found.bytes / 1e6:,.1f} MB"
     return f"{start}  {f'copy of {copy.label}: ' if copy.label else ''}{escape_control_characters(state)}"

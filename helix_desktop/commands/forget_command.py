@@ -31,7 +31,9 @@ def run_forget_command(arguments: argparse.Namespace) -> int:
     if not arguments.hashes and not arguments.text:
         raise InvalidInput("There is nothing to remove.", remedy="Specify --text TEXT, or the hash of an entry.")
     if not arguments.yes:
-        raise InvalidInput("Nothing was removed. This cannot be undone.", remedy="Add --yes to confirm.")
+        raise InvalidInput(
+            "Nothing has been removed yet, because the removal cannot be undone.", remedy="Add --yes to confirm."
+        )
     return workspace_access.run_on_workspace(arguments, gather=arguments.text == STANDARD)
 
 

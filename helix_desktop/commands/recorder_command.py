@@ -54,7 +54,12 @@ def add_recorder_command(nouns: Subparsers) -> None:
     add_verb(
         verbs, "forget", "permanently delete what was recorded; the agents' own files stay", _forget_recorded, options
     )
-    add_verb(verbs, "status", "show whether it is on, what it reads, and where that goes", _print_recorder_status)
+    add_verb(
+        verbs,
+        "status",
+        "show whether the recorder is on, what it reads, and where it saves conversations",
+        _print_recorder_status,
+    )
 
 
 def _turn_on(arguments: argparse.Namespace) -> int:
@@ -120,7 +125,7 @@ def _print_recorder_status(arguments: argparse.Namespace) -> int:
 
 
 def _describe_status(found: Mapping[str, Any]) -> Iterator[str]:
-    nothing = ", but nothing records now" if found["on"] and not found["recording"] else ""
+    nothing = ", but nothing is being recorded at the moment" if found["on"] and not found["recording"] else ""
     reads = "reads" if found["on"] else "would read"
     where = f"It {reads}:" if found["reads"] else "No conversations from other programs were found on this computer."
     yield f"The recorder is {'on' if found['on'] else 'off'}{nothing}. {where}"

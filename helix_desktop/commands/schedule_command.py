@@ -32,7 +32,7 @@ def add_schedule_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("schedule", help="add tasks at set times, such as every weekday at 8")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
     add_verb(verbs, "add", "add a schedule and print its ID", _add_schedule, {**NAMED_WORKSPACE, **ADDING})
-    add_verb(verbs, "list", "list the schedules and their next times", _list_schedules)
+    add_verb(verbs, "list", "list the schedules and when each one next adds a task", _list_schedules)
     options: Options = {"ID...": {"dest": "schedules"}}
     add_verb(verbs, "remove", "remove schedules, but keep the tasks they have added", _remove_schedules, options)
 
@@ -45,7 +45,7 @@ def _add_schedule(arguments: argparse.Namespace) -> int:
     zone = schedules.find_time_zone(arguments.zone).key if arguments.zone else schedules.name_of_local_zone()
     schedules.parse_time_of_day(arguments.at)
     if not (text := " ".join(arguments.text).strip()):
-        raise InvalidInput("A task needs a text.", remedy="Nothing was added.")
+        raise InvalidInput("The task has no text.", remedy="Nothing was added.")
     new = schedules.WorkSchedule(
         secrets.token_hex(4), workspace, text, arguments.at, zone, schedules.parse_days(arguments.days), arguments.missed,
         (*options, *(word for what in arguments.allow for word in ("--allow", what))), time.time(),

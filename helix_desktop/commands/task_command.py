@@ -102,7 +102,7 @@ async def _read_numbered_lines(console: Console) -> list[tuple[int, str]]:
     try:
         lines = enumerate(b"".join(pieces).decode("utf-8-sig").split("\n"), 1)
     except UnicodeDecodeError as error:
-        raise InvalidInput("The tasks are not text in UTF-8.", remedy="Nothing was added.") from error
+        raise InvalidInput("The tasks are not valid UTF-8 text.", remedy="Nothing was added.") from error
     return [(number, line.strip()) for number, line in lines if line.strip()]
 
 
@@ -130,7 +130,7 @@ def _check_fields(given: dict[str, Any]) -> None:
 def _build_new_task(given: dict[str, Any]) -> fleet_tasks.NewFleetTask:
     text, budget, priority = given["text"].strip(), float(given["budget"]), given["priority"]
     for is_right, sentence in (
-        (text, "A task needs a text."),
+        (text, "The task has no text."),
         (0 <= budget < math.inf, "A budget is an amount in dollars that is not negative."),
         (abs(priority) <= _MOST_PRIORITY, f"A priority is a number from -{_MOST_PRIORITY} to {_MOST_PRIORITY}."),
     ):

@@ -89,7 +89,7 @@ def _words_of_command(arguments: argparse.Namespace) -> list[str]:
     except ValueError as error:
         raise InvalidInput(f"--command is not a valid command line: {error}.", remedy="Quote it as in a shell: --command 'qwen --yolo'.") from None  # fmt: skip
     if words and not arguments.protocol:
-        raise InvalidInput("--command needs --protocol.", remedy="Add --protocol anthropic, openai or gemini: how the agent speaks to its provider.")  # fmt: skip
+        raise InvalidInput("--command needs --protocol.", remedy="Add --protocol anthropic, openai or gemini to specify the protocol that the agent uses with its provider.")  # fmt: skip
     if words and "--" in arguments.argv:  # What follows `--` belongs to the agent.
         arguments.agent, arguments.arguments = "", arguments.argv[arguments.argv.index("--") + 1 :]
     if words and (arguments.install or arguments.uninstall):

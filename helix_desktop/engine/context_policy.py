@@ -168,11 +168,11 @@ class Policy:
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declare_threshold(
-        40_000, "Minimum context for a handover (tokens)", "Handovers to save money are written only above this size, or above the share in the next setting, whichever is smaller.",
+        40_000, "Minimum context for a handover (tokens)", "Handovers whose purpose is to save money are written only above this size, or above the share in the next setting, whichever is smaller.",
         group="Handover", keeps_most=1_000_000, within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declare_threshold(
-        0.30, "Minimum context for a handover (share of the window)", "Handovers to save money are written only above this share of the window, or above the size in the previous setting, whichever is smaller.",
+        0.30, "Minimum context for a handover (share of the window)", "Handovers whose purpose is to save money are written only above this share of the window, or above the size in the previous setting, whichever is smaller.",
         group="Handover", keeps_most=0.5, within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declare_threshold(

@@ -258,7 +258,7 @@ class FoldSteward:
     def forecast_folds(self) -> str:
         """What would be folded next, and why, in a sentence."""
         if self._flying_plan is not None:
-            return f"A {self._flying_plan.kind.value} is being written: {self._flying_plan.why}."
+            return f"In progress: {self._flying_plan.kind.value}, because {self._flying_plan.why}."
         situation = self.current_situation(self.conversation.expected_state)
         plan, clearing = self._planner.find_due_fold(situation), marker_clearing.find_due_clearing(situation)
         if plan is not None:
@@ -434,7 +434,7 @@ def describe_policy_outlook(situation: FoldSituation) -> str:
             f"a handover is written above {handover.least_context_tokens(situation):,.0f} tokens if that saves money"
         )
     if policy.handover in ("share", "pays"):
-        later.append(f"always at {handover.latest_start_tokens(situation):,.0f} tokens")
+        later.append(f"a handover is always written at {handover.latest_start_tokens(situation):,.0f} tokens")
     if not later:
         return "This policy folds nothing."
     return f"Later: {', '.join(later)}."

@@ -278,7 +278,7 @@ class OutputAdmission:
             tokens=self.tokens.count_tokens(shown),
             tokens_before=part.tokens,
             entries=(part.stored.digest,),
-            why=f"{part.name} of {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the window",
+            why=f"{part.name}: {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the window",
         )
 
 

@@ -43,7 +43,7 @@ class PartClearer:
         """Show the parts as markers. One that has changed meanwhile, or would not get shorter, is left out."""
         made = [await self.build_marker(ref, block) for ref in refs if (block := self.find_block(ref)) is not None]
         n, total = len(made), sum(one.block.tokens for one in made)
-        reason = f"{why}: {n} parts, {total:,} tokens in total" if n > 1 else f"{why}: 1 part of {total:,} tokens"
+        reason = f"{why}: {n} parts, {total:,} tokens in total" if n > 1 else f"{why}: 1 part, {total:,} tokens"
         return await self.append_shortened(
             made, batch or self.conversation.new_fold_name(facts.FoldKind.MARKER), reason, panic=panic
         )

@@ -190,7 +190,7 @@ class WindowTour(QObject):
                     "Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. The script asks before it runs a command: click “Allow once”."
                 ),
                 tr(
-                    "That was a whole turn. If the script reads files or runs commands in it, each call is shown, and you are asked before each command."
+                    "That was a whole turn. When the script reads files or runs commands during a turn, each call is shown, and you are asked before each command."
                 ),
                 self._place_of_question_or_suggestion,
                 lambda: self._count_ended_turns() > 0,

@@ -146,7 +146,7 @@ def test_lines_name_other_lines_by_their_keys(workspace: Path, helix: Helix, tmp
     code, _, err = helix("task", "add", "-w", "Here", "--file", tmp_path / "tasks")
     assert (code, "wait for each other" in err) == (2, True)
     (tmp_path / "tasks").write_bytes(b"\xff\xfe")
-    assert "not text in UTF-8" in helix("task", "add", "-w", "Here", "--file", tmp_path / "tasks")[2]
+    assert "not valid UTF-8 text" in helix("task", "add", "-w", "Here", "--file", tmp_path / "tasks")[2]
     (tmp_path / "tasks").write_bytes(b"")
     assert add(helix, "--file", str(tmp_path / "tasks")) == ""
 
@@ -208,7 +208,7 @@ def test_a_budget_is_set_shown_and_lifted(workspace: Path, helix: Helix) -> None
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("add", "-w", "Here", " "), "needs a text"),
+        (("add", "-w", "Here", " "), "has no text"),
         (("add", "-w", "Here", "x", "--deadline", "soon"), "is not a time"),
         (("add", "-w", "Here", "x", "--deadline", "2001-01-01"), "has passed"),
         (("add", "-w", "Here", "x", "--deadline", "0s"), "has passed"),

@@ -189,7 +189,7 @@ async def test_a_writer_that_hangs_costs_a_turn_no_time_as_long_as_there_is_room
     kept = await keeping(window=12_000, hangs=True, **FULL)
     await kept.say("a task")
     await worked(kept, 22, 300)
-    assert kept.steward.forecast_folds().startswith("A handover is being written")
+    assert kept.steward.forecast_folds().startswith("In progress: handover, because")
     assert await lasted(kept.steward.prepare_step()) < 1
     await kept.steward.aclose()
 
@@ -318,7 +318,7 @@ async def test_who_asks_for_a_fold_and_changes_what_it_covers_is_told_why_there_
 async def test_a_fold_in_flight_is_dropped_when_what_it_covers_is_changed() -> None:
     for change in (Pinned(PartRef(4)), Excluded(PartRef(4)), Rewound(6)):
         kept, gate = await being_written()
-        assert kept.steward.forecast_folds().startswith("A handover is being written")
+        assert kept.steward.forecast_folds().startswith("In progress: handover, because")
         await kept.conversation.append_facts(change)
         gate.set()
         await kept.settled()
@@ -559,7 +559,7 @@ async def test_a_strategy_switched_off_by_the_user_rests() -> None:
 async def test_the_forecast_says_what_comes_next_and_why() -> None:
     kept = await keeping("helix", window=100_000, handover_share=0.1)
     assert kept.steward.forecast_folds().endswith(
-        "outputs older than 10 steps are replaced with markers, always at 10,000 tokens."
+        "outputs older than 10 steps are replaced with markers, a handover is always written at 10,000 tokens."
     )
     await kept.say("a task")
     await worked(kept, 10, 600)
@@ -569,7 +569,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
         "Next: old outputs are replaced with markers, older than 10 steps, at least 500 tokens."
     )
     await worked(kept, 30, 400)
-    assert kept.steward.forecast_folds() == "A handover is being written: the window is 10% full."
+    assert kept.steward.forecast_folds() == "In progress: handover, because the window is 10% full."
     await kept.steward.aclose()
 
 

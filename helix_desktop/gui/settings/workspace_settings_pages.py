@@ -30,7 +30,7 @@ TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("agents", "Agents per conversation", "How many agents one conversation may start.", 32, 10_000),
     (
         "agents_depth",
-        "Levels of agents",
+        "Levels of delegation",
         "How many levels deep agents may delegate to other agents. 0 means no delegation.",
         2,
         20,

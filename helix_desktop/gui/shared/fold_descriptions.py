@@ -25,11 +25,15 @@ def fold_title(fold: Folded, folds: int = 1) -> str:
     if fold.kind is FoldKind.HANDOVER:
         return tr("Handover {n}", n=fold.number) if fold.number else tr("Handover")
     if fold.kind is FoldKind.MARKER:
-        return format_count(folds, "Cached {n} tool output", "Cached {n} tool outputs")
+        return format_count(folds, "Replaced {n} tool output with a marker", "Replaced {n} tool outputs with markers")
     if fold.kind is FoldKind.EXCERPT:
         return format_count(folds, "Excerpted {n} tool output", "Excerpted {n} tool outputs")
     if fold.kind is FoldKind.OBSERVATIONS:
-        return format_count(count_covered_facts(fold), "Observed {n} message", "Observed {n} messages")
+        return format_count(
+            count_covered_facts(fold),
+            "Condensed {n} message into observations",
+            "Condensed {n} messages into observations",
+        )
     if fold.kind is FoldKind.REFLECTION:
         return tr("Merged the observations")
     return tr("Truncated") if fold.kind is FoldKind.TRUNCATION else describe_fold_kind(fold.kind).capitalize()

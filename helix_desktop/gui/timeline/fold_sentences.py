@@ -149,7 +149,7 @@ def describe_fold_figures(event: TimelineEvent) -> str:
     if fold.seconds:
         parts.append(format_duration(fold.seconds))
     parts.append(fold.model or tr("no model"))
-    parts.append(tr("in an emergency") if fold.panic else tr("in the background"))
+    parts.append(tr("because the request would not fit") if fold.panic else tr("in the background"))
     return " · ".join(parts)
 
 

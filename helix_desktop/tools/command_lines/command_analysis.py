@@ -109,7 +109,7 @@ def find_behind_shell(line: ProgramFinder, words: list[str]) -> list[StartedProg
     if not runs:
         return line.note_script(rest[at])
     if name in program_tables.OTHER_SHELLS:
-        raise UnreadableCommand(f"{name} is not read")
+        raise UnreadableCommand(f"commands for {name} cannot be read")
     return line.find_in_text(rest[at], bash=name in ("bash", "rbash"))
 
 
@@ -399,7 +399,7 @@ class UnknownPrograms:
 def find_started_programs(line: str) -> KnownPrograms | UnknownPrograms:
     """What the line would start in a shell of this system."""
     if sys.platform == "win32":
-        return UnknownPrograms("PowerShell is not read")
+        return UnknownPrograms("commands for PowerShell cannot be read")
     try:
         return _find_known_programs(line)
     except UnreadableCommand as hidden:

@@ -24,7 +24,7 @@ def test_titles_and_lines(written: Written) -> None:
     story = story_of(written)
     assert [fold_sentences.describe_event_title(event) for event in story.events] == [
         "Conversation started",
-        "Cached 3 tool outputs",
+        "Replaced 3 tool outputs with markers",
         "Handover 1",
         "Handover 2",
     ]

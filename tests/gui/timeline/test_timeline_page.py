@@ -85,7 +85,7 @@ def test_the_newest_fold_is_shown(page: Page) -> None:
     assert "Project Background" in text
     assert "Details found: 42" in text
     rows = [str(timeline.list.rows.data(timeline.list.rows.index(i))).split(",")[0] for i in range(4)]
-    assert rows == ["Handover 2", "Handover 1", "Cached 3 tool outputs", "Conversation started"]
+    assert rows == ["Handover 2", "Handover 1", "Replaced 3 tool outputs with markers", "Conversation started"]
 
 
 def test_the_list_and_the_chart_choose_the_same(page: Page, settle: Settle) -> None:
@@ -96,7 +96,7 @@ def test_the_list_and_the_chart_choose_the_same(page: Page, settle: Settle) -> N
     assert timeline.chart._selected is timeline.timeline.events[2]
     timeline.choose_fold("m1")
     assert timeline.list.currentIndex().row() == 2
-    assert timeline.panel._title._words == "Cached 3 tool outputs"
+    assert timeline.panel._title._words == "Replaced 3 tool outputs with markers"
 
 
 def test_sources_lead_into_the_chat_and_to_entries(page: Page) -> None:
