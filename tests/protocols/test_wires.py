@@ -13,6 +13,7 @@ from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.gemini import gemini_wire
 from helix_desktop.protocols.openai_chat import chat_wire
 from helix_desktop.protocols.openai_responses import responses_wire
+from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS
 from helix_desktop.protocols.wire_message import Piece, PieceEdit, PieceKind, Speaker, Tool, Wired
 
 TEXT, CALL, RESULT = PieceKind.TEXT, PieceKind.CALL, PieceKind.RESULT
@@ -266,6 +267,66 @@ def test_a_gemini_reply_with_calls_ends_with_calls() -> None:
 )
 def test_what_a_reply_cost(wire: ModuleType, told: Mapping[str, Any], usage: Usage) -> None:
     assert wire.usage(told) == usage
+
+
+ADDED = [  # what the gateway puts into a conversation: the user's words, a good result and a failed one
+    (
+        anthropic_wire,
+        {"role": "user", "content": [{"type": "text", "text": "go on"}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "out"}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "out", "is_error": True}]},
+    ),
+    (
+        chat_wire,
+        {"role": "user", "content": "go on"},
+        {"role": "tool", "tool_call_id": "c1", "content": "out"},
+        {"role": "tool", "tool_call_id": "c1", "content": "out"},
+    ),
+    (
+        responses_wire,
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go on"}]},
+        {"type": "function_call_output", "call_id": "c1", "output": "out"},
+        {"type": "function_call_output", "call_id": "c1", "output": "out"},
+    ),
+    (
+        gemini_wire,
+        {"role": "user", "parts": [{"text": "go on"}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "run", "response": {"output": "out"}}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "run", "response": {"error": "out"}}}]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("wire", "words", "good", "failed"), ADDED)
+def test_what_the_gateway_adds_is_written_as_the_protocol_says(
+    wire: ModuleType, words: Any, good: Any, failed: Any
+) -> None:
+    assert wire.said("go on") == words
+    assert wire.result("c1", "run", "out") == good
+    assert wire.result("c1", "run", "out", ok=False) == failed
+
+
+@pytest.mark.parametrize(("wire", "words", "good", "_failed"), ADDED)
+def test_messages_are_put_back_as_they_were_read(wire: ModuleType, words: Any, good: Any, _failed: Any) -> None:
+    field = MESSAGE_FIELDS[wire.NAME]
+    body = {"model": "m", field: [words, good, words, words]}
+    read = wire.messages(body)
+    assert [message.units for message in read] == [(unit,) for unit in body[field]]
+    for known in range(len(read) + 1):
+        assert wire.messages(body, read[:known]) == read
+    assert wire.with_messages({"model": "m"}, [unit for message in read for unit in message.units]) == body
+
+
+@pytest.mark.parametrize(("wire", "words", "good", "_failed"), ADDED)
+def test_an_added_message_joins_its_neighbour_where_one_role_may_not_speak_twice(
+    wire: ModuleType, words: Any, good: Any, _failed: Any
+) -> None:
+    assert wire.joined([(words, False), (good, False)]) == [words, good]
+    together = wire.joined([(words, False), (good, True)])
+    if field := {anthropic_wire: "content", gemini_wire: "parts"}.get(wire):
+        assert together == [{**words, field: [*good[field], *words[field]]}]
+    else:
+        assert together == [words, good]
 
 
 def test_results_and_calls_are_changed_where_they_stand() -> None:

@@ -325,27 +325,27 @@ class GeminiCallFilter(HiddenCallFilter):
         candidate = object_at(event, "candidates", 0)
         parts = list(list_at(candidate, "content", "parts"))
         kept = [seen for part in parts if (seen := self._filter_gemini_part(object_at(part))) is not None]
+        if self.holds_reasoning and self.has_only_hidden_calls:
+            kept = [part for part in kept if not part.get("thought")]
         finish = candidate.get("finishReason")
-        if self.holds_reasoning and parts and all(object_at(part).get("thought") for part in parts) and not finish:
+        thinks = kept == parts and all(object_at(part).get("thought") for part in parts)
+        if self.holds_reasoning and thinks and parts and not finish:
             self._held_events.append((raw, event))
             return b""
         out = b""
-        if self._held_events and (finish or kept) and not self.has_only_hidden_calls:
-            out = b"".join(held for held, _ in self._held_events)
-        if not self.has_only_hidden_calls or kept:
-            self._held_events = []
+        if finish or kept:
+            held, self._held_events = self._held_events, []
+            out = b"" if self.has_only_hidden_calls else b"".join(shown for shown, _ in held)
         self.shown_count += len(kept)
-        if self.has_only_hidden_calls and (finish or not kept):
-            return out
         if kept == parts and not self.any_hidden:
             return out + raw
-        if not kept and not finish:
+        if not kept and (self.has_only_hidden_calls or not finish):
             return out
         content = {**object_at(candidate, "content"), "role": "model", "parts": kept}
-        fresh = {
-            **event,
-            "candidates": [{**candidate, "content": content}, *list_at(event, "candidates")[1:]],
-        }
+        candidate = {**candidate, "content": content}
+        if self.has_only_hidden_calls:
+            candidate.pop("finishReason", None)  # The next reply goes on where this one ends.
+        fresh = {**event, "candidates": [candidate, *list_at(event, "candidates")[1:]]}
         return out + encode_event(self._with_earlier_output(fresh, self.output_tokens_before))
 
     def _filter_gemini_part(self, part: Mapping[str, Json]) -> Json | None:

@@ -255,11 +255,14 @@ class ChatCallFilter(HiddenCallFilter):
             return b""
         kept, changed = self._filter_delta(delta)
         finish = choice.get("finish_reason")
-        ends = bool(finish) and not self.has_only_hidden_calls
-        out = self._release_held_events() if delta.get("content") or self.visible_count or ends else b""
+        shows = delta.get("content") or self.visible_count or (finish and not self.has_only_hidden_calls)
+        out = self._release_held_events() if shows else b""
         self.shown_count += bool(delta.get("content") or kept.get("tool_calls"))
-        if (finish and self.has_only_hidden_calls) or not (kept or finish):
+        goes_on = self.has_only_hidden_calls  # with the next reply, so this one has no end and no bill
+        if not (kept if not finish else kept.get("content") or not goes_on):
             return out
+        if goes_on and (finish or "usage" in value):
+            value, choice, changed = {**value, "usage": None}, {**choice, "finish_reason": None}, True
         if not changed and not self.replies_before:
             return out + self._add_earlier_usage(raw, value)
         return out + self._add_earlier_usage(b"", {**value, "id": self._id, "choices": [{**choice, "delta": kept}]})
@@ -279,9 +282,7 @@ class ChatCallFilter(HiddenCallFilter):
         seen = [piece for call in calls if (piece := self._filter_call_piece(object_at(call))) is not None]
         kept["tool_calls"] = seen
         if not seen:
-            del kept["tool_calls"]
-            if kept.get("content", "") in (None, ""):
-                kept.pop("content", None)
+            kept = {k: v for k, v in kept.items() if v or k not in ("content", "tool_calls")}
         return kept, seen != list(calls)
 
     def _filter_call_piece(self, call: Mapping[str, Json]) -> Json | None:
@@ -314,10 +315,9 @@ class ChatCallFilter(HiddenCallFilter):
         calls = [
             call for call in list_at(message, "tool_calls") if text_at(call, "function", "name") not in HIDDEN_TOOLS
         ]
-        if "tool_calls" in message:
+        message.pop("tool_calls", None)
+        if calls:
             message["tool_calls"] = calls
-            if not calls:
-                del message["tool_calls"]
         usage = sum_output(values, "completion_tokens", "prompt_tokens")
         choice = {**object_at(last, "choices", 0), "message": message}
         return {**last, "id": values[0].get("id"), "choices": [choice], "usage": usage}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.anthropic.anthropic_wire import AnthropicCallFilter
+from tests.protocols.streams import DONE, put_together, through
 
 
 def read(*events: dict[str, Any]) -> dict[str, Any]:
-    reading = anthropic_wire.Reading()
-    for event in events:
-        reading.take(event)
-    return reading.value()
+    return put_together(anthropic_wire.Reading(), events)
 
 
 def start(index: int, **block: Any) -> dict[str, Any]:
@@ -62,3 +63,98 @@ def test_a_reply_is_complete_with_its_last_event_alone() -> None:
     assert not reading.done
     reading.take({"type": "message_stop"})
     assert reading.done
+
+
+BEGIN: Any = {"type": "message_start", "message": {"id": "m1", "usage": {"input_tokens": 5, "output_tokens": 1}}}
+STOP: Any = {"type": "message_stop"}
+THOUGHT: Any = {"type": "thinking", "thinking": "hm"}
+WORDS: Any = {"type": "text", "text": "a"}
+HIDDEN: Any = {"type": "tool_use", "id": "t1", "name": "recall_history", "input": {}}
+OWN: Any = {"type": "tool_use", "id": "t2", "name": "Bash", "input": {}}
+
+
+def block(index: int, value: Any) -> list[Any]:
+    return [start(index, **value), {"type": "content_block_stop", "index": index}]
+
+
+def told(output: int) -> Any:
+    return {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": output}}
+
+
+@pytest.mark.parametrize(
+    ("hold", "events", "given"),
+    [
+        (
+            False,
+            [BEGIN, DONE, {"type": "ping"}, *block(0, THOUGHT), *block(1, OWN), told(3), STOP, {"type": "error"}, {}],
+            [[at] for at in range(11)],
+        ),
+        (True, [BEGIN, *block(0, THOUGHT), *block(1, WORDS), told(3)], [[0], [], [], [1, 2, 3], [4], [5]]),
+        (True, [*block(0, THOUGHT), {"type": "ping"}, told(3)], [[], [], [2], [0, 1, 3]]),
+        (True, [*block(0, {"type": "redacted_thinking"}), told(3), STOP], [[], [], [0, 1, 2], [3]]),
+        (True, [BEGIN, *block(0, THOUGHT), *block(1, HIDDEN), told(3), STOP], [[0], [], [], [], [], [], []]),
+        (
+            True,
+            [*block(0, THOUGHT), *block(1, HIDDEN), *block(2, OWN), told(3), STOP],
+            [[], [], [], [], *([event] for event in block(0, OWN)), [told(3)], [7]],
+        ),
+        (
+            False,
+            [*block(0, OWN), *block(1, HIDDEN), *block(2, WORDS), told(3)],
+            [[0], [1], [], [], *([event] for event in block(1, WORDS)), [told(3)]],
+        ),
+    ],
+)
+def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: list[Any], given: Any) -> None:
+    assert through(AnthropicCallFilter(hold=hold), events) == given
+
+
+def test_the_reply_after_a_hidden_call_goes_on_with_the_first() -> None:
+    veil = AnthropicCallFilter(hold=True)
+    assert through(veil, [BEGIN, *block(0, WORDS), *block(1, HIDDEN), told(10), STOP]) == [
+        [0],
+        [1],
+        [2],
+        [],
+        [],
+        [],
+        [],
+    ]
+    veil.begin_next_reply(10)
+    second = [BEGIN, *block(0, THOUGHT), *block(1, WORDS), told(3), STOP]
+    assert through(veil, second) == [[], [], [], [3], [4], [told(13)], [6]]
+    veil.begin_next_reply(3)
+    given = [[event] for event in block(2, OWN)]
+    assert through(veil, [BEGIN, *block(0, OWN), told(2), STOP]) == [[], *given, [told(15)], [4]]
+
+
+def test_whole_replies_become_one_with_the_last_thoughts_and_all_the_output() -> None:
+    def whole(*content: Any, id_: str = "m1", output: int = 3) -> dict[str, Any]:
+        return {"id": id_, "content": list(content), "usage": {"input_tokens": 5, "output_tokens": output}}
+
+    odd = {"type": "server_tool_use", "name": "recall_history"}
+    merge = AnthropicCallFilter(hold=True).merge_whole_replies
+    first = whole(THOUGHT, HIDDEN, odd)
+    assert merge([first, whole(THOUGHT, OWN, id_="m2")]) == whole(odd, OWN, output=6)
+    assert merge([whole(THOUGHT, HIDDEN), whole(THOUGHT, OWN, id_="m2")]) == whole(THOUGHT, OWN, output=6)
+    assert merge([whole(WORDS, THOUGHT, HIDDEN)]) == whole(WORDS, THOUGHT)
+
+
+def test_marks_are_taken_off_and_set_without_touching_what_has_none() -> None:
+    bare = {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+    assert anthropic_wire.without_cache_marks(bare) is bare
+    words = {"role": "user", "content": "a"}
+    assert anthropic_wire.without_cache_marks(words) is words
+    mark = {"type": "ephemeral"}
+    empty = {"role": "user", "content": []}
+    assert anthropic_wire.with_cache_mark(empty, mark) is empty
+    marked = {"type": "text", "text": "a", "cache_control": mark}
+    assert anthropic_wire.with_cache_mark(words, mark) == {"role": "user", "content": [marked]}
+    assert anthropic_wire.with_cache_mark(bare, mark)["content"] == [bare["content"][0], {**marked, "text": "b"}]
+
+
+def test_the_users_words_and_an_added_result_are_one_message() -> None:
+    words, result = {"role": "user", "content": "a"}, anthropic_wire.result("t1", "Bash", "out")
+    assert anthropic_wire.joined([(words, False), (result, True)]) == [
+        {"role": "user", "content": [*result["content"], {"type": "text", "text": "a"}]}
+    ]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from helix_desktop.protocols.event_stream import parse_event_data
+from helix_desktop.protocols.openai_chat import chat_wire
 from helix_desktop.protocols.openai_chat.chat_wire import ChatCallFilter
 from helix_desktop.protocols.wire_message import Json
+from tests.protocols.streams import DONE, put_together, through
 
 HIDDEN, OWN = "recall_cached_content", "Bash"
 
@@ -58,3 +62,131 @@ def test_an_untouched_chunk_is_the_bytes_that_came_and_a_second_reply_says_no_ro
     assert chunk["id"] == "one", "one message has one id"
     (chunk,) = given(veil, {"tool_calls": [call(0, OWN)]})
     assert chunk["choices"][0]["delta"]["tool_calls"][0]["index"] == 0
+
+
+def chunk(finish: str | None = None, id_: str = "one", **delta: Any) -> Any:
+    return {"id": id_, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+def used(output: int, **more: Any) -> Any:
+    usage = {"prompt_tokens": 5, "completion_tokens": output, "total_tokens": 5 + output}
+    return {"id": "one", "choices": [], "usage": usage, **more}
+
+
+THOUGHT, WORDS, END = chunk(reasoning_content="hm"), chunk(content="a"), chunk("tool_calls")
+RECALL, RUN = call(0, HIDDEN), call(0, OWN)
+
+
+def test_a_reply_is_put_together_of_its_pieces() -> None:
+    reading = chat_wire.Reading()
+    pieces = [
+        {**chunk(role="assistant", content="", refusal=None), "object": "chat.completion.chunk", "model": "m"},
+        chunk(reasoning="h"),
+        chunk(reasoning="m", content="a", annotations=[1], audio={"id": "x"}),
+        chunk(content="b", annotations=[2], role="user"),
+        chunk(tool_calls=[call(1, OWN, "{"), call(0, "look", "[")]),
+        chunk(tool_calls=[{"index": 1, "id": "", "function": {"arguments": "}", "name": None}}]),
+        chunk(tool_calls=[{"index": 0, "function": {"arguments": "]"}}]),
+        {"choices": [{"index": 1, "delta": {"content": "another choice"}, "finish_reason": "stop"}]},
+    ]
+    put_together(reading, pieces)
+    assert not reading.done
+    value = put_together(reading, [END, {**used(3), "id": None, "system_fingerprint": None}])
+    assert reading.done
+    message = {"role": "user", "content": "ab", "reasoning": "hm", "annotations": [1, 2], "audio": {"id": "x"}}
+    calls = [
+        {"id": "c0", "type": "function", "function": {"name": "look", "arguments": "[]"}},
+        {"id": "c1", "type": "function", "function": {"name": OWN, "arguments": "{}"}},
+    ]
+    assert value == {
+        "id": "one",
+        "model": "m",
+        "choices": [{"index": 0, "message": {**message, "tool_calls": calls}, "finish_reason": "tool_calls"}],
+        "usage": used(3)["usage"],
+    }
+    assert chat_wire.Reading().value()["choices"][0]["message"] == {"role": "assistant", "content": None}
+
+
+def test_a_whole_reply_keeps_an_empty_content_and_drops_other_empty_fields() -> None:
+    found = chat_wire.answer({"choices": [{"message": {"content": None, "refusal": None, "audio": 1}}]})
+    assert found.message.units == ({"role": "assistant", "content": None, "audio": 1},)
+
+
+@pytest.mark.parametrize(
+    ("hold", "events", "seen"),
+    [
+        (False, [THOUGHT, WORDS, chunk(tool_calls=[RUN]), END, used(3), DONE], [[0], [1], [2], [3], [4], [5]]),
+        (True, [THOUGHT, WORDS, chunk("stop")], [[], [0, 1], [2]]),
+        (True, [chunk(reasoning_content="hm", content="a"), chunk(reasoning_content="hm", tool_calls=[RUN])], [[0], [1]]),
+        (True, [THOUGHT, chunk(tool_calls=[RUN]), THOUGHT, END], [[], [0, 1], [], [2, 3]]),
+        (True, [THOUGHT, chunk("stop")], [[], [0, 1]]),
+        (True, [THOUGHT, chunk(role="assistant"), WORDS], [[], [1], [0, 2]]),
+        (True, [THOUGHT, chunk(tool_calls=[RECALL]), END, used(3), DONE], [[], [], [], [], []]),
+        (True, [THOUGHT, chunk(tool_calls=[RECALL], content="a"), END], [[], [0, chunk(content="a")], []]),
+        (
+            False,
+            [chunk(tool_calls=[RECALL, call(1, OWN)]), END, used(3), DONE],
+            [[chunk(tool_calls=[{**call(1, OWN), "index": 0}])], [1], [used(3)], [3]],
+        ),
+        (False, [chunk(tool_calls=[RUN, call(1, HIDDEN)]), chunk("stop", content="a")], [[chunk(tool_calls=[RUN])], [1]]),
+        (False, [{**chunk(), "usage": None}, {**WORDS, **used(3, choices=WORDS["choices"])}], [[], [1]]),
+        (False, [chunk(tool_calls=[RECALL]), chunk("stop", content="a"), used(3)], [[], [{**WORDS, "usage": None}], []]),
+        (False, [chunk(tool_calls=[RECALL]), {**WORDS, **used(3, choices=WORDS["choices"])}], [[], [{**WORDS, "usage": None}]]),
+        (
+            False,
+            [{**chunk("tool_calls", content="a", tool_calls=[RECALL]), "usage": used(3)["usage"]}],
+            [[{**WORDS, "usage": None}]],
+        ),
+        (False, [chunk("tool_calls", content="", tool_calls=[RECALL], role="assistant")], [[]]),
+    ],
+)  # fmt: skip
+def test_the_client_sees_a_stream_without_the_hidden_calls(hold: bool, events: list[Any], seen: Any) -> None:
+    assert through(ChatCallFilter(hold=hold), events) == seen
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "seen"),
+    [
+        (
+            [WORDS, chunk(tool_calls=[RECALL]), END],
+            [THOUGHT, chunk(content="b"), chunk("stop"), used(3, id="two"), DONE],
+            [[], [chunk(content="b")], [chunk("stop")], [used(13)], [4]],
+        ),
+        (
+            [chunk(tool_calls=[RECALL]), END],
+            [THOUGHT, chunk(id_="two", tool_calls=[RUN]), chunk("stop", id_="two"), {"id": "two", "choices": []}],
+            [[], [0, chunk(tool_calls=[RUN])], [chunk("stop")], [3]],
+        ),
+    ],
+)
+def test_the_reply_after_a_hidden_call_goes_on_with_the_first(first: Any, second: Any, seen: Any) -> None:
+    veil = ChatCallFilter(hold=True)
+    through(veil, first)
+    assert veil.has_only_hidden_calls
+    veil.begin_next_reply(10)
+    assert through(veil, second) == seen
+
+
+def test_the_thoughts_of_the_next_reply_are_shown_at_once_where_nothing_came_before() -> None:
+    veil = ChatCallFilter(hold=False)
+    through(veil, [chunk(tool_calls=[RECALL]), END])
+    veil.begin_next_reply(10)
+    assert through(veil, [{**THOUGHT, "id": "two"}, WORDS, THOUGHT]) == [[THOUGHT], [WORDS], []]
+
+
+def test_whole_replies_become_one_with_all_their_words_and_output() -> None:
+    def whole(id_: str, output: int, **message: Any) -> dict[str, Any]:
+        return {**used(output, id=id_), "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+
+    merge = ChatCallFilter(hold=True).merge_whole_replies
+    first = whole("one", 3, content="a", tool_calls=[RECALL])
+    assert merge([first, whole("two", 4, content="b", tool_calls=[RUN, RECALL])]) == whole(
+        "one", 7, content="ab", tool_calls=[RUN]
+    )
+    assert merge([first, first, whole("two", 4, content=None)]) == whole("one", 10, content="aa")
+    assert merge([whole("one", 3, content=None, tool_calls=[RECALL])]) == whole("one", 3, content=None)
+
+
+@pytest.mark.parametrize(("cost", "read"), [(0.5, 0.5), (2, 2.0), (0, 0.0), (-1, 0.0), ("1", 0.0)])
+def test_a_cost_is_a_number_above_nothing(cost: Any, read: float) -> None:
+    assert chat_wire.usage({"cost": cost}).cost == read
