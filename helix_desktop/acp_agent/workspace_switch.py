@@ -128,6 +128,8 @@ class WorkspaceSwitch:
             await self._send({"jsonrpc": "2.0", "id": message["id"], "result": build_initialize_result()})
         elif method == "authenticate" and asks:
             await self._send({"jsonrpc": "2.0", "id": message["id"], "result": {}})
+        elif asks and not method.startswith("session/"):
+            await self._send(build_error(message["id"], -32601, f"Method not found: {method[:80]}"))
         else:
             line = await self._line_of_message(message)
             if asks:

@@ -90,7 +90,9 @@ async def test_each_message_goes_to_the_workspace_of_its_folder_or_session() -> 
         (encoded({"id": 1, "method": "session/prompt", "params": {"sessionId": "nobody's"}}), -32602),
         (encoded({"id": 1, "method": "session/new", "params": {"cwd": "relative"}}), -32602),
         (encoded({"id": 1, "method": "session/new", "params": {"cwd": "/none"}}), -32602),
-        (encoded({"id": 1, "method": "unknown/method"}), -32602),
+        (encoded({"id": 1, "method": "unknown/method"}), -32601),
+        (encoded({"id": 1, "method": "logout", "params": {}}), -32601),
+        (encoded({"id": 1, "method": "_example.com/echo", "params": {"cwd": "/none"}}), -32601),
         (encoded({"id": 1, "method": "session/new", "params": [1]}), -32602),
     ],
 )

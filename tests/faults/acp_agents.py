@@ -34,6 +34,7 @@ from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbench, Workbenches
 from tests.benchmarks.gateway_clients import KEY, _arguments, _names
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, _send
+from tests.soak.driven import HOME
 
 TITLES = {"claude": "Claude Code", "codex": "Codex"}
 SHELLS = ("Bash", "exec_command", "shell", "shell_command", "run_shell_command", "bash")
@@ -57,10 +58,11 @@ class Upstream(Provider):
 
 
 class Model:
-    """Runs a numbered command in each step until the turn's steps are done. `per_turn`: steps of one turn."""
+    """Runs a numbered command in each step until the turn's steps are done. `per_turn`: steps of one turn, `later`: of those after it."""
 
-    def __init__(self, per_turn: int) -> None:
+    def __init__(self, per_turn: int, later: int = 0) -> None:
         self.per_turn = per_turn
+        self.later = later
         self.done = 0
         self.left = per_turn
 
@@ -69,7 +71,7 @@ class Model:
         if not shell or b"The following is the Codex agent history" in asked.raw:  # Codex has its own calls judged.
             return [Says("{}")]
         if self.left <= 0:
-            self.left = self.per_turn
+            self.left = self.per_turn = self.later or self.per_turn
             return [Says(f"The turn is over after step {self.done}.")]
         self.left -= 1
         self.done += 1
@@ -80,10 +82,10 @@ class Model:
         return [Says(f"said-{self.done} "), Calls(shell, {**_arguments(shell, command), **asks})]
 
 
-def set_up(agent: str, home: Path, provider: Provider, *, routed: bool = False) -> None:
-    """The agent's own home, as its user has it, with the provider's address."""
+def set_up(agent: str, home: Path, provider: Provider, *, routed: bool = False, command: str = "") -> None:
+    """The agent's own home, as its user has it, with the provider's address. `command`: of an agent that is not in the table."""
     clients = Path(os.environ.get("ACP_CLIENTS", "/tmp/acp-clients"))
-    program, options = PROGRAMS[agent]
+    program, options = PROGRAMS.get(agent, ("", ()))
     os.environ.update(
         HOME=str(home),
         ANTHROPIC_BASE_URL=provider.url, ANTHROPIC_API_KEY=KEY, OPENAI_API_KEY=KEY, GEMINI_API_KEY=KEY,
@@ -108,14 +110,15 @@ def set_up(agent: str, home: Path, provider: Provider, *, routed: bool = False) 
         file = home / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, "utf-8")
-    settings = program_folders.find_program_folders(home / "helix").settings_file
+    settings = program_folders.find_program_folders(home / HOME).settings_file
     settings.parent.mkdir(parents=True, exist_ok=True)
-    line = f"{TITLES.get(agent, agent)} = {clients}/node_modules/.bin/{program} {' '.join(options)}"
+    command = command or f"{clients}/node_modules/.bin/{program} {' '.join(options)}"
+    line = f"{TITLES.get(agent, agent)} = {command}"
     ProgramSettings(settings).change_setting(ACP_AGENTS, line)
 
 
 def open_desks(home: Path, routes: AgentRoutes | None = None) -> Workbenches:
-    where = program_folders.find_program_folders(home / "helix")
+    where = program_folders.find_program_folders(home / HOME)
     desks = Workbenches(
         where,
         SecretStorage(where.key_file, environ={}),
@@ -127,13 +130,14 @@ def open_desks(home: Path, routes: AgentRoutes | None = None) -> Workbenches:
 
 
 class Watcher:
-    """What a window would show, and the answers of its user: every fifth question is refused."""
+    """What a window would show, and the answers of its user: one question of `every` is refused."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.streamed: list[str] = []
         self.asked = self.refused = 0
         self.refuses = True
+        self.every = 5
         session.subscribe_to_events(self.hear)
 
     def hear(self, event: Event) -> None:
@@ -141,7 +145,7 @@ class Watcher:
             self.streamed.append(event.delta.text)
         if isinstance(event, QuestionAsked):
             self.asked += 1
-            allowed = not self.refuses or self.asked % 5 != 0
+            allowed = not self.refuses or self.asked % self.every != 0
             self.refused += not allowed
             loop = asyncio.get_running_loop()
             loop.call_soon(self.session.answer_question, event.number, PermissionAnswer(allowed=allowed))
@@ -191,7 +195,7 @@ async def run(agent: str, steps: int, kills: int, seed: int, *, routed: bool) ->
         home, folder = Path(place), Path(place) / "work"
         folder.mkdir()
         set_up(agent, home, provider, routed=routed)
-        routes = AgentRoutes(program_folders.find_program_folders(home / "helix")) if routed else None
+        routes = AgentRoutes(program_folders.find_program_folders(home / HOME)) if routed else None
         desks = open_desks(home, routes)
         bench = await desks.create_workspace("w", folder)
         session = await bench.start_conversation(acp_agent=TITLES.get(agent, agent))

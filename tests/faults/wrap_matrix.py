@@ -109,7 +109,7 @@ class Stage:
             self.wrong.append(f"it hung: {process.communicate()[1][-200:]}")
             return ""
         if process.returncode != code:
-            self.wrong.append(f"exit {process.returncode}, not {code}: {(out + err)[-300:]}")
+            self.wrong.append(f"exit {process.returncode}, not {code}: {(out + err)[-3_000:]}")
         return err
 
     def check_work(self, least: int) -> None:
@@ -220,9 +220,20 @@ def two_at_once(stage: Stage) -> None:
 
 
 def gateway_killed(stage: Stage) -> None:
+    """While a request has no answer yet. Behind half an answer Gemini CLI ends without a gateway, too."""
+    killed, plain_script = threading.Event(), stage.script
+
+    def wait_for_kill(asked: Asked) -> list[Block] | int:
+        said = plain_script(asked)
+        if stage.halfway.is_set():
+            killed.wait(LONGEST)
+        return said
+
+    stage.provider.script = wait_for_kill
     process = stage.start("--upstream", stage.provider.url)
     stage.halfway.wait(LONGEST)
     os.kill(status(stage.home / "helix")["gateway"], signal.SIGKILL)
+    killed.set()
     stage.finish(process)
 
 
