@@ -17,7 +17,7 @@ from acp.connection import Connection
 
 from helix_desktop.acp_client.acp_agents import AcpAgent
 from helix_desktop.engine.collaborators import TaskSpawner
-from helix_desktop.errors import HelixError, ModelFailed
+from helix_desktop.errors import HelixError, ModelFailed, NotFound
 from helix_desktop.json_values import object_at, objects_at, parse_object, text_at
 from helix_desktop.processes.running_command import RunningCommand
 from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
@@ -153,7 +153,8 @@ class AgentConnection:
         try:
             return None if is_notification else await self._handle(method, params if isinstance(params, dict) else {})
         except (HelixError, OSError, ValueError) as error:
-            raise RequestError(-32603, str(error)) from error
+            # The code of a file that is not there: Qwen Code writes a new file only if it hears it.
+            raise RequestError(-32002 if isinstance(error, NotFound) else -32603, str(error)) from error
 
     # --- the transport interface that the SDK's connection expects
 

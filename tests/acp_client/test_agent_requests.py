@@ -285,3 +285,13 @@ async def test_a_form_is_filled_in_by_our_dialog(bench: Workbench) -> None:
     await run_turn(session, "form", PermissionAnswer(allowed=True, values='{"name": "Ada"}'))
     assert json.loads(said(session)) == {"action": "accept", "content": {"name": "Ada"}}
     assert json.loads(ASKED[0].form)["properties"] == {"name": {"type": "string"}}
+
+
+async def test_a_file_that_is_not_there_is_told_by_the_protocols_code_which_agents_look_for(bench: Workbench) -> None:
+    """Qwen Code reads a file before it writes it, and takes any other error for a file that it must not touch."""
+    session = await bench.start_conversation(acp_agent="Script")
+    await run_turn(session, "read not-there.txt", YES)
+    assert '"code": -32002' in said(session)
+    assert "not-there.txt does not exist." in said(session)
+    await run_turn(session, "read /etc/not-ours", YES)
+    assert '"code": -32603' in said(session)
