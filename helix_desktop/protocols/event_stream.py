@@ -4,6 +4,7 @@ What stands in an unfinished event when the connection ends is not an event (the
 """
 
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import field
 
@@ -16,7 +17,10 @@ LONGEST_EVENT = 64 << 20
 LONGEST_PARSED_EVENT = 16 << 20
 MOST_EVENT_SIGNS = 200_000  # Events with more values are not parsed, as that would block all other threads.
 _MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which may precede the first event.
-_END = re.compile(rb"(?>\r\n|[\r\n])(?:\r\n|[\r\n])")  # CR LF is one line end, so it alone ends no event.
+MOST_EVENTS = 500_000  # More than any model's longest reply has. What follows is handed on many events at once.
+# CR LF is one line end, so it alone ends no event. All empty lines that follow are part of the end.
+_END = re.compile(rb"(?>\r\n|[\r\n])(?:\r\n|[\r\n])++")
+_LAST_END = re.compile(rb".*" + _END.pattern, re.DOTALL)
 
 
 class EventTooLong(ValueError):
@@ -31,15 +35,17 @@ class ServerSentEvent:
 
 @dataclass(slots=True)
 class RawEventSplitter:
-    """Splits a byte stream into complete server-sent events, unchanged, each with the empty line that ends it."""
+    """Splits a byte stream into complete server-sent events, unchanged, each with the empty lines that end it."""
 
     unfinished: bytearray = field(default_factory=bytearray)
+    events_left: int = MOST_EVENTS
 
     def feed_raw_chunk(self, chunk: bytes) -> Iterator[bytes]:
         """The events that became whole."""
         begin = max(0, len(self.unfinished) - 3)
         self.unfinished += chunk
-        while (found := _END.search(self.unfinished, begin)) is not None:
+        while found := (_END if self.events_left > 0 else _LAST_END).search(self.unfinished, begin):
+            self.events_left -= 1
             with memoryview(self.unfinished) as whole:
                 event = bytes(whole[: found.end()])
             yield event
@@ -50,7 +56,7 @@ class RawEventSplitter:
 @dataclass(slots=True)
 class EventStreamParser:
     longest: int = LONGEST_EVENT
-    _splitter: RawEventSplitter = field(default_factory=RawEventSplitter)
+    _splitter: RawEventSplitter = field(default_factory=lambda: RawEventSplitter(events_left=sys.maxsize))
 
     def feed_bytes(self, chunk: bytes) -> list[ServerSentEvent]:
         """The events this chunk completes."""
@@ -72,7 +78,8 @@ def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
     """The data, None where there is none, and the name."""
     data: list[bytes] = []
     event = b""
-    for line in raw.removeprefix(_MARK).splitlines():  # Bytes are split only at CR and LF, not at U+2028 inside JSON.
+    # Bytes are split only at CR and LF, not at U+2028 inside JSON.
+    for line in raw.removeprefix(_MARK).strip(b"\r\n").splitlines():
         name, _, value = line.partition(b":")
         if name == b"data":
             data.append(value.removeprefix(b" "))
@@ -82,15 +89,16 @@ def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
 
 
 def parse_event_data(event: bytes) -> Json | None:
-    """The JSON of an event; None for a comment, `[DONE]`, what is no JSON, or what has too many values to be made."""
+    """The object of an event; None for a comment, `[DONE]`, what is none, or what has too many values to be made."""
     if len(event) > MOST_EVENT_SIGNS and (
         len(event) > LONGEST_PARSED_EVENT or sum(map(event.count, (b"[", b"{", b","))) > MOST_EVENT_SIGNS
     ):
         return None
     try:
-        return orjson.loads(_read_event_fields(event)[0] or b"")
+        value = orjson.loads(_read_event_fields(event)[0] or b"0")
     except orjson.JSONDecodeError:
         return None
+    return value if isinstance(value, dict) else None
 
 
 def encode_event(value: Json, name: str = "") -> bytes:

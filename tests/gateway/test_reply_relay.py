@@ -162,6 +162,18 @@ def test_deep_and_wide_json_goes_on_unread(there: tuple[str, Replies], streams: 
     assert ask(url, streams=streams)[2] == content
 
 
+@pytest.mark.parametrize(
+    "content", [b"data: 1\n\n" * 3, b'data: [[]]\n\ndata: "a"\n\n', b"\n" * 100_000 + b"data: {}\n\n"]
+)
+@pytest.mark.parametrize("tools", [True, False])
+def test_events_that_say_nothing_reach_the_agent_as_they_came(
+    there: tuple[str, Replies], content: bytes, tools: bool
+) -> None:
+    url, replies = there
+    replies.replies = [Raw(content, media_type="text/event-stream")]
+    assert ask(url, streams=True, tools=tools)[2] == content
+
+
 @pytest.mark.parametrize("coding", ["br", "gzip", "compress", "gzip, br"])
 @pytest.mark.parametrize("streams", [True, False])
 def test_a_coding_nobody_reads_goes_on_as_it_came(there: tuple[str, Replies], streams: bool, coding: str) -> None:

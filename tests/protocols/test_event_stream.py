@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.protocols.event_stream import EventStreamParser, EventTooLong, ServerSentEvent, parse_event_data
+from helix_desktop.protocols.event_stream import (
+    MOST_EVENTS,
+    EventStreamParser,
+    EventTooLong,
+    RawEventSplitter,
+    ServerSentEvent,
+    parse_event_data,
+)
 
 
 def read(content: bytes, *cuts: int) -> list[ServerSentEvent]:
@@ -72,7 +79,32 @@ def test_many_events_of_some_length_are_not_too_long() -> None:
 
 def test_an_event_of_too_many_values_is_not_read() -> None:
     """The parser holds up all other agents until it is done."""
-    assert parse_event_data(b"data: [" + b"0," * 150_000 + b"0]\n\n") is not None
-    assert parse_event_data(b"data: [" + b"0," * 250_000 + b"0]\n\n") is None
+    assert parse_event_data(b'data: {"a": [' + b"0," * 150_000 + b"0]}\n\n") is not None
+    assert parse_event_data(b'data: {"a": [' + b"0," * 250_000 + b"0]}\n\n") is None
     picture = b'data: {"picture": "' + b"x" * (8 << 20) + b'"}\n\n'
     assert parse_event_data(picture) is not None
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+def test_empty_lines_are_no_events_of_their_own(end: bytes) -> None:
+    """A reply of 60 MB of them took 88 s."""
+    splitter, content = RawEventSplitter(), b"data: 1" + end * 3_000 + b"data: 2" + end * 2
+    found = list(splitter.feed_raw_chunk(content))
+    assert [parse for raw in found for parse in read(raw)] == [ServerSentEvent("1"), ServerSentEvent("2")]
+    assert len(found) == 2
+    assert b"".join(found) + splitter.unfinished == content
+
+
+def test_a_reply_of_too_many_events_is_handed_on_many_at_once() -> None:
+    event, more = b": ping\n\n", 10_000
+    splitter = RawEventSplitter(events_left=100)
+    found = list(splitter.feed_raw_chunk(event * more + b"data: half"))
+    assert found == [event] * 100 + [event * (more - 100)]
+    assert list(splitter.feed_raw_chunk(b"\n\n" + event)) == [b"data: half\n\n" + event]
+    assert len(read(b"data: 1\n\n" * (MOST_EVENTS + 10))) == MOST_EVENTS + 10, "what reads its own provider reads all"
+
+
+@pytest.mark.parametrize("data", [b"1", b"[[]]", b"null", b'"text"', b"[DONE]", b""])
+def test_data_that_is_no_object_is_not_read(data: bytes) -> None:
+    """What takes an event in asks it for its fields."""
+    assert parse_event_data(b"data: " + data + b"\n\n") is None
