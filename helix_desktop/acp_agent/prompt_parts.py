@@ -18,10 +18,10 @@ PROMPT_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 async def build_user_parts(bench: Workbench, blocks: Sequence[Any]) -> tuple[UserPart, ...]:
     """The parts in their order. Content goes into the cache; of a linked file the agent learns the name, and reads it by its rules."""
-    return tuple([await _build_user_part(bench, block) for block in blocks])
+    return tuple([await _convert_prompt_block(bench, block) for block in blocks])
 
 
-async def _build_user_part(bench: Workbench, block: Any) -> UserPart:
+async def _convert_prompt_block(bench: Workbench, block: Any) -> UserPart:
     match block:
         case schema.TextContentBlock():
             return Text(block.text)

@@ -29,7 +29,8 @@ async def print_costs(arguments: argparse.Namespace, workspace: StoredWorkspace,
     sums: dict[str, Sums] = {"days": {}, "agents": {}, "models": {}, "causes": {}}
     for row in await workspace.journal.list_conversations():
         facts = await workspace.journal.read_facts(row.id)
-        agent = next((_name_of_agent(one.fact) for one in facts if isinstance(one.fact, ConversationStarted)), OWN)
+        starts = (one.fact for one in facts if isinstance(one.fact, ConversationStarted))
+        agent = next((started.agent or started.origin.kind or OWN for started in starts), OWN)
         for request in await _explain_facts(facts):
             _add_request(sums, agent, request)
     result: dict[str, list[dict[str, object]]] = {}
@@ -59,10 +60,6 @@ async def _print_conversation_cost(arguments: argparse.Namespace, workspace: Sto
     if not requests and not arguments.json:
         await console.print_error("The provider reported no usage for this conversation.")
     return 0
-
-
-def _name_of_agent(started: ConversationStarted) -> str:
-    return started.agent or started.origin.kind or OWN
 
 
 async def _explain_facts(facts: Sequence[Recorded]) -> list[RequestCost]:

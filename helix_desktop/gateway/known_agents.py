@@ -1,7 +1,6 @@
 """Lists the agents the gateway knows and how each is pointed at it: for one run, or in its own settings file."""
 
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -195,8 +194,3 @@ KNOWN_AGENTS: Mapping[str, KnownAgent] = {
         KnownAgent("pi", agent_identity.PI, "pi", _launch_pi, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", _change_pi_models),
     )
 }  # fmt: skip
-
-
-def find_agent_program(agent: KnownAgent) -> str:
-    """Returns the path of the agent's program, or an empty text if it is not installed."""
-    return shutil.which(agent.program) or ""

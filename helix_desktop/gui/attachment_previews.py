@@ -37,12 +37,9 @@ class PictureDialog(TransientDialog):
 
 
 def open_picture_dialog(window: MainWindow, stored: Stored, name: str) -> None:
-    def show_picture(image: QImage) -> None:
-        PictureDialog(image, name, window).open()
-
     if (bench := window.current_workbench) is not None:
         work = _read_stored_image(bench, stored, LARGEST_WIDTH_PIXELS)
-        window.run_for_window(work, then=show_picture)
+        window.run_for_window(work, then=lambda image: PictureDialog(image, name, window).open())
 
 
 def show_attachment_preview(window: MainWindow, attachment: Attachment) -> None:

@@ -174,7 +174,8 @@ class Theme(QObject):
         return palette
 
     def build_style_sheet(self) -> str:
-        return fill_style_sheet(_read_style_template(), self.colour_tokens, self.text_zoom, mono=self._mono)
+        template = (resources.resources_folder() / "style" / "helix.qss").read_text("utf-8")
+        return fill_style_sheet(template, self.colour_tokens, self.text_zoom, mono=self._mono)
 
     def _wants_dark(self) -> bool:
         if self._scheme == "system":
@@ -206,10 +207,6 @@ def set_widget_look(widget: QWidget, look: str) -> None:
     style = widget.style()
     style.unpolish(widget)
     style.polish(widget)
-
-
-def _read_style_template() -> str:
-    return (resources.resources_folder() / "style" / "helix.qss").read_text("utf-8")
 
 
 @cache

@@ -112,9 +112,6 @@ class WindowTour(QObject):
     def _has_folded(self) -> bool:
         return any(isinstance(fact, Folded) and fact.kind is not FoldKind.EXCERPT for fact in self._facts_of_session())
 
-    def _has_undone_fold(self) -> bool:
-        return any(isinstance(fact, Unfolded) for fact in self._facts_of_session())
-
     def _needs_second_exchange(self) -> bool:
         """A fold leaves the latest exchange alone, so there must be two."""
         session = self._window.current_session
@@ -178,9 +175,6 @@ class WindowTour(QObject):
         viewer = self._window.pages.cache.viewer
         return self._place_in_window(viewer.recall_button) or self._place_in_window(self._window.pages.cache.table)
 
-    def _place_of_model_button(self) -> QRect:
-        return self._place_in_window(self._window.top.model)
-
     def _build_tour_steps(self) -> tuple[WindowTourStep, ...]:
         chat = self._window.chat
         return (
@@ -220,7 +214,7 @@ class WindowTour(QObject):
                 tr("Every fold can be undone. Click the fold's line, then press Undo."),
                 tr("The original is sent to the model again, word for word. Redo brings the fold back."),
                 self._place_of_undo,
-                self._has_undone_fold,
+                lambda: any(isinstance(fact, Unfolded) for fact in self._facts_of_session()),
             ),
             WindowTourStep(
                 tr("Recall something"),
@@ -237,7 +231,7 @@ class WindowTour(QObject):
                     "The script can't do real work. To connect a provider or a server on this computer (such as Ollama), click the model's name."
                 ),
                 tr("Choose a model, then open a folder of your own with the + on the left."),
-                self._place_of_model_button,
+                lambda: self._place_in_window(self._window.top.model),
                 lambda: False,
             ),
         )

@@ -40,10 +40,13 @@ class WorkspaceActions:
     def ask_workspace_name(self, row: WorkspaceListRow) -> None:
         window = self._window
 
+        def update_sidebar_name(renamed: WorkspaceListRow) -> None:
+            window.sidebar.show_workspace_title(renamed.name, renamed.main_folder)
+
         def save_workspace_name(name: str) -> None:
-            window.run_for_window(
-                window.workbenches.rename_workspace(row.id, name), then=lambda _d: self._on_workspace_renamed()
-            )
+            refreshed = partial(self.act_on_current_workspace, update_sidebar_name)
+            work = window.workbenches.rename_workspace(row.id, name)
+            window.run_for_window(work, then=lambda _d: window.refresh_workspaces(refreshed))
 
         ask_text(window, tr("Rename workspace"), tr("Name"), row.name, save_workspace_name)
 
@@ -157,9 +160,3 @@ class WorkspaceActions:
         shown = self._window.showing.workspace_id
         for row in [row for row in self._window.listed_workspaces if row.id == shown]:
             act(row)
-
-    def _on_workspace_renamed(self) -> None:
-        self._window.refresh_workspaces(partial(self.act_on_current_workspace, self._update_sidebar_name))
-
-    def _update_sidebar_name(self, row: WorkspaceListRow) -> None:
-        self._window.sidebar.show_workspace_title(row.name, row.main_folder)

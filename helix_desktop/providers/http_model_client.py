@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
-from helix_desktop.engine.blocks import Delta, Reply, Request, RetryDelay
+from helix_desktop.engine.blocks import Delta, Request, RetryDelay
 from helix_desktop.engine.facts import Usage
 from helix_desktop.engine.ports import Clock
 from helix_desktop.errors import ModelFailed, ModelOverloaded, ProviderUnreachable
@@ -106,7 +106,9 @@ class HttpModelClient:
             cut = reading.reply_so_far().why
             if not shown:
                 raise ProviderUnreachable(cut)
-        yield self._with_price(reading.reply_so_far("" if reading.is_reply_complete else cut))
+        reply = reading.reply_so_far("" if reading.is_reply_complete else cut)
+        # What is learned of a model is learned under the name it is configured by.
+        yield replace(reply, model=self.info.name, usage=with_cost(reply.usage, self.info))
 
     async def _raise_for_refusal(self, answer: http_transport.HttpAnswer) -> None:
         if answer.status_code == 200 and not answer.is_web_page:
@@ -152,10 +154,6 @@ class HttpModelClient:
             failure.what = failure.what.replace(self.key, "•••")
             failure.args = (failure.what,)
         return failure
-
-    def _with_price(self, reply: Reply) -> Reply:
-        """Under the name the model is configured by: what is learned of a model is learned under that name."""
-        return replace(reply, model=self.info.name, usage=with_cost(reply.usage, self.info))
 
 
 def _most_tries(failure: ModelFailed, patience: http_transport.ProviderPatience, *, local: bool) -> int:

@@ -99,7 +99,7 @@ class BillingLedger:
         sent = self._sent
         known, written = self._tokens_read_and_written(pieces, at)
         self._sent = sent if beside else self._sent
-        self._count_request(total, output)
+        self._add_request_figures(total, output)
         self.cache_read += known
         price = self.prices
         self.billed += known * price.read + written * price.write + (total - known - written) + output * price.output
@@ -168,7 +168,7 @@ class BillingLedger:
         near = {place - back for place in marked for back in range(self.caching.look_back)}
         return sorted((one for one in near if one >= 0), reverse=True)
 
-    def _count_request(self, total: int, output: int) -> None:
+    def _add_request_figures(self, total: int, output: int) -> None:
         self.sent += total
         self.output += output
         self.peak = max(self.peak, total)

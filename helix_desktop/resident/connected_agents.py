@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -110,14 +111,14 @@ class ConnectedAgents:
     def _build_agent_row(
         self, agent: KnownAgent, seen: Mapping[str, Any], today: Sequence[Mapping[str, Any]]
     ) -> ConnectedAgentRow:
-        from helix_desktop.gateway import agent_settings, known_agents
+        from helix_desktop.gateway import agent_settings
 
         own = [one for one in today if one["agent"] == agent.title]
         return ConnectedAgentRow(
             agent.name,
             agent.title,
             shlex.join(["helix-desktop", "wrap", agent.name]),
-            bool(known_agents.find_agent_program(agent)),
+            shutil.which(agent.program) is not None,
             agent_settings.is_agent_connected(agent, self._where.config),
             int(seen.get("requests", 0)),
             float(seen.get("last", 0.0)),

@@ -81,7 +81,7 @@ class StoredWorkspace:
         workspace = cls(folder, settings, lock, stores)
         workspace.index.follow_stores()
         if begun:
-            stores.back_up_daily(folder)
+            stores.background.submit_work(_back_up_if_due, folder)  # Once a day.
         return workspace
 
     @property
@@ -391,10 +391,6 @@ class WorkspaceStores:
             index = await WorkspaceIndex.open(folder, StoreFeed(cache, journal, thread), count)
             undo.pop_all()
         return cls(thread, StoreThread("backup"), journal, cache, index, tuple(notes))
-
-    def back_up_daily(self, folder: Path) -> None:
-        """Once a day, in the background."""
-        self.background.submit_work(_back_up_if_due, folder)
 
     async def aclose(self) -> None:
         async with AsyncExitStack() as last_first:

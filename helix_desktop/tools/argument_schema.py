@@ -81,7 +81,8 @@ def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> A
     wanted = schema.get("type", "")
     value = _correct_plain_value(value, wanted)
     if wanted and (not isinstance(value, _TYPES[wanted]) or (isinstance(value, bool) and wanted != "boolean")):
-        raise InvalidInput(f"{where} must be of type {wanted}, not {_name_json_type(value)}; the tool was not run.")
+        given = next((name for name, types in _TYPES.items() if type(value) in types), type(value).__name__)
+        raise InvalidInput(f"{where} must be of type {wanted}, not {given}; the tool was not run.")
     if "enum" in schema and value not in schema["enum"]:
         raise InvalidInput(f"{where} must be one of {', '.join(map(str, schema['enum']))}; the tool was not run.")
     if "minimum" in schema and value < schema["minimum"]:
@@ -147,10 +148,6 @@ def _parse_value_in_text(value: str, wanted: str) -> Any:
         except (ValueError, RecursionError):
             return value
     return value
-
-
-def _name_json_type(value: Any) -> str:
-    return next((name for name, types in _TYPES.items() if type(value) in types), type(value).__name__)
 
 
 def keep_argument_name(schema: Mapping[str, Any]) -> str:

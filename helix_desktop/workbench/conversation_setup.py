@@ -5,8 +5,6 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-import tomlkit
-
 from helix_desktop import resources
 from helix_desktop.engine import context_policy
 from helix_desktop.engine.collaborators import TurnLimits
@@ -17,7 +15,6 @@ from helix_desktop.project.project_item import ProjectItem, text_value
 from helix_desktop.store.workspace_settings import WorkspaceConfig
 from helix_desktop.tools import hidden_files
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
-from helix_desktop.tools.home_openings import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode, PermissionRule, is_rule_too_wide
 from helix_desktop.tools.toolbox import WorkspacePermissions
 from helix_desktop.workbench.model_roles import WorkspaceModels
@@ -93,18 +90,9 @@ def parse_coverage(table: Mapping[str, Any]) -> CheckpointCoverage:
     return replace(usual, **given, leave_out=tuple(table.get("leave_out", usual.leave_out)))
 
 
-def parse_opened_home(settings: WorkspaceConfig) -> CommandOpenings:
-    return CommandOpenings(settings.openings, settings.readable)
-
-
 def parse_hidden_patterns(settings: WorkspaceConfig) -> tuple[str, ...]:
     """Patterns of the files that no agent sees."""
     return hidden_files.DEFAULT if settings.hidden is None else settings.hidden
-
-
-def format_proposals(proposed: Mapping[str, Any]) -> str:
-    """Formats an imported workspace's proposals as TOML, complete and unchanged."""
-    return tomlkit.dumps(dict(proposed)).strip() if proposed else ""
 
 
 def parse_permissions(settings: WorkspaceConfig) -> WorkspacePermissions:

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import tomlkit
+
 from helix_desktop import tasks
 from helix_desktop.engine import content_recall, context_policy, facts, large_outputs, session_events, token_budget
 from helix_desktop.engine.blocks import Request
@@ -494,15 +496,12 @@ class Workbench:
             window = token_budget.window_tokens(ahead, chosen)
             return tools_on_demand.RequestHeadRoom(int(chosen.tools_share * window), chosen.catalogue_tokens)
 
-        def tools_offered_before() -> Sequence[facts.ToolSpec]:
-            return conversation.state.settings.tools.tools
-
         project = self.project
         return OnDemandTools(
             self.token_counter,
             self.kit.finder,
             compute_tool_room,
-            tools_offered_before,
+            lambda: conversation.state.settings.tools.tools,
             project.list_usable_skills_and_agents,
             project.searchable_skill_specs,
         )
@@ -750,7 +749,8 @@ class Workbench:
 
     def read_imported_proposals(self) -> str:
         """What an imported workspace asks to be allowed, as its file has it; empty for nothing."""
-        return conversation_setup.format_proposals(self.workspace.settings.proposed)
+        proposed = self.workspace.settings.proposed
+        return tomlkit.dumps(dict(proposed)).strip() if proposed else ""
 
     async def decide_imported_proposals(self, *, accept: bool) -> None:
         """Put what was imported into force, or drop it. Folders that are not on this machine cannot be taken over."""
@@ -904,8 +904,8 @@ async def _open_folder_tools(
     objects = tuple(path for made in copy.repositories for path in made.objects) if copy else ()
 
     def parse_openings() -> CommandOpenings:
-        opened = conversation_setup.parse_opened_home(workspace.settings)
-        return replace(opened, folders=(*opened.folders, *objects))
+        settings = workspace.settings
+        return CommandOpenings(settings.openings, (*settings.readable, *objects))
 
     options = WorkspaceToolOptions(
         closed_paths=shared.closed,

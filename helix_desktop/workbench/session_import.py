@@ -99,18 +99,9 @@ class EarlierImports:
     calls: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def conversation_of_recording(self, recording: RecordedSession) -> str:
-        return self._imported_conversation(recording.kind, recording.session) or conversation_id_of_session(
+        return self.imported_conversation(recording.kind, recording.session) or conversation_id_of_session(
             *recording.identity_of_session
         )
-
-    def parent_conversation(self, recording: RecordedSession) -> str:
-        return self._imported_conversation(recording.kind, recording.parent)
-
-    def forked_conversation(self, recording: RecordedSession) -> str:
-        return self._imported_conversation(recording.kind, recording.forked_from)
-
-    def delegating_call(self, recording: RecordedSession) -> str:
-        return recording.parent_call or self.calls.get(recording.identity_of_session, "")
 
     def is_in_another_file(self, held: SessionToImport) -> bool:
         """Whether another file, which is still there, has a session of the same name."""
@@ -118,7 +109,7 @@ class EarlierImports:
         path = imported_path(known) if known else str(held.file)
         return path != str(held.file) and Path(path).is_file()
 
-    def _imported_conversation(self, kind: str, session: str) -> str:
+    def imported_conversation(self, kind: str, session: str) -> str:
         known = self.last.get((kind, session)) if session else None
         return known.conversation if known else ""
 
@@ -159,12 +150,13 @@ class SessionWriter:
 
     async def _create_imported_conversation(self) -> None:
         """All of it, in one transaction. A branch begins with what it shares, and then is a fork."""
-        recording, source = self.held.recording, self.earlier.forked_conversation(self.held.recording)
-        call = self.earlier.delegating_call(recording)
-        parent = self.earlier.parent_conversation(recording)
+        recording, earlier = self.held.recording, self.earlier
+        source = earlier.imported_conversation(recording.kind, recording.forked_from)
+        parent = earlier.imported_conversation(recording.kind, recording.parent)
+        call = recording.parent_call or earlier.calls.get(recording.identity_of_session, "")
         began = recording_facts.started_fact(replace(recording, parent_call=call), parent=parent)
         shared = sum(draft.message < recording.forked_at for draft in self.held.made) if source else 0
-        time = self._first_message_time()
+        time = next((draft.time for draft in self.held.made if draft.time), clock.time())
         first = FactDraft(time, began if not source else replace(began, origin=Origin()))
         facts = [first, *self.held.made[:shared]]
         if source:
@@ -175,9 +167,6 @@ class SessionWriter:
         await self._store_contents_of_drafts(self.held.made)
         placed = await asyncio.to_thread(self._place_drafts, facts, 1)
         await self._append_with_import_fact(placed, "new")
-
-    def _first_message_time(self) -> float:
-        return next((draft.time for draft in self.held.made if draft.time), clock.time())
 
     def _place_folds(self, behind: int, numbers: range) -> None:
         for at, number in enumerate(numbers, behind + 1):

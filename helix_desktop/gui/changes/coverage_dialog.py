@@ -42,7 +42,8 @@ class CheckpointCoverageDialog(plain_widgets.TransientDialog):
         """By name, files and bytes; an empty name: what lies in no folder."""
         self.list.clear()
         for name, files, held in folders:
-            words = f"{_folder_label(name)}: {format_count(files, '{n} file', '{n} files')}, {format_byte_size(held)}"
+            label = f"{printable_path(name)}/" if name else tr("Files at the top level")
+            words = f"{label}: {format_count(files, '{n} file', '{n} files')}, {format_byte_size(held)}"
             item = QListWidgetItem(words, self.list)
             item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
             if not name or name != name.strip() or "\n" in name:  # No rule can express such a name.
@@ -71,7 +72,3 @@ class CheckpointCoverageDialog(plain_widgets.TransientDialog):
                 size=format_byte_size(held),
             )
         )
-
-
-def _folder_label(name: str) -> str:
-    return f"{printable_path(name)}/" if name else tr("Files at the top level")

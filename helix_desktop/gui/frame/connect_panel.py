@@ -71,7 +71,10 @@ class ConnectPanel(QWidget):
         self._search_label.show()
         work = self._setup.find_local_providers()
         self._doing.run_in_background(
-            work, then=self._show_local_servers, owner=self, failed=self._show_server_search_error
+            work,
+            then=self._show_local_servers,
+            owner=self,
+            failed=lambda error: self._search_label.setText(translate_sentences(str(error))),
         )
 
     def _add_panel_heading(self, text: str) -> None:
@@ -142,9 +145,6 @@ class ConnectPanel(QWidget):
     def _add_local_model_button(self, words: str, provider: ProviderChoice, model: str) -> None:
         button = build_push_button(words.replace("&", "&&"), self, lambda: self._add_provider(provider, "", model))
         self._local_server_buttons.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
-
-    def _show_server_search_error(self, error: HelixError) -> None:
-        self._search_label.setText(translate_sentences(str(error)))
 
     def test_key(self) -> None:
         """Tests the key. A key that works is stored, and the provider's best model is chosen."""

@@ -106,7 +106,10 @@ class ConversationListModel(QAbstractListModel):
 
     def replace_list_lines(self, lines: list[ConversationGroupHeading | ConversationListRow]) -> None:
         """Replaces the lines. If only their content changed, the view keeps its scroll position."""
-        if len(lines) == len(self._lines) and all(map(_is_same_line, self._lines, lines)):
+        if len(lines) == len(self._lines) and all(
+            one is other or _key_of_line(one) == _key_of_line(other)
+            for one, other in zip(self._lines, lines, strict=True)
+        ):
             before, self._lines = self._lines, lines
             aged, self._minute = int(time.time() // 60) != self._minute, int(time.time() // 60)
             for at in range(self._fetched_count):
@@ -204,12 +207,6 @@ def _title_with_writer(row: ConversationListRow) -> str:
     """Puts the name of the connected agent or other computer that writes there before the title."""
     writer = _describe_who_works_there(row)
     return f"{writer}: {row.title}" if writer else row.title
-
-
-def _is_same_line(
-    one: ConversationGroupHeading | ConversationListRow, other: ConversationGroupHeading | ConversationListRow
-) -> bool:
-    return one is other or _key_of_line(one) == _key_of_line(other)
 
 
 def _key_of_line(line: ConversationGroupHeading | ConversationListRow) -> str:

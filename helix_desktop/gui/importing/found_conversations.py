@@ -49,7 +49,8 @@ class FoundConversationTree(QTreeWidget):
         for project in projects.values():
             project.setCheckState(_TITLE, Qt.CheckState.Checked)
             project.setExpanded(len(groups) <= 30 or len(projects) == 1)
-            project.setText(_LENGTH, format_count(_count_conversations(project), "{n} conversation", "{n} conversations"))  # fmt: skip
+            held = sum(row.data(_TITLE, _GROUP).conversations for row in _rows_of(project))
+            project.setText(_LENGTH, format_count(held, "{n} conversation", "{n} conversations"))
         self.blockSignals(False)
         self.choice_changed.emit()
 
@@ -135,7 +136,3 @@ class FoundConversationTree(QTreeWidget):
 
 def _rows_of(project: QTreeWidgetItem) -> list[QTreeWidgetItem]:
     return [row for at in range(project.childCount()) if (row := project.child(at)) is not None]
-
-
-def _count_conversations(project: QTreeWidgetItem) -> int:
-    return sum(row.data(_TITLE, _GROUP).conversations for row in _rows_of(project))

@@ -80,7 +80,7 @@ class McpServerCard(QWidget):
             return build_push_button(text, self, act, "link")
 
         self._sign_in = build_link(tr("Sign in"), lambda: self._run_server_action("sign_in"))
-        self._more = build_link(tr("Tools and log"), self._toggle_card_details)
+        self._more = build_link(tr("Tools and log"), lambda: self._inside.setVisible(self._inside.isHidden()))
         self._switch = build_link(
             tr("Turn off"), lambda: self._run_server_action("switch", on=not self._server.enabled)
         )
@@ -96,9 +96,6 @@ class McpServerCard(QWidget):
         """Asks first: the command that starts the server would be lost."""
         text = tr("Remove {name} and its settings?", name=self._server.name)
         ask_to_confirm(self, tr("Remove MCP server"), text, tr("Remove"), lambda: self._run_server_action("remove"))
-
-    def _toggle_card_details(self) -> None:
-        self._inside.setVisible(self._inside.isHidden())
 
     def _lay_out_card_details(self) -> None:
         self._log_title = build_plain_label(tr("Error output"), "small", self)

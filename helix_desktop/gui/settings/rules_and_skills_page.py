@@ -88,7 +88,8 @@ class RulesAndSkillsPage(SettingsPage):
             self._build_use_checkbox(item),
         )
         column = build_column(line, owner=card, margins=(12, 8, 10, 8), spacing=2)
-        for text in filter(None, [item.about, _describe_use_reason(item), *map(translate_sentences, item.notes)]):
+        why = tr("In use because {why}.", why=item.why) if item.why else ""
+        for text in filter(None, [item.about, why, *map(translate_sentences, item.notes)]):
             column.addWidget(self._build_item_label(exact_text.mark_text(text[:400]), "muted"))
         column.addWidget(self._build_item_label(exact_text.mark_on_one_line(str(item.path)), "faint"))
         return card
@@ -134,7 +135,3 @@ def item_state_titles() -> dict[str, str]:
         "new: not trusted yet": tr("New: not trusted yet"),
         "changed: not trusted yet": tr("Changed: not trusted yet"),
     }
-
-
-def _describe_use_reason(item: ProjectItem) -> str:
-    return tr("In use because {why}.", why=item.why) if item.why else ""

@@ -62,8 +62,6 @@ def format_block_content(block: Block, recorded_facts: Sequence[facts.Recorded])
         return f"{what.name} {what.arguments}"
     stored = what.stored if isinstance(what, facts.Attachment) else what
     fact = recorded_facts[block.source.seq - 1].fact if not isinstance(block.source, facts.Span) else None
-    return (fact.head if isinstance(fact, facts.ToolReturned) else "") or describe_stored_entry(stored)
-
-
-def describe_stored_entry(stored: facts.Stored) -> str:
+    if isinstance(fact, facts.ToolReturned) and fact.head:
+        return fact.head
     return tr("[entry {hash}, {size}]", hash=stored.digest.short_hex, size=format_byte_size(stored.size))

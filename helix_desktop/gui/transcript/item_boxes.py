@@ -13,7 +13,6 @@ from helix_desktop.gui.transcript.basic_boxes import (
     FormulaPicture,
     LayoutBox,
     PictureBox,
-    SectionKey,
     TextBox,
     ToggleSection,
     build_note_box,
@@ -81,12 +80,6 @@ def _build_markdown_boxes(
 ) -> Iterator[LayoutBox]:
     """Markdown as boxes. `limit` is how much is shown without being asked."""
 
-    def section_key_of(chunk: int) -> SectionKey:
-        return page.section_key("lines", item.fact_seq, item.part, chunk)
-
-    def shown_code_lines(key: SectionKey) -> int:
-        return FIRST_LINES + page.section_amounts.get(key, 0)
-
     def find_formula_picture(latex: str, display: bool) -> FormulaPicture | None:  # noqa: FBT001
         size = page.ink.theme.text_zoom * (17 if display else 15)
         return page.contents.get_formula_picture(
@@ -102,8 +95,8 @@ def _build_markdown_boxes(
         text,
         start=start,
         breaks=breaks,
-        key_of=section_key_of,
-        lines=shown_code_lines,
+        key_of=lambda chunk: page.section_key("lines", item.fact_seq, item.part, chunk),
+        lines=lambda key: FIRST_LINES + page.section_amounts.get(key, 0),
         at_once=at_once,
         drawn=find_formula_picture,
     )

@@ -248,11 +248,9 @@ class TranscriptItems:
 
     def folds_of_line(self, index: int) -> Sequence[facts.Folded]:
         fact = self.all[index].source_fact
-        made = (
-            self._batches.get(fact.batch, [fact])
-            if isinstance(fact, facts.Folded) and fact.batch
-            else _single_fold(fact)
-        )
+        if not isinstance(fact, facts.Folded):
+            return []
+        made = self._batches.get(fact.batch, [fact]) if fact.batch else [fact]
         return [self.history.find_fold(fold.fold) or fold for fold in made]
 
     def running_call_items(self) -> list[int]:
@@ -526,10 +524,6 @@ def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             found.append((first, last))
     return found
-
-
-def _single_fold(fact: facts.Fact | None) -> Sequence[facts.Folded]:
-    return [fact] if isinstance(fact, facts.Folded) else []
 
 
 _STEPS: dict[type, Callable[..., Iterable[int]]] = {

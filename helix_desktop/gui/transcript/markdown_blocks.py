@@ -119,7 +119,8 @@ def parse_markdown_blocks(
     if chunk.is_fence:
         return (_parse_fence(source),)
     if len(source) > LONGEST * 2 or any(len(line) > LONGEST for line in source.split("\n")):
-        return tuple(ParagraphBlock((StyledSpan(piece),)) for piece in _split_long_source(source))
+        pieces = (source[at : at + LONGEST].rstrip("\n") for at in range(0, len(source), LONGEST))
+        return tuple(ParagraphBlock((StyledSpan(piece),)) for piece in pieces)
     tokens = _build_markdown_parser(typed=breaks).parse(
         f"{chunk.head}{source}\n\n{defined}" if defined else chunk.head + source
     )
@@ -174,10 +175,6 @@ def _parse_fence(source: str) -> CodeBlock:
     if indent:
         lines = [line[min(indent, len(line) - len(line.lstrip(" "))) :] for line in lines]
     return CodeBlock("\n".join(lines), words[0][:40].lower() if words else "")
-
-
-def _split_long_source(source: str) -> list[str]:
-    return [source[i : i + LONGEST].rstrip("\n") for i in range(0, len(source), LONGEST)]
 
 
 @dataclass(slots=True)

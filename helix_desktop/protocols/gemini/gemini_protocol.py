@@ -50,7 +50,9 @@ class GeminiProtocol(protocol_dialect.ProviderEndpoint):
         self, request: Request, abilities: protocol_dialect.ModelAbilities
     ) -> protocol_dialect.OutgoingRequest:
         loop = request_parts.start_of_open_tool_loop(request.messages)
-        writer = _GeminiContentWriter(self.reasoning_tag, _names_of_calls(request.messages), abilities)
+        parts = (part for message in request.messages for part in message.parts)
+        names = {part.id: part.name for part in parts if isinstance(part, ToolCall)}
+        writer = _GeminiContentWriter(self.reasoning_tag, names, abilities)
         contents = [writer.write_content(message, in_loop=at >= loop) for at, message in enumerate(request.messages)]
         body: Object = {"contents": [content for content in contents if content is not None]}
         if request.system:
@@ -77,10 +79,6 @@ class GeminiProtocol(protocol_dialect.ProviderEndpoint):
             }
             return {**body, "generationConfig": settings}
         return None
-
-
-def _names_of_calls(messages: tuple[Message, ...]) -> Mapping[str, str]:
-    return {part.id: part.name for message in messages for part in message.parts if isinstance(part, ToolCall)}
 
 
 def _generation_config(request: Request, abilities: protocol_dialect.ModelAbilities) -> Object:
@@ -118,7 +116,8 @@ class _GeminiContentWriter:
         signature = ""
         for part in message.parts:
             if isinstance(part, Reasoning):
-                signature = self._signature_of(part) or signature
+                if part.provider == self.tag and part.opaque:
+                    signature = text_at(parse_object(part.opaque), "signature") or signature
                 continue
             piece = self._write_part(part)
             if piece is not None:
@@ -127,9 +126,6 @@ class _GeminiContentWriter:
         if signature:
             written.append({"text": "", "thoughtSignature": signature})
         return _sign_first_call(written) if in_loop and self.abilities.reasoning == "level" else written
-
-    def _signature_of(self, part: Reasoning) -> str:
-        return text_at(parse_object(part.opaque), "signature") if part.provider == self.tag and part.opaque else ""
 
     def _write_part(self, part: MessagePart) -> Object | None:
         if isinstance(part, Text):
@@ -212,9 +208,9 @@ class GeminiReplyReader(ReplyReaderBase):
         if value_at(part, "thought") is True:
             return self._draft.add_reasoning(self._key_for_part("reasoning"), text_at(part, "text"))
         if signature:
-            self._draft.seal_reasoning(
-                self._key_for_part("reasoning", fresh=self._last_is_sealed()), format_opaque(signature=signature)
-            )
+            last_is_sealed = self._sealed is not None and self._draft.last_key == self._sealed
+            key = self._key_for_part("reasoning", fresh=last_is_sealed)
+            self._draft.seal_reasoning(key, format_opaque(signature=signature))
             self._sealed = self._draft.last_key
         if call:
             arguments = dump_json(object_at(call, "args")).decode()
@@ -224,9 +220,6 @@ class GeminiReplyReader(ReplyReaderBase):
             )
         words = words_at(part, "text")
         return self._draft.add_text(self._key_for_part("text"), words) if words else []
-
-    def _last_is_sealed(self) -> bool:
-        return self._sealed is not None and self._draft.last_key == self._sealed
 
     def _key_for_part(self, sort: str, *, fresh: bool = False) -> tuple[str, int]:
         """The part being written when it is of this sort, else a new one."""

@@ -38,7 +38,8 @@ class OpenAIChat(protocol_dialect.ProviderEndpoint):
         if request.tools and abilities.tools:
             body["tools"] = [*chat_wire.write_tools(request.tools)]
         if request.max_output:
-            body["max_completion_tokens" if self._is_openai() else "max_tokens"] = request.max_output
+            is_openai = self.host.endswith(("api.openai.com", ".azure.com"))
+            body["max_completion_tokens" if is_openai else "max_tokens"] = request.max_output
         if request.reasoning and abilities.reasoning:
             body.update(self._effort_option(request.reasoning))
         body.update(protocol_dialect.sampling_options(request, abilities))
@@ -53,9 +54,6 @@ class OpenAIChat(protocol_dialect.ProviderEndpoint):
         if "reasoning_content" in failure.what or "reasoning_details" in failure.what:
             return _change_reasoning(body, needed="must be" in failure.what)
         return protocol_dialect.without_refused_option(body, failure, _OPTIONAL)
-
-    def _is_openai(self) -> bool:
-        return self.host.endswith(("api.openai.com", ".azure.com"))
 
     def _effort_option(self, effort: str) -> Object:
         if self.host.endswith("openrouter.ai"):

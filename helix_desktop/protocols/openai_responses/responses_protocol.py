@@ -197,7 +197,9 @@ class ResponsesReplyReader(ReplyReaderBase):
             case "reasoning" if done:
                 return self._read_reasoning_item(index, item)
             case "message" if done and not self._draft.sort_of(index):
-                return self._draft.add_text(index, _text_of_item_content(item))
+                pieces = list_at(item, "content")
+                text = "".join(text_at(piece, "text") or text_at(piece, "refusal") for piece in pieces)
+                return self._draft.add_text(index, text)
         return []
 
     def _read_call_item(self, index: int, item: Object, *, done: bool) -> list[Delta]:
@@ -207,8 +209,8 @@ class ResponsesReplyReader(ReplyReaderBase):
 
     def _read_reasoning_item(self, index: int, item: Object) -> list[Delta]:
         """The item goes back as it came, if it is readable: without the provider's memory only encrypted content is."""
-        shown = "" if self._draft.sort_of(index) else _summary_of_reasoning(item)
-        deltas = self._draft.add_reasoning(index, shown)
+        summary = "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))
+        deltas = self._draft.add_reasoning(index, "" if self._draft.sort_of(index) else summary)
         if text_at(item, "encrypted_content"):
             kept = {
                 name: value for name, value in item.items() if name not in {"status", "content"} and value is not None
@@ -249,11 +251,3 @@ class ResponsesReplyReader(ReplyReaderBase):
         if status != "completed":
             return Stop.CUT, self._describe_abrupt_end(f"as {status or 'unknown'}{f' ({reason})' if reason else ''}")
         return (Stop.CALLS if self._draft.count_calls else Stop.END), ""
-
-
-def _text_of_item_content(item: Object) -> str:
-    return "".join(text_at(piece, "text") or text_at(piece, "refusal") for piece in list_at(item, "content"))
-
-
-def _summary_of_reasoning(item: Object) -> str:
-    return "\n\n".join(text_at(piece, "text") for piece in list_at(item, "summary"))

@@ -38,14 +38,11 @@ _SERVER = frozenset(
 
 def head(body: Mapping[str, Json]) -> RequestHead:
     """System text, tools and model of a request."""
-    tools = [object_at(tool) for tool in (*list_at(body, "tools"), *_tools_in_input(body))]
+    # Codex gives some tools as an item of the input.
+    in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
+    tools = [object_at(tool) for tool in (*list_at(body, "tools"), *in_input)]
     named = (read_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
     return RequestHead(text_at(body, "model"), text_at(body, "instructions"), tuple(named))
-
-
-def _tools_in_input(body: Mapping[str, Json]) -> list[Json]:
-    """Tools that Codex gives as an item of the input."""
-    return [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
 
 
 def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
