@@ -127,13 +127,11 @@ class RequestListener:
         try:
             await self._server.start_serving()
             if not sockets:
-                self._publish_port(self._server.sockets[0].getsockname()[1])
+                told = json.dumps({"port": self._server.sockets[0].getsockname()[1], "token": self._token})
+                write_file_atomically(self._address, told, private=True)
         except BaseException:
             self._stop_listening()
             raise
-
-    def _publish_port(self, port: int) -> None:
-        write_file_atomically(self._address, json.dumps({"port": port, "token": self._token}), private=True)
 
     async def finish_requests(self) -> None:
         """Take no more requests, and wait for those that run; after `patience` seconds they are ended. In a task that is being

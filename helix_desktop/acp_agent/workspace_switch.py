@@ -184,12 +184,10 @@ class WorkspaceSwitch:
                 await self._send(build_error(request["id"], -32603, said))
             if not requests and code != MOVED:
                 self._lines.pop(line.workspace, None)  # The next message tries to open it again.
-                self._forget_sessions(line)
+                left = {name: each for name, each in self._lines_by_session.items() if each is not line}
+                self._lines_by_session = left
                 return
             await asyncio.sleep(MOVE_SECONDS if code == MOVED else RETRY_SECONDS)
-
-    def _forget_sessions(self, line: WorkspaceLine) -> None:
-        self._lines_by_session = {name: each for name, each in self._lines_by_session.items() if each is not line}
 
     async def _take_answer(self, line: WorkspaceLine, message: Message) -> None:
         """An answer or a question of a workspace; a question gets a number that no other workspace uses."""

@@ -42,7 +42,9 @@ async def _serve_standard_streams(arguments: argparse.Namespace) -> None:
     from helix_desktop.acp_agent.workspace_switch import WorkspaceSwitch
 
     async def open_line(workspace: str, console: WorkspaceLine) -> int:
-        return await _open_workspace_line(arguments, workspace, console)
+        given = argparse.Namespace(**vars(arguments))
+        given.argv = ["acp", "--workspace", workspace]
+        return await workspace_access.open_or_hand_over(given, workspace, console)
 
     switch = WorkspaceSwitch(open_line, lambda folder: _find_editor_workspace(arguments, folder), _write_to_editor)
     with Terminal() as terminal:
@@ -56,12 +58,6 @@ def _write_to_editor(data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(sys.stdout.fileno(), rest) :]
-
-
-async def _open_workspace_line(arguments: argparse.Namespace, workspace: str, console: WorkspaceLine) -> int:
-    given = argparse.Namespace(**vars(arguments))
-    given.argv = ["acp", "--workspace", workspace]
-    return await workspace_access.open_or_hand_over(given, workspace, console)
 
 
 def _find_editor_workspace(arguments: argparse.Namespace, folder: Path) -> str:

@@ -45,7 +45,9 @@ class RequestGuard:
             return
         status, why = refusal
         log.warning("a request over HTTP was refused: %s", why)
-        await _send_plain_answer(send, status, why)
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"www-authenticate", b"Bearer")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": why.encode()})
 
     def _refusal_of_request(self, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         if headers.get(b"host", b"") not in self._hosts:
@@ -55,12 +57,6 @@ class RequestGuard:
         if not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
             return 401, "The token is missing or wrong."
         return None
-
-
-async def _send_plain_answer(send: Send, status: int, why: str) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"www-authenticate", b"Bearer")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": why.encode()})
 
 
 class _ServerWithoutSignals(uvicorn.Server):

@@ -135,7 +135,9 @@ class _OpencodeMessages(history_rows.HistoryMessages):
         if message.get("role") == "user":
             self._read_opencode_user(parts, time)
         elif message.get("role") == "assistant" and message.get("summary"):
-            self._read_opencode_compaction(parts, time)
+            text = "\n".join(text_at(part, "text") for part in parts if part.get("type") == "text")
+            if self.made and text.strip():
+                self.add_compaction(text, time, "opencode compacted the conversation here")
         elif message.get("role") == "assistant":
             self._read_opencode_reply(message, parts, time)
         else:
@@ -156,11 +158,6 @@ class _OpencodeMessages(history_rows.HistoryMessages):
             self.made.append(
                 recorded_session.RecordedMessage("user", text, time=time, pictures=tuple(files), beside=beside)
             )
-
-    def _read_opencode_compaction(self, parts: Parts, time: float) -> None:
-        text = "\n".join(text_at(part, "text") for part in parts if part.get("type") == "text")
-        if self.made and text.strip():
-            self.add_compaction(text, time, "opencode compacted the conversation here")
 
     def _read_opencode_reply(self, message: Mapping[str, object], parts: Parts, time: float) -> None:
         """A reply whose calls stand with their results; a step that went on after results is one of its own."""

@@ -75,10 +75,6 @@ def command_with_large_output() -> str:
     return f"awk 'BEGIN {{ for (i = 1; i <= {RECORDS}; i++) printf \"record %d value %d\\n\", i, (i * 7919) % 10007 }}'"
 
 
-def command_with_small_output() -> str:
-    return "dir" if sys.platform == "win32" else "uname -s; date; ls | wc -l"
-
-
 _STATION_OF: Mapping[str, TourStation] = {
     ToolName.LIST_FILES: TourStation.LIST,
     ToolName.READ_FILE: TourStation.READ,
@@ -162,7 +158,8 @@ def _run_step(scene: DemoScene) -> ScriptedReply:
     words = scene.say(
         "Now a command. It runs in a sandbox if this system has one. Depending on the permission mode, you are asked first."
     )
-    return ScriptedReply(words, ((ToolName.RUN_COMMAND, {"command": command_with_small_output()}),))
+    command = "dir" if sys.platform == "win32" else "uname -s; date; ls | wc -l"
+    return ScriptedReply(words, ((ToolName.RUN_COMMAND, {"command": command}),))
 
 
 def _large_output_step(scene: DemoScene) -> ScriptedReply:

@@ -134,15 +134,11 @@ class CacheFolder:
         try:
             if writes:
                 self.level.write_batch(writes)
-                if any(self._marked.values()):
-                    self._clear_marks_of(staged)
+                for marked in filter(None, self._marked.values()):
+                    marked.difference_update(each.record.digest.raw for each in staged)
         finally:
             for each in staged:
                 self._staged.pop(each.record.digest.raw, None)
-
-    def _clear_marks_of(self, staged: Sequence[StagedEntry]) -> None:
-        for marked in self._marked.values():
-            marked.difference_update(each.record.digest.raw for each in staged)
 
     def stage_record(self, record: CacheRecord, writes: Sequence[Write]) -> StagedEntry:
         raw = record.digest.raw

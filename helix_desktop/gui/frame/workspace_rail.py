@@ -102,17 +102,14 @@ class WorkspaceButton(QAbstractButton):
         painter.setFont(self._theme.build_font(13, weight=QFont.Weight.DemiBold))
         painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self._title[:1].upper())
         if self.isChecked():
-            self._draw_selection_mark(painter)
+            left = WIDTH - 3 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else 0
+            self._theme.fill_surface(painter, QRectF(left, 8, 3, 20), "text", 1.5)
         if self.hasFocus():
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.setPen(QPen(self._theme.colour_of_token("text"), 2))
             painter.drawRoundedRect(square.adjusted(1, 1, -1, -1), 9, 9)
         if self.running_state is not ConversationActivity.IDLE:
             self._draw_state_dot(painter, square)
-
-    def _draw_selection_mark(self, painter: QPainter) -> None:
-        left = WIDTH - 3 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else 0
-        self._theme.fill_surface(painter, QRectF(left, 8, 3, 20), "text", 1.5)
 
     def _draw_state_dot(self, painter: QPainter, square: QRectF) -> None:
         """Draws the state's dot with a sign in it, for people who cannot tell the colours apart."""
