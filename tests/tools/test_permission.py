@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helix_desktop.errors import InvalidInput
@@ -10,6 +12,7 @@ from helix_desktop.tools.permission import (
     ToolAction,
     decide_permission,
     describe_allowing_rule,
+    is_rule_too_wide,
     rules_allow_action,
     rules_to_offer,
 )
@@ -307,3 +310,65 @@ def test_plan_mode_lets_only_happen_what_changes_nothing(action: ToolAction, *, 
     """Whatever the rules allow: a sandboxed command with the network once passed unnoticed by every test."""
     rules = [PermissionRule("allow", action.tool)] if expected == "deny" else []
     assert verdict(action, PermissionMode.PLAN, *rules, sandboxed=sandboxed) == expected
+
+
+@pytest.mark.parametrize(
+    ("action", "rule", "expected"),
+    [
+        (RUN, PermissionRule("allow", "edit_file"), "ask"),
+        (EDIT, PermissionRule("allow", "run_command"), "ask"),
+        (RUN, PermissionRule("allow", path="src/*"), "ask"),
+        (EDIT, PermissionRule("allow", command="git *"), "ask"),
+        (command("git log | tee log; date"), PermissionRule("allow", "run_command"), "allow"),
+    ],
+)
+def test_a_rule_allows_nothing_but_what_it_is_about(action: ToolAction, rule: PermissionRule, expected: str) -> None:
+    assert verdict(action, PermissionMode.ASK, rule) == expected
+
+
+@pytest.mark.parametrize(
+    ("action", "rule", "expected"),
+    [
+        (RUN, PermissionRule("deny", "edit_file"), "allow"),
+        (RUN, PermissionRule("deny", "edit_file", network=True), "allow"),
+        (RUN, PermissionRule("deny", network=True), "allow"),
+        (command("git fetch", network=True), PermissionRule("deny", network=True), "deny"),
+        (command("git fetch", network=True), PermissionRule("deny", "edit_file", network=True), "allow"),
+        (RUN, PermissionRule("deny", path="src/*"), "allow"),
+        (EDIT, PermissionRule("deny", command="git *"), "allow"),
+        (command("rm -r x"), PermissionRule("deny", command="rm -r"), "deny"),
+        (command("rm -f x"), PermissionRule("deny", command="rm -rf"), "allow"),
+        (command("rm -r x"), PermissionRule("deny", command="rm -rf"), "allow"),
+        (command("git push --force=main"), PermissionRule("deny", command="git push --force"), "deny"),
+        (command("git push --forceful"), PermissionRule("deny", command="git push --force"), "allow"),
+        (command("git push --force"), PermissionRule("deny", command="git push --fo*ce"), "deny"),
+        (command("git $what"), PermissionRule("deny", command="git push"), "ask"),
+        (command("git status $what"), PermissionRule("deny", command="git push"), "allow"),
+    ],
+)
+def test_a_rule_that_denies_holds_back_what_it_is_about_and_no_more(
+    action: ToolAction, rule: PermissionRule, expected: str
+) -> None:
+    assert verdict(action, PermissionMode.ALLOW_ALL, rule) == expected
+
+
+def test_a_command_nobody_can_read_is_allowed_apart_from_others() -> None:
+    hidden = command("$(cat what)")
+    for action, name in ((hidden, "hidden"), (replace(hidden, separate_permission="outside"), "outside"), (RUN, "")):
+        decision = decide_permission(action, PermissionMode.ASK, [], sandboxed=True)
+        assert (decision.verdict, decision.separate_permission) == ("ask", name)
+    assert rules_to_offer(hidden) == ()
+
+
+@pytest.mark.parametrize(
+    ("rule", "wide"),
+    [
+        (PermissionRule("allow", command="sudo *"), True),
+        (PermissionRule("allow", command="git status; date *"), True),
+        (PermissionRule("allow", command="git status *"), False),
+        (PermissionRule("allow", command="sudo"), False),
+        (PermissionRule("deny", command="sudo *"), False),
+    ],
+)
+def test_a_rule_for_a_program_that_starts_others_is_too_wide_to_allow(rule: PermissionRule, wide: bool) -> None:
+    assert is_rule_too_wide(rule) is wide
