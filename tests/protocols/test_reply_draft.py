@@ -4,7 +4,7 @@ import itertools
 
 from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
-from helix_desktop.protocols.reply_draft import ReplyDraft
+from helix_desktop.protocols.reply_draft import ReplyDraft, format_opaque
 
 
 def draft() -> ReplyDraft:
@@ -64,3 +64,38 @@ def test_whole_arguments_add_what_was_missing_or_correct_what_came() -> None:
     assert made.set_whole_arguments("c", '{"a":1}') == []
     assert made.set_whole_arguments("c", '{"b":1}') == [CallDelta(0, "call_00000001", "read", '{"b":1}')]
     assert made.finished_parts() == (ToolCall("call_00000001", "read", '{"b":1}'),)
+
+
+def test_what_a_draft_tells_of_its_parts() -> None:
+    made = draft()
+    assert (made.has_begun, made.count_calls, made.last_key, made.sort_of("t")) == (False, 0, None, "")
+    made.seal_reasoning("r", "opaque")
+    assert not made.has_begun, "what the provider needs back is nothing that anybody saw"
+    made.add_text("t", "Yes")
+    assert (made.has_begun, made.last_key, made.first_key_of_sort("call")) == (True, "t", None)
+    assert made.add_call_piece("c", call_id="call_00000001", name="read") == [CallDelta(0, "call_00000001", "read", "")]
+    assert made.add_call_piece("d", call_id="call_00000001", arguments="{") == [
+        CallDelta(1, "call_00000001_new1", "", "{")
+    ]
+    assert made.add_call_piece("c") == []
+    assert (made.count_calls, made.last_key, made.first_key_of_sort("call")) == (2, "d", "c")
+    assert [made.sort_of(key) for key in "rtc"] == ["reasoning", "text", "call"]
+
+
+def test_a_name_alone_is_a_beginning() -> None:
+    made = draft()
+    made.add_call_piece("c", name="read")
+    assert made.has_begun
+
+
+def test_whole_arguments_add_only_what_had_not_come() -> None:
+    made = draft()
+    made.add_call_piece("c", call_id="call_00000001", name="read", arguments='{"a"')
+    assert made.set_whole_arguments("c", '{"a": 1}') == [CallDelta(0, "call_00000001", "read", ": 1}")]
+    assert made.set_whole_arguments("c", '{"a": 1}') == []
+    assert made.set_whole_arguments("c", "[]") == [CallDelta(0, "call_00000001", "read", "[]")]
+    assert made.finished_parts() == (ToolCall("call_00000001", "read", "[]"),)
+
+
+def test_what_a_provider_needs_back_is_compact_json() -> None:
+    assert format_opaque(signature="ä", id=1) == '{"signature":"ä","id":1}'
