@@ -182,10 +182,12 @@ class Conversation:
         return ConversationDraft(self.journal, self.id, await asyncio.to_thread(build_state, tuple(self.state.facts)))
 
     async def adopt_draft(self, draft: "Conversation") -> bool:
-        """Appends at once what a draft has in addition. Returns False and appends nothing if the two have diverged."""
-        known = self.state.last_seq
-        fresh = [recorded.fact for recorded in draft.state.facts[known:]]
-        return bool(await self.append_facts_from(lambda first: fresh if first == known + 1 else ()))
+        """Appends at once what a draft has in addition; False, and nothing is appended, if the two have diverged."""
+        known, ahead = self.state.last_seq, draft.state.facts
+        fresh = [each.fact for each in ahead[known:]] if ahead[known - 1 : known] == self.state.facts[-1:] else []
+        added = await self.append_facts_from(lambda first: fresh if first == known + 1 else ())
+        ahead[known : known + len(added)] = added  # What both have is held once.
+        return bool(added)
 
     async def moment_at(self, seq: int) -> Moment:
         """The state when `seq` was the newest fact, computed in a thread."""

@@ -140,3 +140,17 @@ async def test_a_copy_is_written_ahead_and_adopted_at_once_or_not_at_all() -> No
     await draft.append_facts(said("four"))
     assert await conversation.adopt_draft(draft)
     assert conversation.current_view().blocks == draft.current_view().blocks
+    assert conversation.state.facts[-1] is draft.state.facts[-1], "what both have is in memory once"
+
+
+async def test_a_longer_copy_that_has_parted_is_not_adopted_without_its_beginning() -> None:
+    """A fact of somebody else's, such as a pin, may come while the copy is written."""
+    journal = MemoryJournal()
+    conversation = await Conversation.open(journal, "c")
+    await conversation.append_facts(said("one"))
+    draft = await conversation.copy_as_draft()
+    for text in ("two", "three", "four"):
+        await draft.append_facts(said(text))
+    await conversation.append_facts(said("elsewhere"))
+    assert not await conversation.adopt_draft(draft)
+    assert [recorded.fact for recorded in await journal.read_facts("c")] == [said("one"), said("elsewhere")]
