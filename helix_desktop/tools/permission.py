@@ -274,9 +274,8 @@ def _match_held_command(pattern: str, action: ToolAction) -> _RuleFit:
     known = find_started_programs(action.command)
     if isinstance(known, UnknownPrograms):  # Rules that deny or ask need only find their words.
         bare = " ".join(re.sub(r"['\"\\]", "", action.command).split())
-        return (
-            _RuleFit.YES if re.search(rf"(?<![\w.-]){re.escape(' '.join(wanted))}(?![\w-])", bare) else _RuleFit.MAYBE
-        )
+        found = re.search(rf"(?<![\w.-]){_any_ending(' '.join(wanted))}(?![\w-])", bare)
+        return _RuleFit.YES if found else _RuleFit.MAYBE
     fits = [_match_words_to_program(wanted, one) for one in known.all_programs]
     if _RuleFit.YES in fits:
         return _RuleFit.YES
@@ -287,11 +286,15 @@ def _match_held_command(pattern: str, action: ToolAction) -> _RuleFit:
     )
 
 
+def _any_ending(words: str) -> str:
+    return re.escape(words).replace(r"\*", r"[\w-]*")
+
+
 def _words_of_holding_rule(pattern: str) -> list[str]:
     try:
-        words = shlex.split(pattern.removesuffix("*"))
+        words = shlex.split(pattern.removesuffix(" *"))
     except ValueError:
-        words = pattern.removesuffix("*").split()
+        words = pattern.removesuffix(" *").split()
     return words or ["*"]
 
 
@@ -327,11 +330,11 @@ def _has_option(want: str, words: Sequence[str]) -> bool:
     if want.startswith("--"):
         return any(word.partition("=")[0] == want or fnmatch.fnmatchcase(word, want) for word in words)
     letters = {letter for word in words if re.match(r"-[^-]", word) for letter in word[1:]}
-    return set(want[1:]) <= letters
+    return set(want[1:].rstrip("*")) <= letters
 
 
 def _is_named_in_arguments(name: str, known: KnownPrograms) -> bool:
-    pattern = re.compile(rf"(?:^|[^\w-])(?:-\w)?{re.escape(program_base_name(name))}(?![\w-])", re.IGNORECASE)
+    pattern = re.compile(rf"(?:^|[^\w-])(?:-\w)?{_any_ending(program_base_name(name))}(?![\w-])", re.IGNORECASE)
     return any(pattern.search(text) for text in known.texts)
 
 

@@ -164,7 +164,7 @@ def test_an_address_in_an_agents_settings_keeps_the_resident_and_its_port(tmp_pa
         assert status(tmp_path)["installed"] == ["claude"]
     told = status(tmp_path)  # nobody is registered any more
     url = json.loads(change.file.read_text("utf-8"))["env"]["ANTHROPIC_BASE_URL"]
-    assert agent_run.fetch_gateway_status(url, 100) == {"figures": []}
+    wait_until(lambda: agent_run.fetch_gateway_status(url, 100) == {"figures": []})  # once the gateway has heard of it
     asyncio.run(resident_client.ask_resident(where, "stop"))
     wait_until(lambda: is_gone(told["pid"]))
     with socket.create_server(("127.0.0.1", port)) as squatter:
