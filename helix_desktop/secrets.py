@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from helix_desktop import atomic_files, tasks
 from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyring
@@ -293,7 +293,7 @@ class SecretStorage:
 
     async def _read_from_keyring(self, name: str) -> str | None:
         try:
-            return await self._call_keyring(lambda keyring: keyring.get_password(self._service, name))
+            return await self._call_keyring(lambda keyring: _read_if_stored(keyring, self._service, name))
         except NoUsableKeyring as error:
             if isinstance(error.__cause__, TimeoutError) or self._hanging is not None or self._is_refused:
                 raise
@@ -378,5 +378,23 @@ def _store_in_keyring(keyring: Keyring, service: str, name: str, value: str) -> 
 
 
 def _delete_from_keyring(keyring: Keyring, service: str, name: str) -> None:
-    if keyring.get_password(service, name) is not None:
+    if _read_if_stored(keyring, service, name) is not None:
         keyring.delete_password(service, name)
+
+
+def _read_if_stored(keyring: Keyring, service: str, name: str) -> str | None:
+    """A Secret Service is asked whether it has the key before it is unlocked: nobody enters a password for nothing."""
+    for backend in getattr(keyring, "backends", (keyring,)):
+        is_secret_service = type(backend).__module__ == "keyring.backends.SecretService"
+        if is_secret_service and not _has_secret_service_item({"service": service, "username": name}):
+            continue
+        if (found := backend.get_password(service, name)) is not None:
+            return cast(str, found)
+    return None
+
+
+def _has_secret_service_item(attributes: dict[str, str]) -> bool:
+    import secretstorage
+
+    with contextlib.closing(secretstorage.dbus_init()) as connection:
+        return any(True for _ in secretstorage.search_items(connection, attributes))

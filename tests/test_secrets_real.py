@@ -35,30 +35,52 @@ async def main():
 asyncio.run(main())
 """
 
-# Owns the name of the secret service and answers nothing.
+# Nothing is stored, so there is nothing that a keyring would have to be unlocked for.
+LOOK = """
+import asyncio, json, sys
+from pathlib import Path
+from helix_desktop.errors import NoUsableKeyring
+from helix_desktop.secrets import ProviderKey, SecretStorage
+
+async def main():
+    secrets, key = SecretStorage(Path(sys.argv[1]), limit=float(sys.argv[2])), ProviderKey("openai")
+    try:
+        said = [await secrets.read_secret(key), await secrets.find_secret_keeper(key)]
+        await secrets.delete_secret(key)
+    except NoUsableKeyring as error:
+        said = str(error)
+    try:
+        await SecretStorage(Path(sys.argv[1]), limit=2).check_keyring()
+    except NoUsableKeyring as error:
+        print(json.dumps({"said": said, "check": str(error)}))
+
+asyncio.run(main())
+"""
+
+# Owns a name on the bus, of the secret service or of what asks for its password, and answers nothing.
 SILENT = """
 import sys, time
 from jeepney import DBusAddress, new_method_call
 from jeepney.bus_messages import message_bus
 from jeepney.io.blocking import open_dbus_connection
 connection = open_dbus_connection(bus="SESSION")
-connection.send_and_get_reply(message_bus.RequestName("org.freedesktop.secrets"))
+connection.send_and_get_reply(message_bus.RequestName(sys.argv[1]))
 print("here", flush=True)
 time.sleep(600)
 """
 
 
-def tried(before: str, tmp_path: Path, limit: int = 60) -> dict[str, object]:
+def tried(before: str, tmp_path: Path, limit: int = 60, script: str = TRY) -> dict[str, object]:
     """What a try says on a bus where `before` was run first, and that it left no file behind."""
-    (tmp_path / "try.py").write_text(TRY)
+    (tmp_path / "try.py").write_text(script)
     (tmp_path / "silent.py").write_text(SILENT)
     home = tmp_path / "home"
     home.mkdir()
-    script = f"{before}\n{sys.executable} {tmp_path}/try.py {tmp_path}/keys.json {limit}; kill $(jobs -p) 2>/dev/null"
+    lines = f"{before}\n{sys.executable} {tmp_path}/try.py {tmp_path}/keys.json {limit}; kill $(jobs -p) 2>/dev/null"
     environment = {
         "HOME": str(home), "PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": str(home), "PYTHONPATH": str(Path(__file__).parent.parent),
     }  # fmt: skip
-    command = ["dbus-run-session", "--", "bash", "-c", script]
+    command = ["dbus-run-session", "--", "bash", "-c", lines]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
     assert done.stdout, done.stderr
     assert not (tmp_path / "keys.json").exists()
@@ -66,14 +88,27 @@ def tried(before: str, tmp_path: Path, limit: int = 60) -> dict[str, object]:
     return found
 
 
+def owner_of(name: str, tmp_path: Path) -> str:
+    return f"{sys.executable} {tmp_path}/silent.py {name} > {tmp_path}/told &\nuntil grep -q here {tmp_path}/told; do :; done"
+
+
 def test_an_unlocked_keyring_keeps_gives_back_and_forgets(tmp_path: Path) -> None:
     found = tried("echo -n password | gnome-keyring-daemon --unlock --components=secrets >/dev/null 2>&1", tmp_path)
     assert (found["said"], found["gone"]) == ("sk-planted-0123456789", None)
 
 
+def test_nobody_is_asked_to_unlock_a_keyring_that_holds_no_key(tmp_path: Path) -> None:
+    """Whoever is asked for a password here never answers. Only the check by hand asks."""
+    prompter = owner_of("org.gnome.keyring.SystemPrompter", tmp_path)
+    daemon = "gnome-keyring-daemon --start --components=secrets >/dev/null 2>&1"
+    found = tried(f"{prompter}\n{daemon}", tmp_path, script=LOOK)
+    assert found["said"] == [None, None]
+    assert "did not respond within 2 s" in str(found["check"])
+
+
 def test_a_silent_service_costs_its_limit_and_is_named(tmp_path: Path) -> None:
     found = tried(
-        f"{sys.executable} {tmp_path}/silent.py > {tmp_path}/told &\nuntil grep -q here {tmp_path}/told; do :; done",
+        owner_of("org.freedesktop.secrets", tmp_path),
         tmp_path,
         limit=2,
     )
