@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,19 @@ from hypothesis import HealthCheck, event, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import Stored, Text, ToolReturned, UserSaid
+from helix_desktop.engine.facts import ConversationStarted, Stored, Text, ToolReturned, UserSaid
 from helix_desktop.engine.view import build_state
-from helix_desktop.errors import SharedStoreUnreachable
+from helix_desktop.errors import ActionRefused, JournalCorrupt, SharedStoreUnreachable
 from helix_desktop.store.journal_file import JournalFile
-from helix_desktop.store.shared import conversation_sync
+from helix_desktop.store.shared import conversation_sync, fact_segments
 from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadMark, HeadUpdate
+from helix_desktop.store.shared.fact_segments import FactSegment, HeadContents
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
-from helix_desktop.store.shared.sync_state import SyncState
+from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
 from tests.peers import postgres
 from tests.store.shared.machines import KEY, LEASE, Clock, Machine, P, T, Way
 from tests.store.shared.memory_rows import MemoryHeads, MemoryRowStore, MemoryServer
@@ -595,3 +599,505 @@ async def test_while_facts_are_changed_in_place_the_shared_store_is_not_asked(tm
     assert await two.everything() == await one.everything()
     for machine in (one, two):
         await machine.aclose()
+
+
+class Noted(Way):
+    """What was asked of the engine, in its order, by the names of the calls."""
+
+    def __init__(self, engine: MemoryRowStore, heads: MemoryHeads) -> None:
+        super().__init__(engine, heads)
+        self.asked: list[str] = []
+
+    async def run_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self.asked.append(str(getattr(work, "__name__", work)))
+        return await super().run_in_thread(work, *args, **kwargs)
+
+    def take(self) -> list[str]:
+        asked, self.asked = self.asked, []
+        return asked
+
+
+@dataclass
+class World:
+    """Two machines, the first with a conversation c that the second has too; the engine's clock and theirs."""
+
+    one: Machine
+    two: Machine
+    clock: Clock
+    shelf: MemoryServer
+    heads: MemoryHeads
+
+    @property
+    def both(self) -> tuple[Machine, Machine]:
+        return self.one, self.two
+
+    @staticmethod
+    def asked(machine: Machine) -> list[str]:
+        assert isinstance(machine.way, Noted)
+        return machine.way.take()
+
+    def name(self, conversation: str = "c") -> bytes:
+        return self.one.shared._head_row_name(conversation)
+
+    def head(self, conversation: str = "c") -> tuple[ConversationHead, HeadContents]:
+        (row,) = self.heads.fetch_heads([self.name(conversation)])
+        return row, fact_segments.decode_head(RowCipher(KEY).decrypt_row(row.name, row.sealed))
+
+    def segments(self, conversation: str = "c") -> list[tuple[int, int]]:
+        return [(one.first, one.last) for one in self.head(conversation)[1].segments]
+
+    def known(self, machine: Machine, conversation: str = "c") -> SharedProgress:
+        return machine.shared.sync_state.get_progress(conversation)
+
+    async def all_ends(self) -> None:
+        """Every lease has ended, and both have looked."""
+        self.clock.time += LEASE + 1
+        for machine in (*self.both, *self.both):
+            assert await machine.step()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    clock = Clock()
+    heads, shelf = MemoryHeads(clock.now), MemoryServer(clock.now)
+    one, two = [
+        Machine.make(name, tmp_path, Noted(MemoryRowStore(shelf, b"space"), heads), clock) for name in ("one", "two")
+    ]
+    await one.begin("c", "Work")
+    made = World(one, two, clock, shelf, heads)
+    for machine in made.both:
+        assert await machine.step()
+        made.asked(machine)
+    yield made
+    for machine in made.both:
+        await machine.aclose()
+
+
+def texts(machine: Machine, conversation: str = "c") -> list[str]:
+    said = [one.fact for one in machine.journal.read_recorded(conversation)]
+    return [part.text for fact in said if isinstance(fact, UserSaid) for part in fact.parts if isinstance(part, Text)]
+
+
+async def test_content_goes_first_then_the_segment_then_the_head_that_names_it(world: World) -> None:
+    asked, here = world.one.way.asked, Stored(Digest.of_content(b"cod"), 3)  # type: ignore[attr-defined]
+    heard = list[Collection[Digest]]()
+
+    async def send_content(entries: Collection[Digest]) -> None:
+        asked.append("content")
+        heard.append(entries)
+
+    world.one.shared.send_content = send_content
+    world.two.shared.on_new_entries = heard.append
+    await world.one.append("c", ToolReturned("1", here, 1))
+    await world.one.step()
+    old = ["remove_rows"]  # The first segment was made anew with the second fact.
+    assert world.asked(world.one) == ["fetch_changed_heads", "content", "store_rows", "_update_heads_now", *old]
+    await world.two.step()
+    assert world.asked(world.two) == ["fetch_changed_heads", "fetch_rows"]
+    assert heard == [{here.digest}, {here.digest}]
+    assert world.segments() == [(1, 2)]
+    assert world.shelf.rows.keys() == {one.name for one in world.head()[1].segments}
+    for machine in world.both:
+        await machine.step()
+        assert world.asked(machine) == ["fetch_changed_heads"], "nothing is new"
+
+
+async def test_what_both_know_of_a_conversation_that_one_wrote(world: World) -> None:
+    await world.one.write("c", "word")
+    for machine in world.both:
+        await machine.step()
+    row, contents = world.head()
+    own, lines = world.one.shared.sync_state.machine, world.one.journal.read_stored_facts("c")
+    chain = fact_segments.compute_chain(fact_segments.NOTHING, lines)
+    assert (row.version, row.writer, row.lease_seconds_left) == (2, own, LEASE)
+    assert contents == HeadContents("c", "one", 2, chain, contents.segments, 0)
+    expected = SharedProgress("c", 2, chain, 2, own, contents)
+    assert [world.known(each) for each in world.both] == [expected, expected]
+    assert world.two.shared._seen == world.one.shared._seen == {world.name(): (2, "c")}
+    assert [each.shared.leases.seconds_left("c") for each in world.both] == [LEASE, LEASE]
+    assert [each.shared.leases.last_other_machine("c") for each in world.both] == ["", "one"]
+
+
+async def test_fetching_sends_nothing(world: World) -> None:
+    await world.one.write("c", "word")
+    await world.one.step()
+    await world.two.begin("other", "Other")
+    await world.two.shared.fetch_new_facts()
+    assert texts(world.two) == ["word"]
+    assert world.two.shared.sync_state.count_facts_to_send() == {"other": 1}
+
+
+@pytest.mark.parametrize(
+    ("later", "asked"),
+    [
+        (0.0, []),
+        (LEASE / 2 - 1, []),
+        (LEASE / 2, ["fetch_heads", "_update_heads_now"]),
+        (LEASE + 1, ["fetch_heads", "_update_heads_now"]),
+    ],
+)
+async def test_a_turn_asks_for_the_lease_when_no_more_than_half_of_it_is_left(
+    world: World, later: float, asked: list[str]
+) -> None:
+    world.clock.time += later
+    await world.one.shared.acquire_turn_lease("c")
+    assert world.asked(world.one) == asked
+    assert world.head()[0].version == (2 if asked else 1)
+    assert world.one.shared.leases.seconds_left("c") == (LEASE if asked else LEASE - later)
+
+
+async def test_a_turn_in_a_conversation_that_nobody_shares_yet_sends_it(world: World) -> None:
+    await world.two.shared.acquire_turn_lease("unknown")
+    assert world.asked(world.two) == ["fetch_heads"]
+    await world.two.begin("new", "New")
+    await world.two.shared.acquire_turn_lease("new")
+    assert world.asked(world.two) == ["fetch_heads", "store_rows", "_update_heads_now"]
+    assert world.head("new")[1].machine == "two"
+    assert world.two.shared.leases.holds_lease("new", LEASE - 1)
+
+
+WAIT = "Wait until the turn ends, continue here anyway, or continue in a copy."
+
+
+async def test_a_turn_is_refused_where_another_machine_works_and_begins_where_its_lease_ended(world: World) -> None:
+    with pytest.raises(ActionRefused) as refused:
+        await world.two.shared.acquire_turn_lease("c")
+    assert (refused.value.what, refused.value.remedy) == ("one is working in this conversation.", WAIT)
+    assert world.head()[0].version == 1
+    world.clock.time += LEASE
+    await world.one.write("c", "late")
+    await world.one.shared.send_and_release_leases()
+    assert world.head()[0].lease_seconds_left == 0
+    world.asked(world.two)
+    await world.two.shared.acquire_turn_lease("c")
+    assert texts(world.two) == ["late"], "what the other wrote is here first"
+    assert world.asked(world.two) == ["fetch_heads", "fetch_rows", "_update_heads_now"]
+    row, contents = world.head()
+    assert (row.writer, contents.machine, contents.last) == (world.two.shared.sync_state.machine, "two", 2)
+    await world.one.step()
+    assert world.one.shared.leases.find_machine_writing("c") == "two"
+
+
+async def test_a_turn_whose_conversation_stays_in_use_here_is_refused_after_eight_tries(world: World) -> None:
+    await world.one.write("c", "new")
+    await world.one.step()
+    world.clock.time += LEASE + 1
+    world.two.desk.working.add("c")
+    with pytest.raises(ActionRefused) as refused:
+        await world.two.shared.acquire_turn_lease("c")
+    assert str(refused.value) == f"one is working in this conversation. {WAIT}"
+    assert [one for one in world.asked(world.two) if one == "fetch_heads"] == ["fetch_heads"] * 8
+    assert texts(world.two) == []
+    await world.two.step()
+    assert world.two.shared.sync_state.read_unread_heads() == {world.name()}
+    world.two.desk.working.clear()
+    await world.two.step()
+    assert texts(world.two) == ["new"]
+    assert world.two.shared.sync_state.read_unread_heads() == frozenset()
+    assert world.two.shared._waiting == {}
+
+
+async def test_a_conversation_that_was_in_use_when_the_program_ended_is_fetched_after_a_restart(world: World) -> None:
+    await world.one.write("c", "new")
+    await world.one.step()
+    world.two.desk.working.add("c")
+    await world.two.step()
+    world.two.desk.working.clear()
+    world.two.start()
+    await world.two.shared.load_known_writers()
+    assert world.two.shared.leases.last_other_machine("c") == "one"
+    world.asked(world.two)
+    await world.two.step()
+    assert texts(world.two) == ["new"]
+    first, *_ = world.asked(world.two)
+    assert first == "fetch_heads", "the mark is behind it"
+
+
+MISSING = "Part of the conversation c is missing. The missing part will be requested again."
+DAMAGED = "Content from the shared store failed its authenticity check."
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+async def test_a_segment_that_cannot_be_read_is_complained_of_until_it_can(world: World, is_missing: bool) -> None:
+    await world.one.write("c", "new")
+    await world.one.begin("other", "Other")
+    await world.one.step()
+    (segment,) = world.head()[1].segments
+    row = world.shelf.rows.pop(segment.name)
+    if not is_missing:
+        world.shelf.rows[segment.name] = (row[0][:-1] + bytes([row[0][-1] ^ 1]), *row[1:])
+    await world.two.step()
+    (complaint,) = world.two.shared.complaints.items()
+    assert complaint[0] == world.name().hex()
+    assert complaint[1].startswith(MISSING if is_missing else DAMAGED)
+    assert (world.name() in world.two.shared._waiting) == is_missing
+    assert world.two.shared.sync_state.read_unread_heads() == {world.name()}
+    assert world.known(world.two, "other").seq == 1, "the others are not held up"
+    if not is_missing:
+        with pytest.raises(JournalCorrupt) as refused:
+            await world.two.shared.acquire_turn_lease("c")
+        assert refused.value.what == complaint[1]
+        assert refused.value.remedy == "To work here anyway, continue in a copy of the conversation."
+    world.shelf.rows[segment.name] = row
+    await world.two.step()
+    assert texts(world.two) == ["new"]
+    assert (world.two.shared.complaints, world.two.shared._waiting) == ({}, {})
+    assert world.two.shared.sync_state.read_unread_heads() == frozenset()
+
+
+async def test_a_head_whose_chain_does_not_fit_its_facts_changes_nothing_here(world: World) -> None:
+    (row, contents), seal = world.head(), RowCipher(KEY)
+    wrong = fact_segments.encode_head(replace(contents, chain=b"w" * 32, conversation="d"))
+    name = world.name("d")
+    assert world.heads.update_head(HeadUpdate(name, 0, row.writer, seal.encrypt_row(name, wrong), 0.0))[0]
+    await world.two.step()
+    differs = "The conversation d differs from what the other computer shared. Your own copy is intact."
+    assert world.two.shared.complaints == {name.hex(): differs}
+    assert world.two.journal.read_stored_facts("d") == []
+
+
+UNIT = 1_000  # The bytes of a fact are a multiple of it here.
+
+
+@pytest.mark.parametrize(
+    ("most", "sizes", "there", "again", "fresh", "is_whole"),
+    [
+        ((3, 4_096), [1] * 3, [], [], [1, 2, 3], True),
+        ((3, 4_096), [1] * 7, [], [], [1, 2, 3], False),
+        ((3, 4_096), [4, 1], [], [], [1], False),  # One fact that is too large goes alone.
+        ((3, 4_096), [4], [], [], [1], True),
+        ((3, 4_096), [1, 4, 1], [], [], [1], False),
+        ((3, 4_096), [4, 1], [1], [1], [2], True),  # What is small is made anew in one.
+        ((3, 4_096), [1] * 6, [3], [1, 2, 3], [4, 5, 6], True),
+        ((3, 4_096), [1] * 7, [3], [], [4, 5, 6], False),
+        ((99, 4), [1] * 3, [], [], [1, 2, 3], True),
+        ((99, 4), [1] * 4, [], [], [1, 2, 3, 4], False),
+        ((99, 4), [1] * 7, [4, 2], [5, 6], [7], True),
+        ((99, 4), [1] * 6, [2, 2], [3, 4], [5, 6], True),
+    ],
+)
+async def test_the_next_segment_holds_no_more_than_it_may(  # noqa: PLR0917 - the columns of the table
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    most: tuple[int, int],
+    sizes: list[int],
+    there: list[int],
+    again: list[int],
+    fresh: list[int],
+    is_whole: bool,
+) -> None:
+    monkeypatch.setattr(conversation_sync, "_BYTES", most[0] * UNIT)
+    monkeypatch.setattr(fact_segments, "MOST_FACTS_IN_SEGMENT", most[1])
+    empty = len(fact_encoding.encode_fact(UserSaid((Text("", 1),))))
+    for size in sizes:
+        await world.two.write("d", "x" * (size * UNIT - empty))
+    assert [len(line.fact) for line in world.two.journal.read_stored_facts("d")] == [size * UNIT for size in sizes]
+    ends = [sum(there[: at + 1]) for at in range(len(there))]
+    segments = [FactSegment(bytes([end]), end - count + 1, end) for count, end in zip(there, ends, strict=True)]
+    known = SharedProgress("d", sum(there), contents=HeadContents("d", "two", sum(there), segments=tuple(segments)))
+    made, whole = world.two.shared._build_next_segment(known)
+    assert [line.seq for line in made.again] == again
+    assert [line.seq for line in made.fresh] == fresh
+    assert whole == is_whole
+    assert made.replaced == tuple(one for one in segments if one.first in again)
+    await world.two.step()
+    await world.one.step()
+    assert world.shelf.rows.keys() == {one.name for name in "cd" for one in world.head(name)[1].segments}
+    assert await world.one.everything() == await world.two.everything()
+
+
+async def test_the_facts_of_several_conversations_go_together_until_they_are_too_many_bytes(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation_sync, "_BYTES", 2_000)
+    names = ["a", "b", "d", "e"]
+    for name in names:
+        await world.two.write(name, "x" * 1_200)
+    made, stale, left = world.two.shared._build_outgoing_batch(["c", *names])
+    assert [one.known.conversation for one in made] == ["a", "b"]
+    assert (stale, left) == ([], ["d", "e"])
+    await world.two.step()
+    asked = ["store_rows", "_update_heads_now"]
+    assert world.asked(world.two) == ["fetch_changed_heads", *asked, *asked]
+    await world.one.step()
+    assert await world.one.everything() == await world.two.everything()
+
+
+async def test_a_conversation_changed_in_place_is_sent_whole_in_new_segments(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        await world.one.write("c", f"word {number}")
+    await world.all_ends()
+    old = {one.name for one in world.head()[1].segments}
+    monkeypatch.setattr(fact_segments, "MOST_FACTS_IN_SEGMENT", 3)
+    world.one.forget("word 2")
+    count = len(world.one.journal.read_stored_facts("c"))
+    world.asked(world.one)
+    await world.one.step()
+    assert world.segments() == [(at + 1, min(at + 3, count)) for at in range(0, count, 3)]
+    assert world.head()[1].generation == 1
+    assert old.isdisjoint(world.shelf.rows)
+    assert world.shelf.rows.keys() == {one.name for one in world.head()[1].segments}
+    parts = len(world.segments())
+    sent = ["fetch_changed_heads", *["store_rows"] * parts, "_update_heads_now", "remove_rows"]
+    assert world.asked(world.one) == sent
+    await world.two.step()
+    assert world.two.desk.parted_ == [("c", "c")], "whoever has it open reads it anew"
+    assert world.two.shared.leases.last_other_machine("c") == "one"
+    assert "word 2" not in texts(world.two)
+    assert await world.two.everything() == await world.one.everything()
+
+
+async def test_what_two_machines_wrote_at_once_is_in_a_branch_that_says_whose_it_is(world: World) -> None:
+    await world.one.write("c", "one's")
+    await world.two.write("c", "two's")
+    await world.one.step()
+    here = world.two.journal.read_stored_facts("c", 1)
+    link = fact_segments.compute_chain(fact_segments.NOTHING, here)
+    state = world.two.shared.sync_state
+    branch = hashlib.sha256(f"c\0{state.machine.hex()}\0{link.hex()}".encode()).hexdigest()[:20]
+    world.two.shared.leases.taken_over.add("c")
+    await world.two.step()
+    assert world.two.desk.parted_ == [("c", branch)]
+    assert (texts(world.two), texts(world.two, branch)) == (["one's"], ["two's"])
+    last = world.two.journal.read_recorded(branch)[-1].fact
+    assert last == ConversationStarted("Work (two)", forked_from="c", forked_at=1)
+    assert world.two.shared.leases.taken_over == set(), "it is the other one's again"
+    assert world.two.shared.leases.find_machine_writing("c") == "one"
+    await world.all_ends()
+    assert await world.two.everything() == await world.one.everything()
+
+
+async def test_a_conversation_removed_for_good_stays_with_the_others_and_is_shared_no_more(world: World) -> None:
+    await world.one.write("c", "word")
+    await world.all_ends()
+    world.one.journal.delete_conversation("c")
+    world.asked(world.one)
+    await world.one.step()
+    removal = ["fetch_changed_heads", "_update_heads_now", "remove_rows"]
+    assert world.asked(world.one) == removal
+    assert world.head()[1] == HeadContents("c", "one", is_removed=True)
+    assert world.shelf.rows == {}
+    for machine in world.both:
+        await machine.step()
+        await machine.step()
+    assert world.asked(world.one) == ["fetch_changed_heads"] * 2, "it is removed once"
+    assert (texts(world.one), texts(world.two)) == ([], ["word"])
+    known = world.known(world.two)
+    assert known.contents is not None
+    assert (known.contents.is_removed, known.seq) == (True, 2)
+    version = world.head()[0].version
+    world.clock.time += LEASE + 1
+    await world.two.shared.acquire_turn_lease("c")
+    assert world.segments() == [(1, 2)], "who works in it shares it again, from its first fact on"
+    await world.two.write("c", "more")
+    await world.all_ends()
+    assert (world.segments(), world.head()[0].version) == ([(1, 3)], version + 2)
+    assert texts(world.one) == ["word", "more"]
+
+
+async def test_a_removed_conversation_is_no_reason_to_send_anything_again(world: World) -> None:
+    world.one.journal.delete_conversation("c")
+    world.clock.time += LEASE + 1
+    await world.one.step()
+    world.heads._rows.clear()
+    world.one.start()
+    await world.one.step()
+    known = world.known(world.one).contents
+    assert known is not None
+    assert known.is_removed
+
+
+async def test_a_head_the_engine_lost_while_its_lease_was_renewed_is_sent_again(world: World) -> None:
+    world.heads._rows.clear()
+    world.clock.time += LEASE / 2 + 1
+    await world.one.shared.renew_leases(["c"])
+    assert world.known(world.one) == SharedProgress("c")
+    assert world.one.shared._seen == {}
+    await world.one.step()
+    assert (world.head()[0].version, world.segments()) == (1, [(1, 1)])
+
+
+async def test_a_head_older_than_it_was_is_sent_again_by_a_machine_that_starts(world: World) -> None:
+    old = dict(world.heads._rows)
+    await world.one.write("c", "word")
+    await world.one.step()
+    world.heads._rows = old
+    world.clock.time += LEASE + 1
+    world.one.start()
+    await world.one.step()
+    assert world.one.shared.sync_state.count_facts_to_send() == {}
+    assert world.segments() == [(1, 2)]
+
+
+async def test_a_lease_whose_head_did_not_change_is_measured_again(world: World) -> None:
+    """Of a machine whose clock ran ahead: the engine's says that the other one still writes."""
+    world.two.shared.now = Clock(world.clock.time + LEASE + 5).now
+    assert world.two.shared.leases.find_machine_writing("c") == ""
+    with pytest.raises(ActionRefused):
+        await world.two.shared.acquire_turn_lease("c")
+    assert world.two.shared.leases.seconds_left("c") == LEASE
+
+
+async def test_what_others_have_forgotten_is_learned_before_new_facts_are_merged(world: World) -> None:
+    seen = list[list[str]]()
+
+    async def learn_forgotten() -> None:
+        seen.append(texts(world.two))
+
+    world.two.shared.learn_forgotten = learn_forgotten
+    await world.two.step()
+    assert seen == [], "nothing is new"
+    await world.one.write("c", "word")
+    await world.one.step()
+    await world.two.step()
+    assert seen == [[]]
+    assert texts(world.two) == ["word"]
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 129])
+async def test_every_lease_is_let_go_of_in_batches_of_64(world: World, count: int) -> None:
+    world.clock.time += LEASE + 1
+    names = [f"d{number:03}" for number in range(count)]
+    for name in names:
+        await world.one.begin(name, "Task")
+    await world.one.step()
+    world.asked(world.one)
+    await world.one.shared.send_and_release_leases()
+    assert world.asked(world.one) == ["_update_heads_now"] * -(-count // 64)
+    assert world.one.shared.leases.list_held() == []
+    rows = world.heads.fetch_heads([world.name(name) for name in names])
+    assert [(row.version, row.lease_seconds_left) for row in rows] == [(2, 0.0)] * count
+
+
+async def test_only_conversations_the_store_has_whole_are_safe(world: World) -> None:
+    names = ["whole", "moved", "lacking", "waiting"]
+    for name in names:
+        await world.one.begin(name, "Task")
+        await world.one.write(name, "word")
+    await world.one.step()
+    await world.one.write("waiting", "more")
+    asked = conversation_sync.list_safe_conversations
+    wanted = ["c", *names, "unknown"]
+    assert await asked(world.one.shared, wanted) == ["c", "whole", "moved", "lacking"]
+    row, contents = world.head("moved")
+    moved = HeadUpdate(row.name, row.version, row.writer, None, 0.0)
+    assert world.heads.update_head(moved)[0]
+    world.shelf.rows.pop(world.head("lacking")[1].segments[0].name)
+    assert contents.last == 2
+    assert await asked(world.one.shared, wanted) == ["c", "whole"]
+    assert await asked(world.one.shared, ["whole"]) == ["whole"]
+    assert await asked(world.one.shared, []) == []
+
+
+async def test_nobody_has_conversations_open_unless_somebody_says_so() -> None:
+    open_here, worked = conversation_sync.OpenConversations(), list[str]()
+
+    async def work() -> None:
+        worked.append("c")
+
+    await open_here.append_while_held("c", work)
+    async with open_here.hold_for_change("c"):
+        worked.append("changed")
+    assert worked == ["c", "changed"]

@@ -6,8 +6,11 @@ import secrets
 import time
 from typing import Any
 
+import pytest
 from obstore.store import MemoryStore
 
+from helix_desktop.errors import HelixError, NotFound, StoreFailed, StoreFull
+from helix_desktop.store.shared import s3_rows
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, Tombstone
 from helix_desktop.store.shared.s3_rows import LARGE_ROW_BYTES, S3RowStore
 
@@ -104,3 +107,38 @@ def test_only_names_behind_the_one_that_was_looked_at_last_are_listed() -> None:
     assert here._list_object_names("uses", after=every[0]) == every[1:]
     assert here._list_object_names("uses", after="02") == every[1:]
     assert here._list_object_names("uses", after=every[-1]) == []
+
+
+class PermissionDeniedError(Exception):
+    """Named as the library's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "sentence"),
+    [
+        (PermissionDeniedError("no"), StoreFailed, "The shared store rejected the key or the secret."),
+        (
+            ValueError("<Code>InvalidAccessKeyId</Code>"),
+            StoreFailed,
+            "The shared store rejected the key or the secret.",
+        ),
+        (FileNotFoundError("NoSuchBucket"), StoreFailed, "The shared store's bucket does not exist."),
+        (FileNotFoundError("NoSuchKey"), NotFound, "-"),
+        (ValueError("status 507"), StoreFull, "The shared store is full."),
+        (ValueError("QuotaExceeded"), StoreFull, "The shared store is full."),
+    ],
+)
+def test_what_the_library_says_becomes_a_sentence(error: Exception, kind: type[HelixError], sentence: str) -> None:
+    found = s3_rows.error_of_s3(error)
+    assert (type(found), found.what) == (kind, sentence)
+
+
+def test_a_reader_finds_the_rows_of_a_pack_that_was_rewritten_and_none_that_were_removed_with_it() -> None:
+    bucket = MemoryStore()
+    rows = rows_of_sizes(100, 100)
+    kept, removed = rows
+    reader, other = machine(bucket), machine(bucket)
+    other.store_rows(rows)
+    assert reader.fetch_rows([kept]) == {kept: rows[kept]}
+    other.remove_rows([removed])
+    assert reader.fetch_rows(list(rows)) == {kept: rows[kept]}

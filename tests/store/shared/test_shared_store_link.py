@@ -338,3 +338,41 @@ async def test_the_start_of_a_hash_that_fits_two_entries_elsewhere_is_not_one_of
     assert await there.cache.resolve_prefix(stored[0].digest.hex[:12]) == stored[0].digest
     with pytest.raises(NotFound):
         await there.cache.resolve_prefix("0" * 12)
+
+
+async def test_what_another_machine_forgot_counts_as_forgotten_as_soon_as_it_is_heard_of(
+    two: tuple[Machine, Machine],
+) -> None:
+    here, there = two
+    stored = [await here.cache.store_content(content, SHELL) for content in (b"the secret", b"cod")]
+    await here.link.sync_content_now()
+    for one in stored:
+        await there.cache.read_content(one.digest)
+    await here.workspace.forget_content(entries=[stored[0].digest])
+    assert [there.link.was_forgotten(one.digest) for one in stored] == [False, False]
+    await there.link.learn_forgotten_elsewhere()
+    assert [there.link.was_forgotten(one.digest) for one in stored] == [True, False]
+    assert await there.cache.read_content(stored[0].digest) == b"the secret", "it is forgotten with the next sync"
+    await there.link.sync_content_now()
+    assert [there.link.was_forgotten(one.digest) for one in stored] == [True, False]
+    with pytest.raises(NotFound):
+        await there.cache.read_content(stored[0].digest)
+
+
+async def test_who_shows_the_link_hears_when_the_store_goes_away_and_when_it_is_back(
+    tmp_path: Path, seal: RowCipher
+) -> None:
+    engine, heard = MemoryRowStore(MemoryServer(), seal.space), list[bool]()
+    async with machine(tmp_path / "here", lambda: engine, seal) as here:
+        here.link.changed = lambda: heard.append(bool(here.link.away))
+        await here.link.sync_content_now()
+        assert heard == [], "nothing changed"
+        engine.is_away = True
+        await here.cache.store_content(b"waits", SHELL)
+        with pytest.raises(SharedStoreUnreachable):
+            await here.link.sync_content_now()
+        assert (heard, here.link.waiting) == ([True], 1)
+        engine.is_away = False
+        await here.link.sync_content_now()
+        await here.link.sync_content_now()
+        assert heard == [True, False]

@@ -133,3 +133,56 @@ def test_of_a_message_in_which_both_forgot_something_at_once_neither_text_comes_
     planned = pair.state.get_progress("c").contents
     assert planned is not None
     assert (planned.generation, planned.last) == (2, 0), "what is here is not what the others have"
+
+
+def test_of_a_conversation_removed_here_nothing_is_left_to_go_on_from(pair: Pair) -> None:
+    assert pair.state.get_progress_if_here("c") == pair.known
+    pair.mine.delete_conversation("c")
+    assert pair.state.get_progress("c") == pair.known
+    known = pair.known
+    left = SharedProgress("c", 0, NOTHING, known.version, known.writer, known.contents)
+    assert pair.state.get_progress_if_here("c") == left
+    assert pair.state.get_progress_if_here("unknown") == SharedProgress("unknown")
+
+
+def test_marks_and_heads_that_could_not_be_read_are_known_again(pair: Pair) -> None:
+    assert (pair.state.read_mark(), pair.state.read_unread_heads()) == (("", 0), frozenset())
+    pair.state.save_mark(("an engine 1", 17))
+    pair.state.save_unread_heads(frozenset({b"b" * 32, b"a" * 32}))
+    again = SyncState(pair.mine)
+    assert again.read_mark() == ("an engine 1", 17)
+    assert again.read_unread_heads() == {b"a" * 32, b"b" * 32}
+    assert (again.machine, len(again.machine)) == (pair.state.machine, 16)
+
+
+@pytest.mark.parametrize(
+    ("seq", "segments", "last", "is_stale"),
+    [(2, 1, 0, True), (2, 1, 2, False), (2, 0, 0, False), (0, 1, 0, True)],
+)
+def test_what_was_changed_in_place_must_be_sent_anew(seq: int, segments: int, last: int, is_stale: bool) -> None:
+    parts = (FactSegment(b"n" * 32, 1, 2),) * segments
+    known = SharedProgress("c", seq, contents=HeadContents("c", "here", last, segments=parts, generation=4))
+    assert (known.must_be_sent_anew, known.generation) == (is_stale, 4)
+    assert (SharedProgress("c", seq).must_be_sent_anew, SharedProgress("c").generation) == (False, 0)
+
+
+def test_only_facts_that_are_all_here_are_noted_as_shared(pair: Pair) -> None:
+    known, seen = SharedProgress("c"), pair.progress(pair.mine, generation=0)
+    assert not pair.state.save_progress_if_here(pair.known, seen), "nothing is new in it"
+    assert not pair.state.save_progress_if_here(pair.progress(pair.theirs, generation=0), known), "they differ"
+    pair.state.save_progress(known)
+    assert pair.state.save_progress_if_here(seen, known)
+    assert pair.state.get_progress("c") == seen
+
+
+def test_the_own_heads_are_those_this_machine_wrote_last_and_need_not_send_anew(pair: Pair) -> None:
+    own, part = pair.state.machine, (FactSegment(b"n" * 32, 1, 2),)
+    heads = {name: HeadContents(name, "here", 2, segments=part) for name in ("own", "other")}
+    for name, writer in (("own", own), ("other", b"w" * 16)):
+        pair.state.save_progress(SharedProgress(name, 2, version=1, writer=writer, contents=heads[name]))
+    stale = HeadContents("stale", "here", segments=part)
+    pair.state.save_progress(SharedProgress("stale", 2, version=1, writer=own, contents=stale))
+    pair.state.save_progress(SharedProgress("bare", 2, version=1, writer=own))
+    found = pair.state.list_own_heads(["own", "other", "stale", "bare", "unknown"])
+    assert found == [(pair.state.get_progress("own"), heads["own"])]
+    assert pair.state.needed_segment_names() == (b"n" * 32,) * 3
