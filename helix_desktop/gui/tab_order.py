@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from PySide6.QtCore import QPoint, QRect, Qt
-from PySide6.QtWidgets import QAbstractButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QWidget
 
 
 def next_tab_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: bool) -> QWidget | None:
@@ -12,6 +12,14 @@ def next_tab_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: bo
     if here not in stops:
         return None
     return stops[(stops.index(here) + (1 if forward else -1)) % len(stops)]
+
+
+def focus_next_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: bool) -> bool:
+    """Moves the keyboard to the next stop; False where `here` is in none of the areas."""
+    stop = next_tab_stop(areas, here, forward=forward)
+    if stop is not None:
+        stop.setFocus(Qt.FocusReason.TabFocusReason if forward else Qt.FocusReason.BacktabFocusReason)
+    return stop is not None
 
 
 def _tab_stops_in_area(area: QWidget, here: QWidget | None) -> Iterator[QWidget]:
@@ -33,10 +41,14 @@ def _tab_stops_in_area(area: QWidget, here: QWidget | None) -> Iterator[QWidget]
 
 
 def _is_tab_stop(widget: QWidget) -> bool:
+    if not widget.isEnabled() or not widget.isVisible() or widget.focusProxy() is not None:
+        return False
+    if isinstance(widget, QAbstractItemView) and widget.model() is not None and widget.model().rowCount() == 0:
+        return False  # There is nothing to do in an empty list, and nothing in it to show the focus.
     group = widget.group() if isinstance(widget, QAbstractButton) else None
-    one_of_some = group is not None and group.exclusive() and group.checkedButton() not in (None, widget)
-    wanted = bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus) and widget.focusProxy() is None
-    return wanted and not one_of_some and widget.isEnabled() and widget.isVisible()
+    if group is not None and group.exclusive() and group.checkedButton() is not None:
+        return group.checkedButton() is widget  # Qt removes TabFocus from the others, and does not restore it.
+    return bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus)
 
 
 def _share_a_line(one: QRect, other: QRect) -> bool:

@@ -7,8 +7,11 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.gui.frame.model_chooser import ModelChooser
+from helix_desktop.gui.frame.tour_card import TourGuide
 from helix_desktop.gui.frame.workspace_rail import WorkspaceButton
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.theme import Theme
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession
 
@@ -29,6 +32,12 @@ def walk(window: MainWindow, key: Qt.Key) -> list[QWidget]:
         stops += [] if here in stops else [here]
         QTest.keyClick(here, key)
     return stops
+
+
+def press_where_the_keyboard_is(window: MainWindow, key: Qt.Key) -> None:
+    here = window.focusWidget()
+    assert here is not None
+    QTest.keyClick(here, key)
 
 
 def area_of(window: MainWindow, stop: QWidget) -> str:
@@ -56,6 +65,52 @@ def test_the_pages_come_before_what_stands_at_their_right(window: MainWindow) ->
     """Of the three the chosen one is the stop; the arrows lead to the others."""
     top = [stop for stop in walk(window, Qt.Key.Key_Tab) if window.top.isAncestorOf(stop)]
     assert top == [window.top._tabs["chat"], window.top.model]
+
+
+def test_the_page_in_front_is_a_stop_after_another_was(window: MainWindow) -> None:
+    """Qt takes Tab away from the others when one of several gets the keyboard, and did not give it back."""
+    window.top._tabs["chat"].setFocus()
+    window.switch_to_page("cache")
+    QTest.qWait(1)
+    assert window.top._tabs["cache"] in walk(window, Qt.Key.Key_Tab)
+
+
+def test_a_list_without_a_row_is_no_stop(window: MainWindow) -> None:
+    assert window.sidebar.list in walk(window, Qt.Key.Key_Tab)
+    window.sidebar.list.lines.replace_list_lines([])
+    QTest.qWait(1)
+    assert window.sidebar.list not in walk(window, Qt.Key.Key_Tab)
+
+
+def test_the_tour_can_be_left_and_followed_with_tab(window: MainWindow, theme: Theme) -> None:
+    guide = TourGuide(theme, window)
+    guide.show_tour_step((2, 6), "Undo", "Press Undo.")
+    stops = walk(window, Qt.Key.Key_Tab)
+    assert {guide.card.leave, guide.card.back, guide.card.next} <= set(stops)
+    guide.close_tour_guide()
+
+
+def test_tab_in_the_models_leads_to_the_two_below_and_back(window: MainWindow) -> None:
+    chooser = ModelChooser(window.theme, window.memory, window)
+    chooser.open_below(window.top.model, "")
+    seen = []
+    for _ in range(3):
+        press_where_the_keyboard_is(window, Qt.Key.Key_Tab)
+        seen.append(window.focusWidget())
+    assert seen == [*chooser._links, chooser.line]
+    QTest.keyClick(chooser.line, Qt.Key.Key_Tab)
+    press_where_the_keyboard_is(window, Qt.Key.Key_Escape)
+    assert chooser.isHidden()
+    assert window.isVisible()
+
+
+def test_tab_leaves_the_button_that_jumps_to_the_end(window: MainWindow) -> None:
+    """It stands in the conversation, which took the key for itself."""
+    end = window.chat.transcript._end
+    end.show()
+    end.setFocus()
+    QTest.keyClick(end, Qt.Key.Key_Tab)
+    assert window.focusWidget() is not end
 
 
 def test_back_goes_the_same_way_backwards(window: MainWindow) -> None:

@@ -10,6 +10,7 @@ from PySide6.QtCore import QAbstractItemModel, QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QLineEdit, QListView, QStyledItemDelegate, QWidget
 
+from helix_desktop.gui import tab_order
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.plain_widgets import build_surface
 from helix_desktop.gui.theme import Theme
@@ -77,6 +78,19 @@ class SearchPopup(QWidget):
     def mousePressEvent(self, _event: object) -> None:
         self.dismiss_popup()
 
+    def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
+        """Tab stays in the box."""
+        return tab_order.focus_next_stop((self.box,), self.window().focusWidget(), forward=following)
+
+    def event(self, event: QEvent) -> bool:
+        """Escape closes it from its buttons too."""
+        if isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_Escape:
+            event.accept()
+            if event.type() == QEvent.Type.KeyPress:
+                self.dismiss_popup()
+            return True
+        return super().event(event)
+
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.parentWidget() and event.type() == QEvent.Type.Resize and self.isVisible():
             self.place_popup()
@@ -104,7 +118,7 @@ class SearchPopup(QWidget):
             )
             self._move_highlight(step)
         else:
-            return key in (Qt.Key.Key_Tab, Qt.Key.Key_Backtab)
+            return False
         return True
 
     def highlight_row(self, row: int) -> None:

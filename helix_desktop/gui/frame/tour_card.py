@@ -55,6 +55,7 @@ class TourStepCard(QWidget):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         set_surface_look(self, "card")
+        self.setObjectName("tour")  # The window's Tab order looks for this name.
         self.setAccessibleName(tr("Tour"))
         self.number = build_plain_label("", "small", self, wraps=False)
         self.title, self.words = build_plain_label("", "title", self), build_plain_label("", "", self)

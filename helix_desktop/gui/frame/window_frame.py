@@ -77,13 +77,9 @@ class WindowFrame(QWidget):
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
         if self._is_changing_page:  # The new page takes the focus itself.
             return True
-        areas = (self.rail, self.sidebar, self._middle, self._side)
-        stop = tab_order.next_tab_stop(areas, self.window().focusWidget(), forward=following)
-        if stop is None:
-            return super().focusNextPrevChild(following)
-        reason = Qt.FocusReason.TabFocusReason if following else Qt.FocusReason.BacktabFocusReason
-        stop.setFocus(reason)
-        return True
+        areas = (self.rail, self.sidebar, self._middle, self._side, *self.findChildren(QWidget, "tour"))
+        here = self.window().focusWidget()
+        return tab_order.focus_next_stop(areas, here, forward=following) or super().focusNextPrevChild(following)
 
     # --- pages ---------------------------------------------------------------------------------------------------
 

@@ -147,7 +147,4 @@ class ContextPanel(QWidget):
         return super().event(event)
 
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
-        stop = tab_order.next_tab_stop((self,), self.window().focusWidget(), forward=following)
-        if stop is not None:
-            stop.setFocus(Qt.FocusReason.TabFocusReason if following else Qt.FocusReason.BacktabFocusReason)
-        return stop is not None
+        return tab_order.focus_next_stop((self,), self.window().focusWidget(), forward=following)

@@ -252,7 +252,9 @@ class BoxSurface(TextSurface):
         self.viewport().update()
 
     def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's signature
-        """Tab walks through what can be clicked, then leaves."""
+        """Tab walks through what can be clicked, then leaves; from a button that stands in the text, it leaves at once."""
+        if not self.hasFocus():
+            return super().focusNextPrevChild(forward)
         spots = self.visible_hot_spots()
         here = self.tab_stop_of(self._spot)
         now = spots.index(here) if here in spots else (-1 if forward else len(spots))
