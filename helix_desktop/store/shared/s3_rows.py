@@ -364,9 +364,9 @@ def error_of_s3(error: Exception) -> errors.HelixError:
             "The shared store rejected the key or the secret.",
             remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
         )
-    if any(word in text for word in ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
+    if any(word in text for word in ("code: 507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
         return errors.StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space in the store.")
-    if "certificate" in text.lower():
+    if "InvalidCertificate" in text or "invalid peer certificate" in text:
         return errors.StoreFailed(
             "The shared store's certificate was rejected.",
             remedy="Nothing was sent, and nothing was lost. Check the host name.",

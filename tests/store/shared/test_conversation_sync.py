@@ -910,9 +910,9 @@ async def test_the_facts_of_several_conversations_go_together_until_they_are_too
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(conversation_sync, "_BYTES", 2_000)
-    names = ["a", "b", "d", "e"]
-    for name in names:
-        await world.two.write(name, "x" * 1_200)
+    names, empty = ["a", "b", "d", "e"], len(fact_encoding.encode_fact(UserSaid((Text("", 1),))))
+    for name in names:  # The first one has just as many bytes as there may be.
+        await world.two.write(name, "x" * (2_000 - empty if name == "a" else 1_200))
     made, stale, left = world.two.shared._build_outgoing_batch(["c", *names])
     assert [one.known.conversation for one in made] == ["a", "b"]
     assert (stale, left) == ([], ["d", "e"])
@@ -1101,3 +1101,25 @@ async def test_nobody_has_conversations_open_unless_somebody_says_so() -> None:
     async with open_here.hold_for_change("c"):
         worked.append("changed")
     assert worked == ["c", "changed"]
+
+
+async def test_a_machine_that_starts_again_learns_from_the_engine_who_works(world: World) -> None:
+    world.two.start()
+    with pytest.raises(ActionRefused) as refused:
+        await world.two.shared.acquire_turn_lease("c")
+    assert refused.value.what == "one is working in this conversation."
+    assert world.asked(world.two) == ["fetch_heads"]
+    assert world.two.shared.leases.seconds_left("c") == LEASE
+
+
+async def test_a_head_that_another_machine_holds_stays_as_it_is_until_it_is_taken_over(world: World) -> None:
+    known = world.known(world.two)
+    assert known.contents is not None
+    for force in (None, False):
+        assert await world.two.shared._update_heads([(known, known.contents)], force=force) == frozenset()
+        assert world.known(world.two) == known
+    await world.two.shared.take_over_lease("c")
+    assert world.head()[0].writer == world.two.shared.sync_state.machine
+    assert world.two.shared.leases.taken_over == set()
+    await world.one.shared.renew_leases(["c"])
+    assert world.head()[0].writer == world.two.shared.sync_state.machine

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from obstore.store import MemoryStore
 
-from helix_desktop.errors import HelixError, NotFound, StoreFailed, StoreFull
+from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable, StoreFailed, StoreFull
 from helix_desktop.store.shared import s3_rows
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, Tombstone
 from helix_desktop.store.shared.s3_rows import LARGE_ROW_BYTES, S3RowStore
@@ -109,6 +109,9 @@ def test_only_names_behind_the_one_that_was_looked_at_last_are_listed() -> None:
     assert here._list_object_names("uses", after=every[-1]) == []
 
 
+FAILED = "Server returned non-2xx status code:"  # So the library begins to name a status.
+
+
 class PermissionDeniedError(Exception):
     """Named as the library's."""
 
@@ -124,8 +127,15 @@ class PermissionDeniedError(Exception):
         ),
         (FileNotFoundError("NoSuchBucket"), StoreFailed, "The shared store's bucket does not exist."),
         (FileNotFoundError("NoSuchKey"), NotFound, "-"),
-        (ValueError("status 507"), StoreFull, "The shared store is full."),
+        (ValueError(f"{FAILED} 507 Insufficient Storage"), StoreFull, "The shared store is full."),
         (ValueError("QuotaExceeded"), StoreFull, "The shared store is full."),
+        (ValueError("error: InvalidCertificate("), StoreFailed, "The shared store's certificate was rejected."),
+        (ValueError("invalid peer certificate: x"), StoreFailed, "The shared store's certificate was rejected."),
+        (ValueError("/certificates/"), SharedStoreUnreachable, "The shared store is not responding: /certificates/"),
+        (ValueError(f"{FAILED} 503"), SharedStoreUnreachable, f"The shared store is not responding: {FAILED} 503"),
+        (ValueError("in 2.507ms"), SharedStoreUnreachable, "The shared store is not responding: in 2.507ms"),
+        (ValueError("host:1507"), SharedStoreUnreachable, "The shared store is not responding: host:1507"),
+        (NotFound("known"), NotFound, "known"),
     ],
 )
 def test_what_the_library_says_becomes_a_sentence(error: Exception, kind: type[HelixError], sentence: str) -> None:
@@ -139,6 +149,6 @@ def test_a_reader_finds_the_rows_of_a_pack_that_was_rewritten_and_none_that_were
     kept, removed = rows
     reader, other = machine(bucket), machine(bucket)
     other.store_rows(rows)
-    assert reader.fetch_rows([kept]) == {kept: rows[kept]}
+    assert reader.fetch_rows([kept, b"n" * 32]) == {kept: rows[kept]}
     other.remove_rows([removed])
     assert reader.fetch_rows(list(rows)) == {kept: rows[kept]}

@@ -186,3 +186,18 @@ def test_the_own_heads_are_those_this_machine_wrote_last_and_need_not_send_anew(
     found = pair.state.list_own_heads(["own", "other", "stale", "bare", "unknown"])
     assert found == [(pair.state.get_progress("own"), heads["own"])]
     assert pair.state.needed_segment_names() == (b"n" * 32,) * 3
+
+
+def test_a_new_generation_is_planned_with_the_chain_of_all_facts_the_others_have(pair: Pair) -> None:
+    pair.say(pair.mine, "not sent yet")
+    bare = SharedProgress("bare", 2, version=1, writer=b"w" * 16)
+    pair.state.save_progress(bare)
+    first, *_ = pair.mine.read_stored_facts("c")
+    pair.mine.replace_fact(first, UserSaid((Text("[gone here]", 1),)))
+    pair.state.plan_new_generation(["c", "bare", "unknown"])
+    planned, known = pair.state.get_progress("c"), pair.known
+    assert known.contents is not None
+    contents = HeadContents("c", "somebody", 0, known.contents.chain, generation=1)
+    chain = compute_chain(NOTHING, pair.mine.read_stored_facts("c", 0, 2))
+    assert planned == SharedProgress("c", 2, chain, known.version, known.writer, contents)
+    assert pair.state.list_progress() == (planned, bare)
