@@ -263,7 +263,10 @@ def test_always_means_this_kind_of_command_and_no_more(line: str, remembered: st
     assert all(rules_allow_action([rule], command(line)) for rule in rules)
 
 
-@pytest.mark.parametrize("line", ["git log | sh", "ls *.py", "a; b", "echo $HOME", ""])
+@pytest.mark.parametrize(
+    "line",
+    ["git log | sh", "ls *.py", "a; b", "echo $HOME", "", "A=1 ls", "command ls", "exec ls", "~/ls", "'time' ls"],
+)
 def test_always_is_not_offered_for_what_no_rule_can_describe(line: str) -> None:
     assert rules_to_offer(command(line)) == ()
     assert decide_permission(command(line), PermissionMode.ASK, (), sandboxed=True).scopes == ("once",)
@@ -351,12 +354,36 @@ def test_a_rule_allows_nothing_but_what_it_is_about(action: ToolAction, rule: Pe
         (command("rm -fr a"), PermissionRule("deny", command="rm -r*"), "deny"),
         (command("git $what"), PermissionRule("deny", command="git push"), "ask"),
         (command("git status $what"), PermissionRule("deny", command="git push"), "allow"),
+        (command("git push $what"), PermissionRule("deny", command="git push --force"), "ask"),
+        (command("git push origin $what"), PermissionRule("deny", command="git push --force"), "ask"),
+        (command("git push origin *"), PermissionRule("deny", command="git push --force"), "ask"),
+        (command("git push 'a $what'"), PermissionRule("deny", command="git push --force"), "allow"),
+        (command("rm $what"), PermissionRule("deny", command="rm -rf"), "ask"),
+        (command("rm -r $what"), PermissionRule("deny", command="rm -rf"), "ask"),
+        (command("git push origin $what"), PermissionRule("deny", command="git push origin main"), "ask"),
+        (command("git push origin"), PermissionRule("deny", command="git push origin main"), "allow"),
+        (command("git stash $what"), PermissionRule("deny", command="git stash drop"), "ask"),
+        (command("git stash pop $what"), PermissionRule("deny", command="git stash drop"), "allow"),
     ],
 )
 def test_a_rule_that_denies_holds_back_what_it_is_about_and_no_more(
     action: ToolAction, rule: PermissionRule, expected: str
 ) -> None:
     assert verdict(action, PermissionMode.ALLOW_ALL, rule) == expected
+
+
+@pytest.mark.parametrize(
+    ("decision", "line"), [("ask", "git push --force"), ("ask", "git push $what"), ("deny", "git push $what")]
+)
+def test_what_a_rule_holds_back_is_asked_for_each_time(decision: str, line: str) -> None:
+    rules = [PermissionRule("allow", command="git *"), PermissionRule(decision, command="git push --force")]
+    found = decide_permission(command(line), PermissionMode.ALLOW_ALL, rules, sandboxed=True)
+    assert (found.verdict, found.decided_by, found.scopes, found.separate_permission) == (
+        "ask",
+        "rule",
+        ("once",),
+        "held",
+    )
 
 
 def test_a_command_nobody_can_read_is_allowed_apart_from_others() -> None:
