@@ -154,6 +154,7 @@ async def test_once_something_is_removed_all_of_it_is(workspace: StoredWorkspace
 
 async def test_a_search_works_while_it_reads_and_says_why_not_while_it_removes(workspace: StoredWorkspace) -> None:
     await fill(workspace)
+    await workspace.index.wait_until_indexed()  # Or the first search waits for it until the removal has begun.
     asked: dict[bool, asyncio.Task[Sequence[SearchHit]]] = {}
 
     def ask(done: int, total: int) -> None:
@@ -163,9 +164,9 @@ async def test_a_search_works_while_it_reads_and_says_why_not_while_it_removes(w
             begin(False)
 
     def begin(removing: bool) -> None:
-        asked.setdefault(
-            removing, tasks.OwnedTasks("test").spawn_task(workspace.index.search_index("harmless"), name="search")
-        )
+        if removing not in asked:
+            search = workspace.index.search_index("harmless")
+            asked[removing] = tasks.OwnedTasks("test").spawn_task(search, name="search")
 
     await workspace.forget_content(text=SECRET, report=ask)
     assert len(await asked[False]) == 1

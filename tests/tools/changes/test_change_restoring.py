@@ -210,7 +210,7 @@ async def test_a_change_is_taken_out_of_what_others_wrote_where_the_two_do_not_t
             stored = await net.cache.store_content(content, ABOUT)
             items.append(folder_state.TreeItem(FILE, mode, len(content), stored.digest.raw))
         else:
-            items.append(None if content is None else folder_state.TreeItem(folder_state.PathKind(content), 0o777))
+            items.append(None if content is None else folder_state.TreeItem(folder_state.PathKind(str(content)), 0o777))
     planned = PlannedUndo("0/a", items[0], items[1], items[2], UndoOutlook.CONFLICT)
     merged = await change_restoring.merge_with_other_changes(net.checkpoints, planned)
     if expected is None:
