@@ -17,6 +17,7 @@ IMAGE_TOKENS = 1_600  # The tokens that providers bill for a picture, roughly.
 NOTE_TOKENS = 8
 LONG_VALUE = 400  # Characters. Old views of cleared arguments depend on it, so it must not change.
 EXCLUDED = "[Taken out of the context by the user]"
+EXCLUDED_ARGUMENTS = json.dumps({"note": EXCLUDED})
 SAME_ENTRY = "[CACHED] in the same entry"
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -66,7 +67,7 @@ def fold_block(block: Block, fold: facts.Folded) -> Block:
 def exclude_block(block: Block) -> Block | None:
     """What stands for a part the user took out: nothing, or a note where a call needs its result."""
     if isinstance(block.content, facts.ToolCall):
-        gone = replace(block.content, arguments=json.dumps({"note": EXCLUDED}), tokens=NOTE_TOKENS)
+        gone = replace(block.content, arguments=EXCLUDED_ARGUMENTS, tokens=NOTE_TOKENS)
         return replace(block, content=gone, tokens=NOTE_TOKENS)
     if block.role is Role.TOOL and isinstance(block.source, facts.PartRef) and not block.source.part:
         return replace(block, content=facts.Text(EXCLUDED, NOTE_TOKENS), tokens=NOTE_TOKENS)

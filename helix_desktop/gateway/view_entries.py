@@ -194,7 +194,7 @@ class ViewEntriesBuilder:
     def _is_exclusion_note(block: Block, part: object) -> bool:
         """Whether a note stands for this part because the user excluded it."""
         if isinstance(part, facts.ToolCall) and isinstance(block.content, facts.ToolCall):
-            return block.content.tokens != part.tokens and message_blocks.EXCLUDED in block.content.arguments
+            return block.content.arguments == message_blocks.EXCLUDED_ARGUMENTS != part.arguments
         return isinstance(part, facts.Stored) and isinstance(block.content, facts.Text)
 
     def _entries_of_hidden_reply(
@@ -213,9 +213,8 @@ class ViewEntriesBuilder:
             elif isinstance(fact, facts.ToolReturned):
                 block = shown.get(facts.PartRef(recorded.seq))
                 name = calls[fact.call].call.name if fact.call in calls else ""
-                yield Returned(
-                    fact.call, name, self._shown_text_of_block(block) if block else message_blocks.EXCLUDED, fact.ok
-                )
+                text = self._shown_text_of_block(block) if block else message_blocks.EXCLUDED
+                yield Returned(fact.call, name, text, fact.ok)
 
     def _insert_messages_without_facts(self, first: int, known: int) -> None:
         """Messages no fact stands for (empty ones) stay where they are, unless a fold covers the place. Those before `first`

@@ -1,0 +1,410 @@
+"""What each message of an agent's request becomes: as it came, with changed parts, or replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from helix_desktop.engine.blocks import Image, View
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import (
+    Attachment,
+    Excluded,
+    FoldKind,
+    ModelReplied,
+    PartRef,
+    Pinned,
+    Reasoning,
+    ReplyPart,
+    Span,
+    Stop,
+    Stored,
+    SystemSet,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.engine.message_blocks import EXCLUDED, NOTE_TOKENS
+from helix_desktop.gateway import view_entries
+from helix_desktop.gateway.view_entries import (
+    As,
+    Changed,
+    Entry,
+    Hidden,
+    Part,
+    Returned,
+    Says,
+    ViewEntries,
+    ViewEntriesBuilder,
+    parse_hidden_reply,
+)
+from helix_desktop.store.memory_stores import MemoryJournal
+from helix_desktop.tasks import OwnedTasks
+from tests.engine.talk import Talk, stored
+
+Contents = Mapping[Stored, str | Image]
+OUTPUT = stored("output of c1")
+PICTURE = stored("a picture")
+NOTE = f'{{"note": "{EXCLUDED}"}}'
+CLEARED = '{"path": "a.py", "cached": "text of m"}'
+
+
+async def build(
+    talk: Talk,
+    seqs: Sequence[int],
+    contents: Contents | None = None,
+    view: View | None = None,
+    before: ViewEntries | None = None,
+) -> tuple[ViewEntriesBuilder, ViewEntries]:
+    builder = ViewEntriesBuilder(Conversation(MemoryJournal(), "talk", talk.state), seqs, contents or {})
+    return builder, await builder.build_entries(view or talk.view(), before)
+
+
+async def entries(talk: Talk, seqs: Sequence[int], contents: Contents | None = None) -> list[Entry]:
+    _, shown = await build(talk, seqs, contents)
+    return list(shown.entries)
+
+
+def worked() -> Talk:
+    """A question (1), a reply with a call (2), its output (3), an answer (4) and another question (5)."""
+    talk = Talk()
+    talk.user("look around")
+    talk.reply("I look", "c1")
+    talk.output("c1")
+    talk.reply("fine")
+    talk.user("go on")
+    return talk
+
+
+def marker(talk: Talk, ref: PartRef) -> None:
+    talk.fold("m", ref, kind=FoldKind.MARKER)
+
+
+async def test_what_no_fold_and_no_user_changed_goes_on_as_it_came() -> None:
+    talk = worked()
+    builder, shown = await build(talk, (1, 2, 3, 4, 5))
+    assert shown == ViewEntries((As(0), As(1), As(2), As(3), As(4)), talk.view().blocks, 5, (), 5)
+    assert shown.seq == 5
+    assert builder.whole
+    assert builder.missing == {}
+
+
+@pytest.mark.parametrize(
+    ("ref", "at", "part", "answers"),
+    [
+        (PartRef(3), 2, Part("result", "c1", 0, "text of m"), ("c1",)),
+        (PartRef(2, 1), 1, Part("call", "c1", 1, CLEARED), ()),
+    ],
+)
+async def test_a_marker_stands_for_its_part_alone(ref: PartRef, at: int, part: Part, answers: tuple[str, ...]) -> None:
+    talk = worked()
+    marker(talk, ref)
+    expected: list[Entry] = [As(each) for each in range(5)]
+    expected[at] = Changed(at, (part,), answers)
+    assert await entries(talk, (1, 2, 3, 4, 5)) == expected
+
+
+async def test_an_attachment_of_the_user_is_shown_as_its_marker() -> None:
+    talk = Talk()
+    talk.add(UserSaid((Text("see", 3), Text("  "), Attachment("a.txt", stored("long"), 90))))
+    marker(talk, PartRef(1, 2))
+    assert await entries(talk, (1,)) == [Changed(0, (Part("said", "", 2, "text of m"),))]
+
+
+async def test_several_facts_of_one_message_are_changed_together() -> None:
+    talk = Talk()
+    talk.user("look twice")
+    talk.reply("", "c1", "c2")
+    talk.output("c1")
+    talk.output("c2")
+    talk.user("and now this")
+    marker(talk, PartRef(4))
+    assert await entries(talk, (1, 2, 5)) == [
+        As(0),
+        As(1),
+        Changed(2, (Part("result", "c2", 0, "text of m"),), ("c1", "c2")),
+    ]
+
+
+async def test_what_the_user_took_out_is_left_out_or_noted() -> None:
+    talk = Talk()
+    talk.add(UserSaid((Text("stays", 3), Text(" "), Text("goes", 3), Attachment("a.txt", stored("long"), 90))))
+    talk.reply("I look", "c1")
+    talk.output("c1")
+    for ref in (PartRef(1, 2), PartRef(1, 3), PartRef(2, 1), PartRef(3)):
+        talk.add(Excluded(ref))
+    assert await entries(talk, (1, 2, 3)) == [
+        Changed(0, (Part("said", "", 2, None), Part("said", "", 3, None))),
+        Changed(1, (Part("call", "c1", 1, NOTE),)),
+        Changed(2, (Part("result", "c1", 0, EXCLUDED),), ("c1",)),
+    ]
+
+
+@pytest.mark.parametrize("tokens", [NOTE_TOKENS - 1, NOTE_TOKENS, NOTE_TOKENS + 1])
+async def test_a_call_the_user_took_out_is_left_out_however_long_it_was(tokens: int) -> None:
+    talk = Talk()
+    talk.user("look")
+    talk.add(ModelReplied((ToolCall("c1", "read", "{}", tokens),), "m", Stop.CALLS))
+    talk.add(Excluded(PartRef(2)))
+    assert await entries(talk, (1, 2)) == [As(0), Changed(1, (Part("call", "c1", 0, NOTE),))]
+
+
+async def test_a_call_that_quotes_the_note_is_none_that_was_taken_out() -> None:
+    talk = Talk()
+    talk.user("look")
+    talk.add(ModelReplied((ToolCall("c1", "find", NOTE, 12), ToolCall("c2", "find", "{", 12)), "m", Stop.CALLS))
+    talk.add(ToolReturned("c1", OUTPUT, 40, images=(PICTURE,)))
+    talk.add(ModelReplied((ToolCall("c3", "find", f"{EXCLUDED}{{", 12),), "m", Stop.CALLS))
+    talk.add(Excluded(PartRef(3, 1)))
+    assert await entries(talk, (1, 2, 3, 4)) == [As(0), As(1), As(2), As(3)]
+
+
+async def test_a_text_of_a_reply_is_never_edited_and_a_call_without_a_block_has_no_arguments() -> None:
+    talk = Talk()
+    talk.user("look")
+    talk.add(ModelReplied((Text("I look", 4), ToolCall("c1", "read", "{}", 4), Text("now", 4)), "m", Stop.CALLS))
+    talk.add(Excluded(PartRef(2, 0)))
+    view = talk.view()
+    _, shown = await build(talk, (1, 2), view=replace(view, blocks=(view.blocks[0], view.blocks[2])))
+    assert shown.entries == (As(0), Changed(1, (Part("call", "c1", 1, "{}"),)))
+
+
+async def test_a_picture_whose_output_is_not_shown_leaves_an_empty_result() -> None:
+    talk = Talk()
+    talk.user("look")
+    talk.reply("I look", "c1")
+    talk.add(ToolReturned("c1", OUTPUT, 40, images=(PICTURE,)))
+    marker(talk, PartRef(3, 1))
+    view = talk.view()
+    assert await entries(talk, (1, 2, 3)) == [As(0), As(1), As(2)]
+    _, shown = await build(talk, (1, 2, 3), view=replace(view, blocks=(*view.blocks[:3], view.blocks[4])))
+    assert shown.entries == (As(0), As(1), Changed(2, (Part("result", "c1", 0, ""),), ("c1",)))
+
+
+async def test_parts_missing_from_a_view_without_folds_change_nothing() -> None:
+    talk = worked()
+    view = talk.view()
+    _, shown = await build(talk, (1, 2, 3, 4, 5), view=replace(view, blocks=(*view.blocks[:2], *view.blocks[3:])))
+    assert shown.entries == (As(0), As(1), As(2), As(3), As(4))
+
+
+# --- folds of many messages ----------------------------------------------------------------------------------------
+
+
+async def test_a_fold_stands_for_what_it_covers_and_instructions_for_nothing() -> None:
+    talk = Talk()
+    talk.add(SystemSet("You are an agent.", 5))
+    talk.user("look around")
+    talk.reply("I look", "c1")
+    talk.output("c1")
+    talk.reply("fine", "c2")
+    talk.output("c2")
+    talk.fold("h", Span(3, 4))
+    _, shown = await build(talk, (2, 3, 4, 5, 6))
+    assert shown.entries == (As(0), Says("text of h"), As(3), As(4))
+    assert shown.spans == (Span(3, 4),)
+
+
+@pytest.mark.parametrize(
+    ("ref", "kept"),
+    [
+        (PartRef(1), "look around"),
+        (PartRef(2, 1), '[Kept word for word: call of read]\n{"path": "a.py"}'),
+        (PartRef(3), "[Kept word for word: output of call c1]\nmany lines"),
+        (PartRef(4), "fine"),
+    ],
+)
+async def test_what_is_pinned_inside_a_fold_is_said_word_for_word(ref: PartRef, kept: str) -> None:
+    talk = worked()
+    talk.add(Pinned(ref))
+    talk.fold("h", Span(1, 4))
+    assert await entries(talk, (1, 2, 3, 4, 5), {OUTPUT: "many lines"}) == [Says("text of h"), Says(kept), As(4)]
+
+
+async def test_only_the_last_fold_covers_what_follows_it() -> None:
+    talk = worked()
+    talk.fold("one", Span(1, 2))
+    talk.add(Pinned(PartRef(4)))
+    talk.fold("two", Span(3, 4))
+    _, shown = await build(talk, (1, 2, 3, 4, 5))
+    assert shown.entries == (Says("text of one"), Says("text of two"), Says("fine"), As(4))
+    assert shown.spans == (Span(1, 2), Span(3, 4))
+
+
+@pytest.mark.parametrize("content", [OUTPUT, Attachment("a.txt", OUTPUT, 9)])
+@pytest.mark.parametrize(
+    ("found", "text"), [(None, "[image]"), (Image("image/png", b"x"), "[image]"), ("", ""), ("read", "read")]
+)
+async def test_contents_that_are_not_there_are_missing(
+    content: Stored | Attachment, found: str | Image | None, text: str
+) -> None:
+    talk = worked()
+    talk.add(Pinned(PartRef(1)))
+    talk.fold("h", Span(1, 4))
+    view = talk.view()
+    pinned = replace(view.blocks[1], content=content)
+    contents = {} if found is None else {OUTPUT: found}
+    builder, shown = await build(
+        talk, (1, 2, 3, 4, 5), contents, replace(view, blocks=(view.blocks[0], pinned, *view.blocks[2:]))
+    )
+    assert shown.entries == (Says("text of h"), Says(text), As(4))
+    assert builder.missing == ({OUTPUT: pinned} if found is None else {})
+
+
+async def test_blocks_behind_the_last_message_belong_to_none() -> None:
+    builder, shown = await build(worked(), (1, 2, 3, 4))
+    assert shown.entries == (As(0), As(1), As(2), As(3))
+    assert not builder.whole
+
+
+# --- messages without facts -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", range(6))
+async def test_a_message_no_fact_stands_for_stays_where_it_is(at: int) -> None:
+    """With a marker, so that the entries are not those of an unchanged history."""
+    talk = worked()
+    marker(talk, PartRef(3))
+    seqs = [1, 2, 3, 4, 5]
+    seqs.insert(at, at)
+    shown = await entries(talk, seqs)
+    assert [entry.at for entry in shown if isinstance(entry, As | Changed)] == list(range(6))
+    assert [entry for entry in shown if isinstance(entry, Changed)] == [
+        Changed(3 if at <= 2 else 2, (Part("result", "c1", 0, "text of m"),), ("c1",))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seqs", "expected"),
+    [
+        ((1, 2, 2, 3, 4, 5), [As(0), Says("text of h"), As(5)]),
+        ((1, 2, 3, 3, 4, 5), [As(0), Says("text of h"), As(5)]),
+        ((1, 2, 3, 4, 4, 5), [As(0), Says("text of h"), As(5)]),
+        ((1, 2, 3, 4, 5, 5), [As(0), Says("text of h"), As(4), As(5)]),
+        ((1, 2, 3, 4, 5, 5, 5), [As(0), Says("text of h"), As(4), As(5), As(6)]),
+    ],
+)
+async def test_a_fold_covers_the_messages_without_facts_in_it(seqs: Sequence[int], expected: list[Entry]) -> None:
+    talk = worked()
+    talk.fold("h", Span(2, 4))
+    assert await entries(talk, seqs) == expected
+
+
+# --- replies the agent was not shown whole --------------------------------------------------------------------------
+
+
+def recalled(call: str = "c1", *, ok: bool = True, thinks: bool = False) -> Talk:
+    """A question (1), a reply with a hidden call (2), what it recalled (3), and what the agent was shown (4)."""
+    talk = Talk()
+    talk.user("look")
+    parts: tuple[ReplyPart, ...] = (Reasoning("hm", 5), Text("I recall", 5)) if thinks else ()
+    arguments = '{"path": "a.py"}'
+    talk.add(ModelReplied((*parts, ToolCall(call, "recall", arguments, 12)), "m", Stop.CALLS, raw='{"it": "was"}'))
+    talk.add(ToolReturned(call, OUTPUT, 40, ok, images=(PICTURE,)))
+    talk.reply("that is it")
+    return talk
+
+
+@pytest.mark.parametrize(("call", "name"), [("c1", "recall"), ("", "")])
+@pytest.mark.parametrize("ok", [True, False])
+async def test_a_hidden_call_and_its_result_go_on_with_the_reply(call: str, name: str, ok: bool) -> None:
+    shown = await entries(recalled(call, ok=ok), (1, 4), {OUTPUT: "what was found"})
+    assert shown == [As(0), Hidden('{"it": "was"}'), Returned(call, name, "what was found", ok), As(1)]
+
+
+async def test_a_hidden_call_is_shown_as_its_marker() -> None:
+    talk = recalled(thinks=True)
+    marker(talk, PartRef(2, 2))
+    talk.add(Excluded(PartRef(3)))
+    assert await entries(talk, (1, 4)) == [
+        As(0),
+        Hidden('{"it": "was"}', (Part("call", "c1", 2, CLEARED),)),
+        Returned("c1", "recall", EXCLUDED),
+        As(1),
+    ]
+
+
+async def test_a_recalled_output_without_a_block_was_taken_out() -> None:
+    talk = recalled()
+    view = talk.view()
+    kept = tuple(block for block in view.blocks if block.source != PartRef(3))
+    _, shown = await build(talk, (1, 4), view=replace(view, blocks=kept))
+    assert shown.entries == (As(0), Hidden('{"it": "was"}'), Returned("c1", "recall", EXCLUDED), As(1))
+
+
+async def test_a_fold_that_covers_a_hidden_step_leaves_the_reply() -> None:
+    talk = recalled()
+    talk.fold("h", Span(2, 3))
+    assert await entries(talk, (1, 4)) == [As(0), Says("text of h"), As(1)]
+
+
+@pytest.mark.parametrize(("raw", "messages"), [('{"a": 1}', [{"a": 1}]), ('[{"a": 1}, 2]', [{"a": 1}, 2])])
+def test_a_hidden_reply_is_one_message_or_several(raw: str, messages: list[object]) -> None:
+    assert parse_hidden_reply(raw) == messages
+
+
+# --- views that go on from another ----------------------------------------------------------------------------------
+
+HELD = Says("as it was worked out before")
+
+
+async def test_a_view_that_only_adds_goes_on_from_the_last_one() -> None:
+    talk = worked()
+    talk.fold("h", Span(1, 4))
+    _, first = await build(talk, (1, 2, 3, 4, 5))
+    held = replace(first, entries=(HELD, *first.entries[1:]))
+    _, same = await build(talk, (1, 2, 3, 4, 5), before=held)
+    assert same.entries == (HELD, As(4))
+    talk.add(Pinned(PartRef(5)))
+    _, other = await build(talk, (1, 2, 3, 4, 5), before=held)
+    assert other.entries == (Says("text of h"), As(4)), "a block is another one"
+
+
+async def test_what_is_added_follows_the_entries_there_were() -> None:
+    talk = worked()
+    talk.fold("h", Span(1, 4))
+    _, first = await build(talk, (1, 2, 3, 4, 5))
+    number = talk.reply("I go on")
+    last = talk.user("once more")
+    seqs = (1, 2, 3, 4, 5, 5, number, number, last)
+    held = replace(first, entries=(HELD, *first.entries[1:]))
+    _, shown = await build(talk, seqs, before=held)
+    assert shown.entries == (HELD, As(4), As(5), As(6), As(7), As(8))
+    assert (shown.spans, shown.messages, shown.seq) == ((Span(1, 4),), 9, last)
+    assert (await build(talk, seqs))[1].entries == (Says("text of h"), *shown.entries[1:])
+    assert held.entries == (HELD, As(4)), "what is held stays as it is"
+
+
+async def test_a_shorter_view_is_worked_out_anew() -> None:
+    talk = worked()
+    talk.fold("h", Span(1, 2))
+    _, first = await build(talk, (1, 2, 3, 4, 5))
+    view = talk.view()
+    held = replace(first, entries=(HELD, *first.entries[1:]))
+    _, shown = await build(talk, (1, 2, 3, 4, 5), view=replace(view, blocks=view.blocks[:-1]), before=held)
+    assert shown.entries == (Says("text of h"), As(2), As(3))
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(-1.0, 6), (1e9, 0)])
+async def test_others_get_their_turn_after_each_slice(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, expected: int
+) -> None:
+    monkeypatch.setattr(view_entries, "SLICE_SECONDS", seconds)
+    talk, turns = worked(), 0
+    assert len(talk.view().blocks) == 6
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    tasks = OwnedTasks("others")
+    tasks.spawn_task(count_turns(), name="count turns")
+    await build(talk, (1, 2, 3, 4, 5))
+    await tasks.aclose()
+    assert turns == expected
