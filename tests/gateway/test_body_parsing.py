@@ -338,3 +338,70 @@ def test_as_many_lists_and_objects_as_are_allowed_are_read_and_one_more_is_not()
     body_parsing.check_opening_signs(b'[{"a":[{}]}]', 1, 3)
     with pytest.raises(ValueError, match="more than 3 lists"):
         body_parsing.check_opening_signs(b'[{"a":[{}]}]', 0, 3)
+
+
+def _body(said: int, **more: Any) -> bytes:
+    return orjson.dumps({"model": "m", "messages": [{"role": "user", "content": str(n)} for n in range(said)], **more})
+
+
+@pytest.mark.parametrize("change", [{"system": "other"}, {"tools": [{"name": "Bash", "input_schema": {}}]}])
+def test_instructions_and_tools_that_changed_behind_the_messages_are_read_anew(change: dict[str, Any]) -> None:
+    readings = BodyParser()
+    first = readings.parse_body("anthropic", _body(3, system="one", tools=[]), "s")
+    second = readings.parse_body("anthropic", _body(3, **{"system": "one", "tools": [], **change}), "s")
+    assert first is not None
+    assert second is not None
+    assert second.messages[0] is first.messages[0], "the messages are not read again"
+    assert second.head == WIRE_MODULES["anthropic"].head(second.value) != first.head
+    assert second.fields_beside_messages == {"model": "m", "system": "one", "tools": [], **change}
+
+
+def test_a_body_takes_the_place_of_the_one_it_goes_on_from_and_side_requests_stay_beside_it() -> None:
+    readings = BodyParser()
+
+    def held_after(content: bytes) -> list[bytes]:
+        readings.parse_body("anthropic", content, "s")
+        [held] = readings._held.values()
+        assert readings._size == sum(len(body.content) for body in held)
+        return [bytes(body.content) for body in held]
+
+    two, three, same, side = _body(2), _body(3), _body(3, x=1), _body(1, model="n")
+    assert held_after(two) == [two]
+    assert held_after(three) == [three]
+    assert held_after(same) == [same]
+    assert held_after(two) == [same, two]
+    assert held_after(side) == [same, two, side]
+    more = [_body(1, model=f"other {number}") for number in range(body_parsing.MOST_BODIES_OF_SESSION)]
+    for content in more:
+        found = held_after(content)
+    assert found == more
+
+
+def test_of_the_bodies_of_a_session_the_most_similar_is_gone_on_from() -> None:
+    readings = BodyParser()
+    for content in (_body(4), _body(2), _body(3, model="n")):
+        readings.parse_body("anthropic", content, "s")
+    nearest, same = readings._find_most_similar("anthropic", _body(5), "s")
+    assert nearest is not None
+    assert (bytes(nearest.content), same) == (_body(4), count_common_bytes(_body(4), _body(5)))
+    assert readings._find_most_similar("anthropic", _body(5), "t") == (None, 0)
+    assert readings._find_most_similar("anthropic", _body(5, model="o"), "s") == (None, 0)
+
+
+@pytest.mark.parametrize(("most", "remembered"), [(27, [b"", b"", b""]), (10_000, None)])
+def test_groups_of_values_are_written_once_unless_they_are_large(
+    monkeypatch: pytest.MonkeyPatch, most: int, remembered: list[bytes] | None
+) -> None:
+    monkeypatch.setattr(body_parsing, "VALUES_IN_GROUP", 2)
+    monkeypatch.setattr(body_parsing, "MOST_WRITTEN", most)
+    content = _body(5)
+    found = BodyParser().parse_body("anthropic", content, "s")
+    assert found is not None
+    units = [*found.message_units[:2], {"role": "user", "content": "new"}, *found.message_units[3:]]
+    assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == content.replace(b'"2"', b'"new"')
+    written = [group for _, group in found.previous.encoded_groups]
+    spelled = [orjson.dumps(units[at : at + 2])[1:-1] for at in (0, 2, 4)]
+    assert written == (spelled if remembered is None else remembered)
+    assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == content.replace(b'"2"', b'"new"')
+    again = [group for _, group in found.previous.encoded_groups]
+    assert all(one is other for one, other in zip(written, again, strict=True))
