@@ -12,6 +12,8 @@ from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.errors import StoreFailed, StoreFull
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
+from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.content_storing import ABOUT
 from tests.tools.changes.conftest import Net
 
@@ -239,3 +241,91 @@ async def test_what_a_step_did_while_nothing_could_be_stored_is_told_later(
     await net.undo(fact)
     assert (net.folder / "thesis").read_text() == "mine"
     assert net.checkpoints.open_steps_of_conversation("c") == ()
+
+
+async def test_names_of_one_file_within_the_folders_and_outside(net: Net, tmp_path: Path) -> None:
+    for name in ("b", "a", "c", "shared", "alone"):
+        (net.folder / name).write_text(name)
+    (net.folder / "z").hardlink_to(net.folder / "a")
+    (net.folder / "y").hardlink_to(net.folder / "a")
+    (net.folder / "s2").hardlink_to(net.folder / "shared")
+    (tmp_path / "outside").hardlink_to(net.folder / "shared")
+    await net.checkpoints.ensure_first_look()
+    others = {name: sorted(net.checkpoints.other_names_of_file(f"0/{name}")) for name in ("a", "y", "s2", "b")}
+    assert others == {"a": ["0/y", "0/z"], "y": ["0/a", "0/z"], "s2": ["0/shared"], "b": []}
+    left = [(one.path, one.why) for one in net.checkpoints.uncovered_entries()]
+    assert left == [("0/s2", "has another name outside"), ("0/shared", "has another name outside")]
+    twin, leader = net.checkpoints.known_item("0/y"), net.checkpoints.known_item("0/a")
+    assert (twin and twin.kind, leader and leader.kind) == (folder_state.PathKind.TWIN, folder_state.PathKind.FILE)
+    assert await net.checkpoints.read_item_content(twin) == b"a"
+
+
+async def test_what_an_item_held(net: Net) -> None:
+    (net.folder / "file").write_text("held")
+    (net.folder / "link").symlink_to("where/it/leads")
+    (net.folder / "folder").mkdir()
+    await net.checkpoints.ensure_first_look()
+    read = {
+        name: await net.checkpoints.read_item_content(net.checkpoints.known_item(f"0/{name}"))
+        for name in ("file", "link", "folder", "missing")
+    }
+    assert read == {"file": b"held", "link": b"where/it/leads", "folder": b"", "missing": b""}
+    gone = folder_state.TreeItem(folder_state.PathKind.TWIN, 0o644, 1, b"0/missing")
+    assert await net.checkpoints.read_item_content(gone) == b""
+    gone = folder_state.TreeItem(folder_state.PathKind.TWIN, 0o644, 1, b"0/link")
+    assert await net.checkpoints.read_item_content(gone) == b""
+
+
+@pytest.mark.parametrize(
+    ("place", "stored", "read"),
+    [
+        ("a", "0/a", "a"),
+        ("deep/a", "0/deep/a", "deep/a"),
+        ("ROOT", "0", "."),
+        ("ROOT/a", "0/a", "a"),
+        ("OTHER", "1", "OTHER/"),
+        ("OTHER/x/a", "1/x/a", "OTHER/x/a"),
+    ],
+)
+def test_a_path_as_people_know_it_and_as_it_is_stored(
+    net: Net, tmp_path: Path, place: str, stored: str, read: str
+) -> None:
+    def full(text: str) -> str:
+        return text.replace("ROOT", str(net.folder)).replace("OTHER", str(tmp_path / "other"))
+
+    both = Checkpoints([net.folder, tmp_path / "other"], net.cache)
+    assert both.checkpoint_path(full(place)) == stored
+    assert both.readable_path(stored) == full(read)
+
+
+async def test_the_largest_folders_are_told_before_anything_is_covered(net: Net) -> None:
+    for path, size in (("big/x/a", 70), ("big/b", 30), ("small/a", 5), ("a", 3)):
+        (net.folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (net.folder / path).write_bytes(bytes(size))
+    limited = net.again(CheckpointCoverage(most_files=1, most_bytes=1, most_file_bytes=1))
+    found = {name: (files, size) for name, files, size in limited.largest_top_folders()}
+    assert sorted(found.values()) == [(1, 3), (1, 5), (2, 100)]
+    assert limited.latest_checkpoint is None
+
+
+async def test_without_folders_or_turned_off_there_is_no_net(net: Net) -> None:
+    (net.folder / "a").write_text("a")
+    none, off = Checkpoints([], net.cache), Checkpoints([net.folder], net.cache)
+    await off.apply_coverage(CheckpointCoverage(off=True))
+    for without in (none, off):
+        assert not without.has_safety_net
+        assert await without.begin_step("1", "c", "command") is None
+        assert (without.latest_checkpoint, without.is_ready) == (None, False)
+    assert net.checkpoints.has_safety_net
+    await off.apply_coverage(CheckpointCoverage())
+    assert (off.has_safety_net, off.is_ready, list(off.known_items())) == (True, True, ["0/a"])
+    for one in (none, off):
+        await one.aclose()
+
+
+async def test_a_fact_counts_all_and_names_the_first(net: Net) -> None:
+    fact = await net.step(lambda: [(net.folder / f"f{number}").write_text("1\n2\n") for number in range(7)])
+    assert fact is not None
+    assert (fact.files, fact.added, fact.removed) == (7, 14, 0)
+    assert fact.names == ("f0", "f1", "f2", "f3", "f4")
+    assert (fact.by, fact.call, fact.left_out) == ("command", "call", ())
