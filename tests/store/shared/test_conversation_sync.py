@@ -942,6 +942,7 @@ async def test_a_conversation_changed_in_place_is_sent_whole_in_new_segments(
     parts = len(world.segments())
     sent = ["fetch_changed_heads", *["store_rows"] * parts, "_update_heads_now", "remove_rows"]
     assert world.asked(world.one) == sent
+    world.two.start()  # It has forgotten who wrote.
     await world.two.step()
     assert world.two.desk.parted_ == [("c", "c")], "whoever has it open reads it anew"
     assert world.two.shared.leases.last_other_machine("c") == "one"
@@ -1115,9 +1116,11 @@ async def test_a_machine_that_starts_again_learns_from_the_engine_who_works(worl
 async def test_a_head_that_another_machine_holds_stays_as_it_is_until_it_is_taken_over(world: World) -> None:
     known = world.known(world.two)
     assert known.contents is not None
+    before = world.two.journal.connection.total_changes
     for force in (None, False):
         assert await world.two.shared._update_heads([(known, known.contents)], force=force) == frozenset()
         assert world.known(world.two) == known
+    assert world.two.journal.connection.total_changes == before
     await world.two.shared.take_over_lease("c")
     assert world.head()[0].writer == world.two.shared.sync_state.machine
     assert world.two.shared.leases.taken_over == set()
