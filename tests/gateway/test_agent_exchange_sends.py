@@ -192,7 +192,7 @@ async def test_what_is_sent_is_what_was_folded_with_the_tools_of_recall(
 
 
 OVERFLOW = ["fold"]
-RETRIES = {
+RETRIES: dict[str, tuple[Any, ...]] = {
     "too long, and shorter then": ([too_long(), FINE], (SHORT,), ["tools", "tools short"], 200, OVERFLOW),
     "too large": ([too_long(413, b"too large"), FINE], (SHORT,), ["tools", "tools short"], 200, OVERFLOW),
     "too long, and still": ([too_long(), refused(413)], (SHORT,), ["tools", "tools short"], 413, OVERFLOW),
