@@ -4,9 +4,6 @@ Nothing heavy is imported here: what this module needs decides how soon the wind
 user: a second start brings the first one's window to the front.
 """
 
-import helix_desktop.fast_qt_enums  # noqa: F401 - PySide6 creates enums as soon as it is imported
-
-# isort: split
 import argparse
 import gc
 import importlib
