@@ -915,11 +915,12 @@ async def _open_folder_tools(
         opened=parse_openings,
         hidden=lambda: conversation_setup.parse_hidden_patterns(workspace.settings),
     )
+    coverage = conversation_setup.parse_coverage(workspace.settings.changes)
     checkpoints = Checkpoints(
         [root.resolve() for root in roots],
         workspace.cache,
         file=None if copy else workspace.folder / known_state_file.NAME,
-        coverage=conversation_setup.parse_coverage(workspace.settings.changes),
+        coverage=replace(coverage, off=False) if copy else coverage,  # What a copy changes is found by its checkpoints.
         closed=() if copy else shared.closed,
     )
     stores = (workspace.cache, workspace.index, shared.access.tokens)

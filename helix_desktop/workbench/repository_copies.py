@@ -299,6 +299,10 @@ class RepositoryCopies:
         checkpoints, places = kit.resources.checkpoints, list(map(str, kit.resources.roots.folders))
         if checkpoints is None or places != [root for root, _ in copy.roots]:
             raise ActionRefused("The workspace's folders have changed since the copy was made.", remedy=_NOT_TOUCHED)
+        if not checkpoints.has_safety_net:
+            raise ActionRefused(
+                "Checkpoints are turned off for this workspace.", remedy=f"{_NOT_TOUCHED} Merge the copy."
+            )
         await checkpoints.ensure_first_look()
         await checkpoints.look_for_changes(thorough=True)
         steps, conflicts = await _plan_steps(checkpoints, changes)

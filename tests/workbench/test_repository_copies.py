@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import ConversationStarted, FilesChanged, Text, 
 from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import Event, MeterChanged, QuestionAsked
 from helix_desktop.errors import ActionRefused
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.delegate_tool import Delegation
 from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.repository_copies import FolderCopy
@@ -102,6 +103,21 @@ async def test_changes_are_applied_and_can_be_undone(desks: Desks, project: Path
     assert (project / "a").read_text() == "mine\ncarried\nover\n"
     assert (project / "b").read_text() == "b\n"
     assert not (project / "new").exists()
+
+
+async def test_without_checkpoints_a_copy_has_its_own_and_is_merged(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    bench.workspace.change_settings(lambda _now: {"changes.off": True})
+    await bench.file_changes.workspace_checkpoints.apply_coverage(CheckpointCoverage(off=True))
+    copy = await copy_in(bench)
+    checkpoints = (await bench.copies.open_tools(copy.id)).resources.checkpoints
+    assert checkpoints is not None
+    assert checkpoints.has_safety_net
+    (copy.folder / "0" / "a").write_text("theirs\n")
+    before = (project / "a").read_text()
+    with pytest.raises(ActionRefused, match="turned off"):
+        await bench.copies.bring_back(copy, "apply")
+    assert (project / "a").read_text() == before
 
 
 async def test_what_both_changed_is_left_to_the_user(desks: Desks, project: Path) -> None:

@@ -88,7 +88,7 @@ class Checkpoints:
         self.contents = contents
         self.reader = RootFileOpener(self.roots)
         self.coverage = coverage
-        self.progress = CheckpointProgress()
+        self.progress = CheckpointProgress("off" if coverage.off else "waiting")
         self.listeners: list[Callable[[CheckpointProgress], object]] = []
         self._file = file
         self._closed = closed

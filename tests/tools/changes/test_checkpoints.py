@@ -312,14 +312,15 @@ async def test_without_folders_or_turned_off_there_is_no_net(net: Net) -> None:
     (net.folder / "a").write_text("a")
     none, off = Checkpoints([], net.cache), Checkpoints([net.folder], net.cache)
     await off.apply_coverage(CheckpointCoverage(off=True))
-    for without in (none, off):
+    restarted = Checkpoints([net.folder], net.cache, coverage=CheckpointCoverage(off=True))
+    for without in (none, off, restarted):
         assert not without.has_safety_net
         assert await without.begin_step("1", "c", "command") is None
         assert (without.latest_checkpoint, without.is_ready) == (None, False)
     assert net.checkpoints.has_safety_net
     await off.apply_coverage(CheckpointCoverage())
     assert (off.has_safety_net, off.is_ready, list(off.known_items())) == (True, True, ["0/a"])
-    for one in (none, off):
+    for one in (none, off, restarted):
         await one.aclose()
 
 
