@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -19,13 +18,16 @@ from tests.workbench.conftest import desks, folder
 __all__ = ["desks", "folder"]
 
 
-async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_path: Path) -> None:
+async def test_a_conversation_is_played_through_each_policy(
+    desks: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (own := tmp_path / "temporary").mkdir()  # Other tests replay at the same time.
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
     create_tour_folder(tmp_path / "sample")
     desk = desks()  # type: ignore[operator]
     bench = await desk.create_workspace("Sample", tmp_path / "sample")
     tour = await run_tour_session(bench)
     heard: list[tuple[int, int]] = []
-    before = set(await asyncio.to_thread(os.listdir, tempfile.gettempdir()))
     outcomes = await replay_process.replay_conversations(
         bench, [tour.id], ["helix", "none"], 32_000, lambda done, total: heard.append((done, total))
     )
@@ -35,8 +37,7 @@ async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_p
     assert helix.billed < none.billed
     assert helix.peak <= 1 < none.peak
     assert heard[-1] == (2, 2)
-    left = set(await asyncio.to_thread(os.listdir, tempfile.gettempdir())) - before
-    assert not any(name.startswith("helix-replay-") for name in left)
+    assert not list(own.glob("helix-replay-*"))
     with pytest.raises(StoreFailed, match="The replay failed"):
         await replay_process.replay_conversations(bench, [tour.id], ["unknown"], 32_000, lambda _d, _t: None)
 
