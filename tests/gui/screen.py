@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 NEEDED = ("Xvfb", "openbox", "xdotool", "import")
-PATIENCE = 60.0
+PATIENCE = 150.0
 
 
 def missing() -> str:
