@@ -107,8 +107,10 @@ class HeldRegistration(CollectingConsole):
             if wire is None:
                 return
             told = [json.dumps(one.as_json_without_key()) for one in self._registrations]
+            port = urlsplit(self.addresses[0]).port if self.addresses else None
+            request = ["register again", str(port)] if port else ["register"]
             try:
-                await running_instance.run_at_owner(wire, ["register", *told], self)
+                await running_instance.run_at_owner(wire, [*request, *told], self)
             except HelixError:  # The resident was killed, so a new one is asked.
                 continue
             return

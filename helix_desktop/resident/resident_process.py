@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +60,10 @@ class Resident:
         """Answers one request of another process."""
         match arguments:
             case ["register", *told]:
+                return await self._keep_registered([_parse_registration(one) for one in told], console)
+            case ["register again", port, *told]:
+                with suppress(InvalidInput, ValueError):  # Another port is better than none.
+                    await self._ensure_listening(int(port))
                 return await self._keep_registered([_parse_registration(one) for one in told], console)
             case ["hold"]:
                 await self._ensure_listening()

@@ -4,9 +4,12 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
+from threading import Barrier
 
 import pytest
 
+from helix_desktop import tasks
 from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway.gateway_socket import CAN_RESERVE_PORTS, listen_on_loopback, reserve_port
 
@@ -26,6 +29,37 @@ def test_a_port_at_which_somebody_listens_is_refused() -> None:
         listen_on_loopback(held.getsockname()[1])
 
 
+def test_of_two_that_start_at_once_only_one_listens() -> None:
+    counts = set()
+    for _ in range(50):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        together = Barrier(2)
+
+        def listen(_: int, port: int = port, together: Barrier = together) -> socket.socket | None:
+            together.wait(60)
+            with suppress(InvalidInput):
+                return listen_on_loopback(port)
+            return None
+
+        with tasks.create_thread_pool("listen", threads=2) as threads:
+            listening = [found for found in threads.map(listen, range(2)) if found is not None]
+        for each in listening:
+            each.close()
+        counts.add(len(listening))
+    assert max(counts) == 1  # 0 where another program got the port meanwhile.
+
+
+def test_a_reserved_port_is_refused_to_who_does_not_know_that_it_is_reserved() -> None:
+    with listen_on_loopback(0) as first:
+        port = first.getsockname()[1]
+        reserved = reserve_port(port)
+    assert reserved is not None
+    with reserved, pytest.raises(InvalidInput, match="already in use"):
+        listen_on_loopback(port)
+
+
 @pytest.mark.skipif(os.name != "posix" or os.getuid() != 0, reason="only root can try as another user")
 def test_another_user_does_not_get_a_reserved_port_when_its_listener_is_gone() -> None:
     with listen_on_loopback(0) as first:
@@ -36,7 +70,10 @@ def test_another_user_does_not_get_a_reserved_port_when_its_listener_is_gone() -
     with reserved:
         refused = subprocess.run(squat, capture_output=True, check=False)
         assert b"Address already in use" in refused.stderr
-        with listen_on_loopback(port) as again, socket.create_connection(("127.0.0.1", port), timeout=20):
+        with (
+            listen_on_loopback(port, is_reserved=True) as again,
+            socket.create_connection(("127.0.0.1", port), timeout=20),
+        ):
             again.accept()[0].close()
     assert subprocess.run(squat, capture_output=True, check=False).returncode == 0
 

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from helix_desktop import program_folders
+from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import agent_run, agent_settings, gateway_socket
 from helix_desktop.gateway.known_agents import KNOWN_AGENTS
 from helix_desktop.resident import resident_client, resident_process
@@ -134,6 +135,30 @@ def test_when_the_resident_is_killed_its_gateway_ends_and_the_wrap_goes_on_at_th
         wait_until(lambda: agent_run.fetch_gateway_status(held.first_address) is not None)
         said(held.first_address, "goes on", "a")
         assert b"goes on" in provider.asked[-1].raw
+
+
+def test_a_wrap_at_another_port_than_the_usual_one_goes_on_there_when_the_resident_is_killed(
+    tmp_path: Path, provider: Provider
+) -> None:
+    with socket.socket() as usual:
+        with suppress(OSError):  # Another trial's gateway may have it: that is as good.
+            usual.bind(("127.0.0.1", gateway_socket.GATEWAY_PORT))
+        with wrapped(tmp_path, provider.url) as held:
+            usual.close()
+            os.kill(status(tmp_path)["pid"], signal.SIGKILL)
+            wait_until(lambda: agent_run.fetch_gateway_status(held.first_address) is not None)
+            said(held.first_address, "goes on", "a")
+    assert b"goes on" in provider.asked[-1].raw
+
+
+def test_a_port_kept_for_the_agents_of_one_home_is_not_given_to_the_gateway_of_another(
+    tmp_path: Path, provider: Provider
+) -> None:
+    reserved = None
+    with suppress(InvalidInput), gateway_socket.listen_on_loopback(gateway_socket.GATEWAY_PORT):
+        reserved = gateway_socket.reserve_port(gateway_socket.GATEWAY_PORT)
+    with reserved or ExitStack(), wrapped(tmp_path, provider.url) as held:
+        assert urlsplit(held.first_address).port != gateway_socket.GATEWAY_PORT
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
