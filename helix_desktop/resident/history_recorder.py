@@ -43,6 +43,7 @@ SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 200
 RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed this recently.
+END_SECONDS = 30.0  # How long an ending waits for a file that is being copied, or for the importing process.
 MOST_DEATHS = 3  # How often in a row the importing process may crash.
 
 Folders = Sequence[tuple[str, Path]]
@@ -70,6 +71,12 @@ def copies_folder(where: ProgramFolders) -> Path:
     return where.data / "recorder"
 
 
+def pause_after_import(took_seconds: float, failures: int) -> float:
+    """The more imports in a row have failed, the longer. One that only met somebody who looks at the workspace is soon tried again."""
+    longer = 2.0 ** min(failures, 6)
+    return min(max(SHORTEST_PAUSE_SECONDS * longer, PAUSE_SHARE * took_seconds), LONGEST_PAUSE_SECONDS * longer)
+
+
 class HistoryRecorder:
     """Records from `start_recording` to `stop_recording`. `command`: how the importing process is started."""
 
@@ -87,20 +94,23 @@ class HistoryRecorder:
         self._lock = threading.Lock()
         self._has_work = threading.Event()
         self._is_ending = threading.Event()
+        self._wait_for_threads: list[Callable[[float], None]] = []
         self._recorded: Folders = ()
         self._settings_read = -SETTINGS_SECONDS
         self._failures = self._deaths = 0
         self.last_import, self.trouble = 0.0, ""
 
     def start_recording(self) -> None:
-        tasks.start_thread(self._watch_folders, name="watch histories", daemon=True)
-        tasks.start_thread(self.import_until_ended, name="import histories", daemon=True)
+        for work, name in ((self._watch_folders, "watch histories"), (self.import_until_ended, "import histories")):
+            self._wait_for_threads.append(tasks.start_thread(work, name=name, daemon=True).join)
 
     def stop_recording(self) -> None:
-        """What is being imported is given a moment; the rest stays copied."""
+        """What is being imported is given a moment; the rest stays copied. Afterwards another recorder may use the same copies."""
         self._is_ending.set()
         self._has_work.set()
         self._importing.end_importing()
+        for wait_for_thread in self._wait_for_threads:
+            wait_for_thread(END_SECONDS)
 
     def recorder_status(self) -> dict[str, Any]:
         return {"last_import": self.last_import, "trouble": self.trouble, "pid": self._importing.pid}
@@ -152,6 +162,8 @@ class HistoryRecorder:
         databases = {file for file in files if file.suffix == ".db"}
         directly = {file for file in databases if not (_is_plain_file(file) and self._copies.copy_database(file))}
         for file in filter(_is_plain_file, files - databases):
+            if self._is_ending.is_set():
+                return
             try:
                 self._copies.copy_file(file)
             except OSError as error:
@@ -174,8 +186,7 @@ class HistoryRecorder:
             self._has_work.clear()
             if not (self._import_copies() and self._import_files()):
                 self._has_work.set()
-            pause = max(SHORTEST_PAUSE_SECONDS, PAUSE_SHARE * (time.monotonic() - begun))
-            self._is_ending.wait(min(pause, LONGEST_PAUSE_SECONDS) * 2 ** min(self._failures, 6))
+            self._is_ending.wait(pause_after_import(time.monotonic() - begun, self._failures))
         self._importing.end_importing()  # The last round may have started the process again.
 
     def _import_copies(self) -> bool:

@@ -44,7 +44,7 @@ class Resident:
         self._recorder: HistoryRecorder | None = None
         self._registered: dict[str, GatewayRegistration] = {}
         self._installed: dict[str, GatewayRegistration] = {}
-        self._starting = asyncio.Lock()
+        self._starting, self._changing_recorder = asyncio.Lock(), asyncio.Lock()
         self._since = time.time()
         self._may_end = False
         self.trouble = ""
@@ -117,13 +117,14 @@ class Resident:
 
     async def update_recorder(self) -> None:
         """Record, or stop recording, as the settings say now."""
-        if self._recorder is not None:
-            await asyncio.to_thread(self._recorder.stop_recording)
-            self._recorder, self._may_end = None, True
-        if ProgramSettings(self._where.settings_file)[RECORDER]:
-            command = agent_run.command_of_this_program(self._where)
-            self._recorder = HistoryRecorder(self._where, command, HistoryPlaces.of_this_user())
-            self._recorder.start_recording()
+        async with self._changing_recorder:
+            if self._recorder is not None:
+                await asyncio.to_thread(self._recorder.stop_recording)
+                self._recorder, self._may_end = None, True
+            if ProgramSettings(self._where.settings_file)[RECORDER]:
+                command = agent_run.command_of_this_program(self._where)
+                self._recorder = HistoryRecorder(self._where, command, HistoryPlaces.of_this_user())
+                self._recorder.start_recording()
         self._update_after_change()
 
     async def _keep_registered(self, registrations: Sequence[GatewayRegistration], console: Console) -> int:

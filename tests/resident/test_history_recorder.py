@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -17,7 +18,11 @@ import pytest
 
 from helix_desktop import cli, program_folders
 from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.program_settings import RECORDER, ProgramSettings
 from helix_desktop.resident import history_recorder
+from helix_desktop.resident.gateway_keeper import GatewayKeeper
+from helix_desktop.resident.resident_process import Resident
+from helix_desktop.resident.schedule_keeper import ScheduleKeeper
 from tests.histories import written
 from tests.resident.test_resident_process import is_gone
 
@@ -96,6 +101,24 @@ class HeldBack(history_recorder.ImportingProcess):
         return {"imported": 0, "trouble": ""}
 
 
+@pytest.mark.parametrize(
+    ("took", "failures", "pause"),
+    [
+        (0.1, 0, 1.0),
+        (5.0, 0, 20.0),
+        (600.0, 0, 30.0),
+        (0.1, 3, 8.0),
+        (5.0, 3, 20.0),
+        (600.0, 3, 240.0),
+        (0.1, 99, 64.0),
+    ],
+)
+def test_a_slow_import_that_failed_is_tried_again_as_soon_as_one_that_did_not(
+    took: float, failures: int, pause: float
+) -> None:
+    assert history_recorder.pause_after_import(took, failures) == pause
+
+
 def test_a_process_that_was_started_while_recording_stops_is_ended(tmp_path: Path) -> None:
     answers = ["/bin/sh", "-c", """while read -r line; do echo '{"imported": 0, "trouble": ""}'; done"""]
     importing = StoppedMeanwhile(answers)
@@ -124,6 +147,33 @@ def test_the_first_conversation_of_an_agent_is_copied_while_it_is_written(tmp_pa
     wait_until(is_copied_while_it_grows)
     importing.may_end.set()
     recorder.stop_recording()
+
+
+def test_nothing_is_copied_once_recording_has_stopped(tmp_path: Path) -> None:
+    """Another recorder may import these copies then, and would leave out what is still being written."""
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    for number in range(500):
+        written.lines(tmp_path / ".claude" / "projects" / "-p" / f"session-{number}.jsonl", session(tmp_path, 1))
+    importing = HeldBack([])
+    importing.may_end.set()
+    recorder = history_recorder.HistoryRecorder(where, [], HistoryPlaces(tmp_path, {}), importing)
+    recorder.start_recording()
+    wait_until(lambda: any(files for _, _, files in os.walk(history_recorder.copies_folder(where))))
+    recorder.stop_recording()
+    assert not {"watch histories", "import histories"} & {thread.name for thread in threading.enumerate()}
+
+
+async def test_a_resident_that_is_told_several_times_at_once_has_one_recorder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    where = program_folders.find_program_folders(tmp_path / "helix")
+    ProgramSettings(where.settings_file).change_setting(RECORDER, value=True)
+    resident = Resident(where, GatewayKeeper([]), ScheduleKeeper(where.data, []))
+    await asyncio.gather(*(resident.update_recorder() for _ in range(4)))
+    assert [thread.name for thread in threading.enumerate()].count("watch histories") == 1
+    await resident.aclose()
+    assert "watch histories" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_what_was_on_the_disk_is_kept_through_growing_cutting_deleting_and_kills(tmp_path: Path, helix: Helix) -> None:
