@@ -326,9 +326,10 @@ def _stand_in_order(wanted: Sequence[str], words: Sequence[str]) -> bool:
 
 
 def _has_option(want: str, words: Sequence[str]) -> bool:
-    """`-rf` is there also as `-fr` or `-r -f`; `--force` also as `--force=…`."""
+    """`-rf` is there also as `-fr` or `-r -f`; `--force` also as `--force=…`, or cut short as `--fo`, which most programs take."""
     if want.startswith("--"):
-        return any(word.partition("=")[0] == want or fnmatch.fnmatchcase(word, want) for word in words)
+        names = [name for word in words if len(name := word.partition("=")[0]) > len("--")]
+        return any(map(want.startswith, names)) or any(fnmatch.fnmatchcase(word, want) for word in words)
     letters = {letter for word in words if re.match(r"-[^-]", word) for letter in word[1:]}
     return set(want[1:].rstrip("*")) <= letters
 
