@@ -21,7 +21,7 @@ from helix_desktop.histories.recorded_session import (
     RecordedPicture,
     RecordedSession,
 )
-from helix_desktop.store.incoming_content import count_text_lines
+from helix_desktop.store.cache_folder import count_text_lines
 
 TITLE = 80
 LONG = 200  # In characters. A longer text that nobody typed becomes an attachment.

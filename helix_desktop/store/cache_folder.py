@@ -17,9 +17,9 @@ import zstandard
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store import cache_records
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
-from helix_desktop.store.incoming_content import IncomingContent, StagedEntry, count_text_lines
 from helix_desktop.store.leveldb import LevelDatabase, Write
 
 _LAST = b"\xff" * 8
@@ -28,7 +28,16 @@ _RAW, _ZSTD = bytes((cache_records.RAW,)), bytes((cache_records.ZSTD,))
 _PINNED, _QUARANTINED, _FORGOTTEN, _HIGHEST = b"p", b"q", b"t", b"n"
 BY_HAND = EntryOrigin()
 THOROUGH = 15  # The zstd level for small amounts: a tenth smaller, but twenty times as slow.
+_TEXT = ("text/", "application/json", "application/xml", "application/x-")
 CHECKPOINT = "checkpoint"  # `EntryOrigin.tool` of content that checkpoints store. The index does not list it.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StagedEntry:
+    """Content ready to be committed. `writes` is empty where the cache has it already."""
+
+    record: CacheRecord
+    writes: tuple[Write, ...]
 
 
 class CacheFolder:
@@ -94,11 +103,15 @@ class CacheFolder:
             incoming = self.begin_incoming(about)
             incoming.write_piece(content)
             return incoming.finish_entry()
+        return self.stage_single_chunk(content, digest, about, self.now(), thorough=thorough)
+
+    def stage_single_chunk(
+        self, content: bytes, digest: Digest, about: EntryOrigin, time: float, *, thorough: bool = False
+    ) -> StagedEntry:
         number = self.take_number()
         value = self.encode_chunk(content, thorough=thorough)
-        record = CacheRecord(
-            number, number, digest, len(content), len(value), count_text_lines(content, about), self.now(), about
-        )
+        lines = count_text_lines(content, about)
+        record = CacheRecord(number, number, digest, len(content), len(value), lines, time, about)
         return self.stage_record(record, [(cache_records.key_of_chunk(number, 0), value)])
 
     def adopt_checkpoint_entry(self, known: StagedEntry, about: EntryOrigin, lines: int) -> StagedEntry:
@@ -109,7 +122,7 @@ class CacheFolder:
         record = replace(old, number=self.take_number(), lines=lines, time=self.now(), about=about)
         return self.stage_record(record, [(cache_records.key_of_number(b"m", old.number), None)])
 
-    def begin_incoming(self, about: EntryOrigin, *, time: float | None = None) -> IncomingContent:
+    def begin_incoming(self, about: EntryOrigin, *, time: float | None = None) -> "IncomingContent":
         """Store content that comes piece by piece and never stands in memory as a whole. `time`: when it was first stored."""
         return IncomingContent(self, self.take_number(), about, self.now() if time is None else time)
 
@@ -461,3 +474,76 @@ def prefix_bounds(prefix: str) -> tuple[bytes, bytes]:
             f"{prefix[:80]!r} is not the start of a SHA-256 hash.", remedy="Enter 4 to 64 hexadecimal digits."
         )
     return bytes.fromhex(digits.ljust(64, "0")), bytes.fromhex(digits.ljust(64, "f"))
+
+
+class IncomingContent:
+    """Content on its way into the cache, piece by piece, so that memory never holds all of it.
+
+    End it with `finish_entry` (and commit that) or `abandon_entry`.
+    """
+
+    def __init__(self, cache: CacheFolder, blob: int, about: EntryOrigin, time: float) -> None:
+        self._cache = cache
+        self._blob = blob
+        self._about = about
+        self._time = time
+        self._whole = hashlib.sha256()
+        self._chunks: list[bytes] = []
+        self._held = bytearray()
+        self._size = self._kept = self._lines = 0
+        self._last = b"\n"
+
+    def write_piece(self, piece: bytes) -> None:
+        """Take a piece of any size; whole chunks go to the disk at once."""
+        if not piece:
+            return
+        self._whole.update(piece)
+        self._size += len(piece)
+        self._lines += piece.count(b"\n")
+        self._last = piece[-1:]
+        view = memoryview(piece)
+        while len(self._held) + len(view) > CHUNK:
+            room = CHUNK - len(self._held)
+            self._held += view[:room]
+            view = view[room:]
+            self._write_chunk()
+        self._held += view
+
+    def _write_chunk(self) -> None:
+        content = bytes(self._held)
+        self._held.clear()
+        value = self._cache.encode_chunk(content)
+        writes: list[Write] = [(cache_records.key_of_chunk(self._blob, len(self._chunks)), value)]
+        if not self._chunks:
+            writes.append((cache_records.key_of_number(b"o", self._blob), b""))
+        self._cache.level.write_batch(writes)
+        self._chunks.append(hashlib.sha256(content).digest())
+        self._kept += len(value)
+
+    def finish_entry(self) -> StagedEntry:
+        """The entry, ready to be committed; content the cache has already is dropped again."""
+        digest = Digest(self._whole.digest())
+        cache = self._cache
+        if (known := cache.find_known_content(digest)) is not None:
+            self.abandon_entry()
+            return cache.adopt_checkpoint_entry(known, self._about, self._lines)
+        if not self._chunks:
+            return cache.stage_single_chunk(bytes(self._held), digest, self._about, self._time)
+        self._write_chunk()
+        lines = self._lines + (self._last != b"\n") if self._about.media_type.startswith(_TEXT) else 0
+        number, chunks = cache.take_number(), tuple(self._chunks)
+        record = CacheRecord(number, self._blob, digest, self._size, self._kept, lines, self._time, self._about, chunks)
+        return cache.stage_record(record, [(cache_records.key_of_number(b"o", self._blob), None)])
+
+    def abandon_entry(self) -> None:
+        """Take back what was written."""
+        if self._chunks:
+            self._cache.delete_chunks(self._blob, extra=[(cache_records.key_of_number(b"o", self._blob), None)])
+        self._chunks.clear()
+
+
+def count_text_lines(content: bytes, about: EntryOrigin) -> int:
+    """How many lines a text has; what is no text has none."""
+    if not about.media_type.startswith(_TEXT):
+        return 0
+    return content.count(b"\n") + (bool(content) and not content.endswith(b"\n"))

@@ -51,8 +51,8 @@ _LIVE = EntryState.LIVE  # Looking up the enum member would take longer than the
 class CacheRecord:
     """What the cache knows of one entry. `kept`: bytes on the disk. `chunks`: empty where there is only one.
 
-    `number` is given when the entry becomes known, so that who follows the numbers misses none; `blob` is the number its
-    chunks are stored under, given when the first of them came.
+    `number` is given when the entry becomes known, so that who follows the numbers misses none;
+    `blob` is the number its chunks are stored under, given when the first of them came.
     """
 
     number: int

@@ -167,8 +167,8 @@ def delete_damaged_copies(workspace: Path) -> None:
 
 
 def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[str]:
-    """Read every byte of every file of the workspace: where it still stands, in sentences. What the user writes by hand is theirs
-    to edit, the rest could not be removed.
+    """Read every byte of every file of the workspace: where it still stands, in sentences. What the
+    user writes by hand is theirs to edit, the rest could not be removed.
     """
     if wanted.traces is None:
         return

@@ -1,8 +1,8 @@
-"""Emptying the trash: the conversations in it go for good, with their sub-agents' and with the entries nothing else refers to.
-From cache, journal and backups, down to the bytes of the files.
+"""Emptying the trash: the conversations in it go for good, with their sub-agents' and with the
+entries nothing else refers to. From cache, journal and backups, down to the bytes of the files.
 
-The content goes first and the conversations last, so after a crash in between they are still in the trash, and emptying it
-again ends what was begun. What was spent in them is no longer counted.
+The content goes first and the conversations last, so after a crash in between they are still in the
+trash, and emptying it again ends what was begun. What was spent in them is no longer counted.
 """
 
 import json

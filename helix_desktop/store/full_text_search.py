@@ -95,8 +95,8 @@ def _order_by_line(places: Sequence[FoundPlace], words: list[str]) -> list[Found
 
 
 def _weigh_places(places: Sequence[FoundPlace], words: list[str]) -> list[FoundPlace]:
-    """Places that hold some of the words: those with more and rarer ones of them come first, and those with others near them, or
-    elsewhere in their conversation.
+    """Places that hold some of the words: those with more and rarer ones of them come first, and
+    those with others near them, or elsewhere in their conversation.
     """
     stems = list(dict.fromkeys(map(stem_of_word, words)))
     folded = (text.casefold() for _, text, _ in places)
@@ -128,8 +128,8 @@ def _matching_rows(  # noqa: PLR0913  # what may be asked for
     every: bool,
     entries_only: bool,
 ) -> Sequence[FoundRow]:
-    """The best rows by the index. Ranking what stands almost everywhere takes long: the rank goes by the rarer words, and where
-    there are none the newest rows are taken.
+    """The best rows by the index. Ranking what stands almost everywhere takes long: the rank goes
+    by the rarer words, and where there are none the newest rows are taken.
     """
     named = (filters.tool, filters.tool, filters.file, filters.file)
     with sqlite_database.SqliteErrors(IndexDamaged, "index"):

@@ -21,8 +21,8 @@ _NAME = re.compile(r"journal-(\d{4}-\d{2}-\d{2})T(\d{2})(\d{2})(\d{2})(?:-v(\d+)
 
 @dataclass(frozen=True, slots=True)
 class JournalBackup:
-    """One copy: a whole journal that opens by itself. `time`: when it was made; `version`: of its format, where it was made
-    because the journal was about to be brought up to a newer one.
+    """One copy: a whole journal that opens by itself. `time`: when it was made; `version`: of its
+    format, where it was made because the journal was about to be brought up to a newer one.
     """
 
     path: Path
@@ -52,8 +52,8 @@ def _parse_backup_name(path: Path) -> JournalBackup | None:
 
 
 def is_backup_due(workspace: Path, now: float) -> bool:
-    """Whether the journal has changed since a copy of more than a day ago, or there is none. A copy from a time that has not come
-    yet was made while the clock was ahead; it does not count.
+    """Whether the journal has changed since a copy of more than a day ago, or there is none. A copy
+    from a time that has not come yet was made while the clock was ahead; it does not count.
     """
     journal = workspace / "journal.sqlite3"
     if not journal.exists():

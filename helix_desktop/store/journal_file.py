@@ -77,8 +77,8 @@ def seal_fact(conversation: str, seq: int, time: float, fact: str) -> bytes:
 
 
 class JournalFile:
-    """The open journal. One of an older version is brought up to this one, unless the caller wants to do so later. `unseen`: only to
-    read from, see `sqlite_database.connect_read_only`.
+    """The open journal. One of an older version is brought up to this one, unless the caller wants
+    to do so later. `unseen`: only to read from, see `sqlite_database.connect_read_only`.
     """
 
     def __init__(
@@ -283,8 +283,8 @@ class JournalFile:
                 self._recompute_row(conversation)
 
     def insert_stored_facts(self, lines: Sequence[StoredFact], *, sealed: bool = False) -> None:
-        """Like `restore_facts`, for many facts in order: each conversation's row goes on from where it is. `sealed`: their digests were made
-        here just now.
+        """Like `restore_facts`, for many facts in order: each conversation's row goes on from where
+        it is. `sealed`: their digests were made here just now.
         """
         with self._journal_transaction():
             sqlite_database.execute_with_rows(self.connection, _INSERT, list(map(_columns_of_line, lines)))

@@ -203,8 +203,8 @@ def _placeholder_for_lost(conversation: str, seq: int, held: dict[int, StoredFac
 def append_salvaged_facts(journal: JournalFile, salvage: SalvagedFacts) -> tuple[int, tuple[str, ...], bool]:
     """Append what a log still held behind what SQLite read of it.
 
-    How many facts; the ones at the end that are not there, named; and whether one is missing before an intact one, so
-    that the whole journal must be mended.
+    How many facts; the ones at the end that are not there, named; and whether one is missing before
+    an intact one, so that the whole journal must be mended.
     """
     ends = {row.id: row.last_seq for row in journal.conversation_rows()}
     added, gap = 0, False

@@ -1,8 +1,8 @@
 """Words as the search sees them: prose, code identifiers and paths.
 
-The index has two columns. `text` is the text itself, cut at everything that is no letter or digit, so `snake_case` and
-`a/path.py` are found by their parts and, as a phrase, as a whole. `hidden_words` adds what that misses: the humps of camelCase,
-and the single characters of scripts without blanks.
+The index has two columns. `text` is the text itself, cut at everything that is no letter or digit,
+so `snake_case` and `a/path.py` are found by their parts and, as a phrase, as a whole. `hidden_words`
+adds what that misses: the humps of camelCase, and the single characters of scripts without blanks.
 """
 
 import codecs

@@ -47,8 +47,8 @@ def connect_database(
 
 
 def connect_read_only(path: Path, corrupt: type[StoreFailed], what: str) -> sqlite3.Connection:
-    """A connection to a file nobody in this process has open: it writes nothing, not even beside the file. A log that a killed
-    program left is read with it.
+    """A connection to a file nobody in this process has open: it writes nothing, not even beside
+    the file. A log that a killed program left is read with it.
     """
     way = "readonly_shm" if path.with_name(f"{path.name}-wal").exists() else "immutable"
     with SqliteErrors(corrupt, what):
@@ -77,8 +77,8 @@ def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: 
 
 
 def build_upsert(table: str, columns: Sequence[str]) -> str:
-    """A statement that inserts a row or changes the one with its key, the first column. Unlike REPLACE it leaves the key's index as it
-    is: a page less for each write.
+    """A statement that inserts a row or changes the one with its key, the first column. Unlike
+    REPLACE it leaves the key's index as it is: a page less for each write.
     """
     changes = ", ".join(f"{name} = excluded.{name}" for name in columns[1:])
     values = ", ".join("?" * len(columns))
@@ -88,8 +88,8 @@ def build_upsert(table: str, columns: Sequence[str]) -> str:
 def execute_with_rows(
     connection: sqlite3.Connection, before: str, rows: Sequence[Sequence[object]], behind: str = ""
 ) -> list[tuple[Any, ...]]:
-    """What a statement with these rows of values answers, many at a time: each statement gives up the interpreter, and then has to
-    get it back from threads that compute.
+    """What a statement with these rows of values answers, many at a time: each statement gives up
+    the interpreter, and then has to get it back from threads that compute.
     """
     found: list[tuple[Any, ...]] = []
     for start in range(0, len(rows), TOGETHER):
@@ -147,8 +147,8 @@ class SqliteErrors:
 
 
 class SqliteTransaction(SqliteErrors):
-    """A transaction: committed at the end, rolled back on any error, and then nothing of it counts as written. Within another
-    one it is a part of that.
+    """A transaction: committed at the end, rolled back on any error, and then nothing of it counts
+    as written. Within another one it is a part of that.
     """
 
     def __init__(self, connection: sqlite3.Connection, corrupt: type[StoreFailed], what: str) -> None:

@@ -11,11 +11,10 @@ from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import CacheEntry, EntryOrigin
 from helix_desktop.errors import AmbiguousName, CacheCorrupt, JournalCorrupt, NotFound, StoreFailed
 from helix_desktop.store import cache_maintenance
-from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
+from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, IncomingContent, StagedEntry
 from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, VerifyResult
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
 from helix_desktop.store.conversation_rows import StoredConversation
-from helix_desktop.store.incoming_content import IncomingContent, StagedEntry
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.live_index import WorkspaceIndex
 from helix_desktop.store.shared.shared_store_link import SharedStoreLink
@@ -149,8 +148,8 @@ class StoreJournal:
 class StoreCache:
     """ports.ContentCache on the cache folder. Puts that come together share one sync.
 
-    `changed` is called, on the event loop, when it takes more or less room than before. What is not here, or is damaged, is asked
-    of `far` where there is one.
+    `changed` is called, on the event loop, when it takes more or less room than before. What is not
+    here, or is damaged, is asked of `far` where there is one.
     """
 
     def __init__(self, folder: CacheFolder, thread: StoreThread, index: WorkspaceIndex) -> None:
@@ -403,8 +402,8 @@ class StoreCache:
             pass
 
     async def collect_down_to(self, to: int) -> CollectResult:
-        """Remove contents until the cache takes no more than `to` bytes: what no fact uses and nobody put by hand or pinned, the
-        oldest first. What they were stays known.
+        """Remove contents until the cache takes no more than `to` bytes: what no fact uses and
+        nobody put by hand or pinned, the oldest first. What they were stays known.
         """
         await self._index.wait_until_indexed()
         enough = (await self._index.stats()).kept - to

@@ -108,8 +108,8 @@ class StoredWorkspace:
         return partial(self._watching.remove, tell)
 
     async def export_pieces(self, left_out: list[str] | None = None) -> AsyncIterator[bytes]:
-        """The workspace as one file, in pieces; others go on working with it meanwhile. `left_out` gets the hashes of
-        entries that are damaged.
+        """The workspace as one file, in pieces; others go on working with it meanwhile. `left_out`
+        gets the hashes of entries that are damaged.
         """
         stores = self._stores
         damaged = [] if left_out is None else left_out
@@ -121,8 +121,8 @@ class StoredWorkspace:
                 yield piece
 
     async def export_to_file(self, path: Path, report: Callable[[int], None] = lambda _bytes: None) -> tuple[str, ...]:
-        """The same into a file, which is there whole or not at all. `report` hears how many bytes were written. Gives
-        the hashes of entries that are damaged and not in it.
+        """The same into a file, which is there whole or not at all. `report` hears how many bytes
+        were written. Gives the hashes of entries that are damaged and not in it.
         """
         left_out: list[str] = []
         beside: atomic_files.ReplacementFile | None = None
@@ -153,9 +153,9 @@ class StoredWorkspace:
     ) -> ForgetResult:
         """Remove a text or entries from cache, journal, index and backups, down to the bytes of the files.
 
-        Minutes for a large workspace; `report` hears how much of the cache has been read. Cancelled until all of it is, it
-        has changed nothing; after that it goes on to its end. Whoever has one of the returned conversations in memory
-        reads it again.
+        Minutes for a large workspace; `report` hears how much of the cache has been read. Cancelled
+        until all of it is, it has changed nothing; after that it goes on to its end. Whoever has
+        one of the returned conversations in memory reads it again.
         """
         total = max((await self.index.stats()).size, 1)
         wanted = forgetting.ForgetRequest(text, entries)
@@ -276,11 +276,11 @@ class StoredWorkspace:
         self.cache.changed()
 
     async def delete_trashed_conversations(self, only: Collection[str] = ()) -> EmptyTrashResult:
-        """Remove the conversations in the trash, or only these, for good, with what only they use; from the backups too. The recorder does
-        not bring them back.
+        """Remove the conversations in the trash, or only these, for good, with what only they use;
+        from the backups too. The recorder does not bring them back.
 
-        Minutes for a large workspace. No turn may be going on: what it has put and not yet named in a fact counts as used
-        by nobody.
+        Minutes for a large workspace. No turn may be going on: what it has put and not yet named in
+        a fact counts as used by nobody.
         """
         emptying = TrashEmptying(self._stores.journal, self._stores.cache, only)
         if not any(row.trashed or row.id in only for row in await self.journal.list_conversations()):
@@ -309,8 +309,8 @@ class StoredWorkspace:
     async def remove_old_checkpoints(
         self, days: int, keep: frozenset[Digest] = frozenset(), now: Digest | None = None
     ) -> CollectResult:
-        """Remove contents that only checkpoints had, that no fact leads to and that are older than `days`. `keep`: those in use now;
-        `now`: the checkpoint of now.
+        """Remove contents that only checkpoints had, that no fact leads to and that are older than
+        `days`. `keep`: those in use now; `now`: the checkpoint of now.
         """
         sweeping = UnusedContentRemoval(
             self._stores.journal, self._stores.cache, clock.time() - days * 86_400, keep, now

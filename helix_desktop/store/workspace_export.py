@@ -26,9 +26,8 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import CacheCorrupt, HelixError, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
 from helix_desktop.json_values import list_at
 from helix_desktop.store import workspace_settings
-from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.cache_folder import CacheFolder, StagedEntry
 from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
-from helix_desktop.store.incoming_content import StagedEntry
 from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
 
 VERSION = 1
@@ -67,8 +66,8 @@ class _Pipe(io.RawIOBase):
 def export_workspace(settings: Path, journal: JournalFile, cache: CacheFolder, left_out: list[str]) -> Iterator[bytes]:
     """The file, piece by piece; between two pieces others may use the stores.
 
-    Facts first: an entry they refer to was there before them. An entry that is damaged is left out: its hash comes into
-    `left_out`, and into the manifest that ends the file.
+    Facts first: an entry they refer to was there before them. An entry that is damaged is left out:
+    its hash comes into `left_out`, and into the manifest that ends the file.
     """
     workspace_settings.read_workspace_settings(settings)  # Reports a mistake with its line.
     pipe = _Pipe()

@@ -1,5 +1,5 @@
-"""How a workspace gets its link: from its settings, with the key from the keyring; or, on a machine without a desktop, both from its
-environment, and then no keyring is asked.
+"""How a workspace gets its link: from its settings, with the key from the keyring; or, on a machine
+without a desktop, both from its environment, and then no keyring is asked.
 
 HELIX_STORE       postgresql://user:password@host/database   for workspaces that share nothing else
 HELIX_STORE_KEY   the line that `workspace share --show-key` or `workspace new-key` prints
@@ -26,8 +26,8 @@ def wants_link(workspace: StoredWorkspace) -> bool:
 def link_workspace(
     workspace: StoredWorkspace, secrets: SecretStorage, *, environ: Mapping[str, str] = os.environ, working: bool = True
 ) -> SharedStoreLink | None:
-    """Share it as its settings or the environment say; None where they say nothing. Nothing waits for the store. `working`: it
-    keeps in step by itself; else what is asked of it is done.
+    """Share it as its settings or the environment say; None where they say nothing. Nothing waits
+    for the store. `working`: it keeps in step by itself; else what is asked of it is done.
     """
     url = workspace.settings.shared.get("url", "")
     own = store_address.parse_store_address(url or environ.get(STORE, "")) if url or environ.get(STORE) else None

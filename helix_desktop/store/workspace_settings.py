@@ -1,8 +1,8 @@
 """workspace.toml: a workspace's settings, for the program and for hands.
 
-Comments, order and unknown keys survive. A mistake is a ConfigFileMistake with the line, the key and what was expected;
-a key that is not known but looks like one that is, is a warning. The policy's values and the MCP servers' tables are
-taken as they are: who uses them checks them.
+Comments, order and unknown keys survive. A mistake is a ConfigFileMistake with the line, the key
+and what was expected; a key that is not known but looks like one that is, is a warning. The
+policy's values and the MCP servers' tables are taken as they are: who uses them checks them.
 """
 
 import difflib
@@ -289,8 +289,8 @@ def new_settings_text(name: str, colour: str, roots: tuple[str, ...]) -> str:
 
 
 def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
-    """Set dotted keys (None takes one out) in the file as it stands now, so that edits by hand meanwhile survive. A name
-    with a dot in it is quoted, as in TOML.
+    """Set dotted keys (None takes one out) in the file as it stands now, so that edits by hand
+    meanwhile survive. A name with a dot in it is quoted, as in TOML.
     """
     text = _read_settings_text(path)
     now = parse_workspace_settings(text, path)  # Raises if the file has a mistake, so that it is never overwritten.

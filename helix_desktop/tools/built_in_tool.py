@@ -156,8 +156,8 @@ class BuiltInTool:
 
 
 def object_schema(*required: str, **properties: Schema) -> Schema:
-    """An object schema: the named properties, of which `required` must be there. It stands in every request, so it says
-    nothing twice: what is not a property is refused by `schema.check`.
+    """An object schema: the named properties, of which `required` must be there. It stands in every
+    request, so it says nothing twice: what is not a property is refused by `schema.check`.
     """
     return {"type": "object", "properties": properties, "required": list(required)}
 

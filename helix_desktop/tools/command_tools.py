@@ -1,7 +1,7 @@
 """The tools that run commands: run_command, list_commands, read_command_output, stop_command.
 
-Output goes from the pipe into the cache without being held in memory. Past the user's limit only the end is kept, with a note
-of how much was cut. Stopping a command also stops everything it started.
+Output goes from the pipe into the cache without being held in memory. Past the user's limit only the
+end is kept, with a note of how much was cut. Stopping a command also stops everything it started.
 """
 
 from __future__ import annotations
@@ -97,15 +97,9 @@ class WorkspaceCommands:
         return [one for one in self.background.values() if one.is_running]
 
     async def start_in_sandbox(
-        self,
-        line: str,
-        folder: Path,
-        *,
-        network: bool,
-        free: bool,
-        opened: CommandOpenings,
-        watched: CommandCheck | None,
+        self, action: ToolAction, folder: Path, opened: CommandOpenings, watched: CommandCheck | None, *, free: bool
     ) -> RunningCommand:
+        line, network = action.command, action.network
         sandbox = replace(self.sandbox, read_only=True) if self.is_planning() else self.sandbox
         self.sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         environment = sandbox.build_environment(
@@ -123,12 +117,20 @@ class WorkspaceCommands:
             reason_unchecked="" if watched else "the user allowed it as it is, or no folder of a workspace is in reach",
             is_allowed_outside=not is_locked_in,
         )
-        return await RunningCommand.start_locked_in(
-            launch,
-            lambda lifeline: sandbox.wrap_command(
-                shell_command_line(line), lifeline, network=network, free=free, held=held, opened=opened
-            ),
-        )
+        try:
+            return await RunningCommand.start_locked_in(
+                launch,
+                lambda lifeline: sandbox.wrap_command(
+                    shell_command_line(line), lifeline, network=network, free=free, held=held, opened=opened
+                ),
+            )
+        except OSError as error:
+            if error.errno != errno.E2BIG:
+                raise
+            raise InvalidInput(
+                f"The command is longer than the system allows ({len(line.encode()):,} bytes); it was not run.",
+                remedy="Write the long part to a file with write_file.",
+            ) from error
 
     def openings_for_command(self, needs: CommandNeeds) -> CommandOpenings:
         """What is open to one command: what the settings say and what it asked for, without files that stay hidden."""
@@ -186,10 +188,14 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
         _check_background_limit(commands)
     watched = await commands.begin_check_before(use, free=free, lasting=args.flag_argument("background"))
     opened = commands.openings_for_command(needs)
-    command = await _start_or_explain(commands, line, folder, opened, watched, network=network, free=free)
+    command = await commands.start_in_sandbox(action, folder, opened, watched, free=free)
     closed = commands.sandbox.kind is not SandboxKind.NONE and not network and not free
     if args.flag_argument("background"):
-        return await _leave_in_background(commands, use, line, command, watched, closed=closed)
+        return await _leave_in_background(
+            commands,
+            use,
+            BackgroundCommand(f"bg{next(commands.next_numbers)}", line, command, time.time(), watched, closed),
+        )
     seconds = min(max(args.number_argument("seconds", commands.limits.seconds), 1), commands.limits.most_seconds)
     hint = (
         NO_NETWORK_NOTE
@@ -201,30 +207,8 @@ async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: Too
         if free or commands.sandbox.kind is SandboxKind.NONE
         else partial(_hint_of_hidden, commands, line, opened, network)
     )
-    return await _follow_to_end(
-        commands, use, line, command, seconds, hint, _CommandEnd(time.monotonic(), check=watched, hidden=seen)
-    )
-
-
-async def _start_or_explain(
-    commands: WorkspaceCommands,
-    line: str,
-    folder: Path,
-    opened: CommandOpenings,
-    watched: CommandCheck | None,
-    *,
-    network: bool,
-    free: bool,
-) -> RunningCommand:
-    try:
-        return await commands.start_in_sandbox(line, folder, network=network, free=free, opened=opened, watched=watched)
-    except OSError as error:
-        if error.errno != errno.E2BIG:
-            raise
-        raise InvalidInput(
-            f"The command is longer than the system allows ({len(line.encode()):,} bytes); it was not run.",
-            remedy="Write the long part to a file with write_file.",
-        ) from error
+    followed = _FollowedCommand(commands, use, line, command, seconds, hint, watched, seen)
+    return await followed.follow_to_end()
 
 
 async def _resolve_command_folder(use: ToolResources, name: str) -> Path:
@@ -307,60 +291,104 @@ def _action_of_command(
     )
 
 
-async def _follow_to_end(
-    commands: WorkspaceCommands,
-    use: ToolResources,
-    line: str,
-    command: RunningCommand,
-    seconds: int,
-    hint: str,
-    end: _CommandEnd,
-) -> ToolOutput:
-    """Until the command ends, its time is over, or we are cancelled; then nothing of it is left but what it printed."""
-    try:
-        stored = await _store_printed(commands, use, line, command, seconds, hint, end)
-    finally:
-        command.kill_process_tree()
-        if end.code is None:
-            await asyncio.shield(command.end_and_wait())
-        if end.check is not None:
-            await asyncio.shield(end.check.revert_without_asking())
-            commands.update_background_checks(end.check)
-    if end.was_stopped:
-        shown = await _read_end_of_output(use, stored)
-        return ToolOutput(shown, source=line[:200], ok=False, changes=await find_changes_by_command(use), stopped=True)
-    return ToolOutput(
-        stored=stored,
-        source=line[:200],
-        ok=end.code == 0 and not end.is_timed_out,
-        exit_code=end.code,
-        changes=await find_changes_by_command(use),
-    )
+@dataclass(slots=True)
+class _FollowedCommand:
+    """A command whose end is waited for, and how it ended."""
 
+    commands: WorkspaceCommands
+    use: ToolResources
+    line: str
+    command: RunningCommand
+    seconds: int
+    hint: str = ""
+    check: CommandCheck | None = None
+    # Given the end of the output, says which hidden paths made the command fail.
+    hidden: Callable[[str], str] | None = None
+    started: float = field(default_factory=time.monotonic)
+    code: int | None = None
+    is_timed_out: bool = False
+    was_stopped: bool = False
 
-async def _store_printed(
-    commands: WorkspaceCommands,
-    use: ToolResources,
-    line: str,
-    command: RunningCommand,
-    seconds: int,
-    hint: str,
-    end: _CommandEnd,
-) -> Stored:
-    """What it prints, whole. When we are cancelled it is ended, and what it has printed is kept all the same."""
-    output = _output_with_footer(commands, use, command, seconds, hint, end)
-    keeping: asyncio.Task[Stored] = commands.spawn(use.store_result(output, line[:200]), name="output of a command")
-    while not keeping.done():
+    async def follow_to_end(self) -> ToolOutput:
+        """Until the command ends, its time is over, or we are cancelled; nothing of it is left but what it printed."""
         try:
-            await asyncio.shield(keeping)
-        except asyncio.CancelledError:
-            if not keeping.done():
-                cast("asyncio.Task[object]", asyncio.current_task()).uncancel()
-                end.was_stopped = True
-                command.kill_process_tree()
-                if end.check is not None:
-                    end.check.cancel_open_question()
-    return keeping.result()
+            stored = await self._store_printed()
+        finally:
+            self.command.kill_process_tree()
+            if self.code is None:
+                await asyncio.shield(self.command.end_and_wait())
+            if self.check is not None:
+                await asyncio.shield(self.check.revert_without_asking())
+                self.commands.update_background_checks(self.check)
+        output = ToolOutput(source=self.line[:200], ok=False, changes=await find_changes_by_command(self.use))
+        if self.was_stopped:
+            return replace(output, output=await _read_end_of_output(self.use, stored), stopped=True)
+        return replace(output, stored=stored, ok=self.code == 0 and not self.is_timed_out, exit_code=self.code)
+
+    async def _store_printed(self) -> Stored:
+        """What it prints, whole. When we are cancelled it is ended, and what it has printed is kept all the same."""
+        storing = self.use.store_result(self._output_with_footer(), self.line[:200])
+        keeping: asyncio.Task[Stored] = self.commands.spawn(storing, name="output of a command")
+        while not keeping.done():
+            try:
+                await asyncio.shield(keeping)
+            except asyncio.CancelledError:
+                if not keeping.done():
+                    cast("asyncio.Task[object]", asyncio.current_task()).uncancel()
+                    self.was_stopped = True
+                    self.command.kill_process_tree()
+                    if self.check is not None:
+                        self.check.cancel_open_question()
+        return keeping.result()
+
+    async def _output_with_footer(self) -> AsyncIterator[bytes]:
+        """The output as it is to be kept: up to the limit, then a note and the end; then how the command ended."""
+        trim = _OutputTrimmer(self.commands.limits.output)
+        show = _LiveOutput(self.use.context.show)
+        last = b""
+        try:
+            async for piece in self.output_until_deadline():
+                show.add_printed(piece)
+                last = (last + piece)[-_SHOW_BYTES:]
+                if kept := trim.take_piece_that_fits(piece):
+                    yield kept
+        finally:
+            show.show_what_waits()
+        if rest := trim.cut_note_and_end():
+            yield rest
+        self.code = await self.command.end_and_wait()
+        yield self._format_footer(trim.size).encode()
+        if self.check is not None:
+            yield (await self.check.revert_and_ask(self.use, ask=not self.was_stopped)).encode()
+        if self.hidden is not None and self.code and not self.was_stopped:
+            yield (await asyncio.to_thread(self.hidden, last.decode("utf-8", "replace"))).encode()
+        if self.hint and not self.was_stopped and (self.code == 0 or self.hint == NO_NETWORK_NOTE):
+            yield f"{chr(10) if trim.size else ''}[{self.hint}]\n".encode()
+
+    async def output_until_deadline(self) -> AsyncIterator[bytes]:
+        output = self.command.iterate_output()
+        now = asyncio.get_running_loop().time
+        deadline = now() + self.seconds
+        while now() < deadline:  # Also ends a program that prints without a pause.
+            try:
+                async with asyncio.timeout_at(deadline):
+                    piece = await anext(output, b"")
+            except TimeoutError:
+                break
+            if not piece:
+                return
+            yield piece
+        self.is_timed_out = True
+        self.command.kill_process_tree()
+
+    def _format_footer(self, size: int) -> str:
+        if self.was_stopped:
+            return f"\n[stopped after {time.monotonic() - self.started:.0f} s, before it had ended]\n"
+        if self.is_timed_out:
+            return f"\n[stopped: it ran longer than {self.seconds} s. Ask for more seconds, or run it in the background.]\n"
+        if self.code:
+            return f"\n[exit code {self.code}]\n"
+        return "" if size else "[no output, exit code 0]\n"
 
 
 async def _read_end_of_output(use: ToolResources, stored: Stored) -> bytes:
@@ -368,44 +396,6 @@ async def _read_end_of_output(use: ToolResources, stored: Stored) -> bytes:
     start = max(0, stored.size - _SHOW_BYTES)
     note = f'[… {start:,} bytes before this: recall_cached_content("{stored.digest.hex}")]\n' if start else ""
     return note.encode() + await use.cache.read_range(stored.digest, start, _SHOW_BYTES)
-
-
-@dataclass(slots=True)
-class _CommandEnd:
-    started: float
-    code: int | None = None
-    is_timed_out: bool = False
-    was_stopped: bool = False
-    check: CommandCheck | None = None
-    # Given the end of the output, says which hidden paths made the command fail.
-    hidden: Callable[[str], str] | None = None
-
-
-async def _output_with_footer(
-    commands: WorkspaceCommands, use: ToolResources, command: RunningCommand, seconds: int, hint: str, end: _CommandEnd
-) -> AsyncIterator[bytes]:
-    """The output as it is to be kept: up to the limit, then a note and the end; then how the command ended."""
-    trim = _OutputTrimmer(commands.limits.output)
-    show = _LiveOutput(use.context.show)
-    last = b""
-    try:
-        async for piece in _output_until_deadline(command, seconds, end):
-            show.add_printed(piece)
-            last = (last + piece)[-_SHOW_BYTES:]
-            if kept := trim.take_piece_that_fits(piece):
-                yield kept
-    finally:
-        show.show_what_waits()
-    if rest := trim.cut_note_and_end():
-        yield rest
-    end.code = await command.end_and_wait()
-    yield _format_footer(end, seconds, trim.size).encode()
-    if end.check is not None:
-        yield (await end.check.revert_and_ask(use, ask=not end.was_stopped)).encode()
-    if end.hidden is not None and end.code and not end.was_stopped:
-        yield (await asyncio.to_thread(end.hidden, last.decode("utf-8", "replace"))).encode()
-    if hint and not end.was_stopped and (end.code == 0 or hint == NO_NETWORK_NOTE):
-        yield f"{chr(10) if trim.size else ''}[{hint}]\n".encode()
 
 
 class _OutputTrimmer:
@@ -441,16 +431,6 @@ class _OutputTrimmer:
         return note.encode() + tail
 
 
-def _format_footer(end: _CommandEnd, seconds: int, size: int) -> str:
-    if end.was_stopped:
-        return f"\n[stopped after {time.monotonic() - end.started:.0f} s, before it had ended]\n"
-    if end.is_timed_out:
-        return f"\n[stopped: it ran longer than {seconds} s. Ask for more seconds, or run it in the background.]\n"
-    if end.code:
-        return f"\n[exit code {end.code}]\n"
-    return "" if size else "[no output, exit code 0]\n"
-
-
 def _hint_for_command(line: str) -> str:
     """Explains what differs from a terminal though nothing failed, such as a `cd` that affects only this command."""
     if _ONLY_SETS.fullmatch(line):
@@ -459,23 +439,6 @@ def _hint_for_command(line: str) -> str:
     if leaves and not _WAITS.search(line):
         return "What a command leaves running with & is ended with it. Use `background` for what is to go on."
     return ""
-
-
-async def _output_until_deadline(command: RunningCommand, seconds: int, end: _CommandEnd) -> AsyncIterator[bytes]:
-    output = command.iterate_output()
-    now = asyncio.get_running_loop().time
-    deadline = now() + seconds
-    while now() < deadline:  # Also ends a program that prints without a pause.
-        try:
-            async with asyncio.timeout_at(deadline):
-                piece = await anext(output, b"")
-        except TimeoutError:
-            break
-        if not piece:
-            return
-        yield piece
-    end.is_timed_out = True
-    command.kill_process_tree()
 
 
 class _LiveOutput:
@@ -518,25 +481,16 @@ def _check_background_limit(commands: WorkspaceCommands) -> None:
         )
 
 
-async def _leave_in_background(
-    commands: WorkspaceCommands,
-    use: ToolResources,
-    line: str,
-    command: RunningCommand,
-    watched: CommandCheck | None,
-    *,
-    closed: bool,
-) -> ToolOutput:
-    ended = [name for name, one in commands.background.items() if not one.is_running]
+async def _leave_in_background(commands: WorkspaceCommands, use: ToolResources, one: BackgroundCommand) -> ToolOutput:
+    ended = [name for name, each in commands.background.items() if not each.is_running]
     for name in ended[: -commands.limits.background_commands]:  # Each keeps megabytes of output.
         del commands.background[name]
-    one = BackgroundCommand(f"bg{next(commands.next_numbers)}", line, command, time.time(), watched, closed)
     commands.background[one.name] = one
     commands.spawn(one.collect_newest_output(use, commands.limits.background_output), name=f"output of {one.name}")
     await one.wait_for_output(_SETTLE, for_news=False)  # A server that cannot start usually fails right away.
     first = one.read_new_output()
     state = "still running" if one.is_running else f"ended with exit code {one.code}"
-    return ToolOutput(f"[{one.name}: {state}]\n{first}", source=line[:200], ok=not one.code)
+    return ToolOutput(f"[{one.name}: {state}]\n{first}", source=one.command_line[:200], ok=not one.code)
 
 
 async def list_commands(commands: WorkspaceCommands, _args: ToolArguments, _use: ToolResources) -> ToolOutput:

@@ -4,7 +4,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from helix_desktop.tools.home_folder import build_closed_home, home_folders, is_within_folder
 from helix_desktop.tools.home_openings import OPENINGS, CommandOpenings, missing_openings
@@ -24,22 +24,13 @@ def hint_about_hidden_paths(
     network: bool,
 ) -> str:
     """Sentences for the end of its output; empty where nothing hidden explains a failure."""
-    return "".join(
-        f"[{sentence}]\n" for sentence in _hint_sentences(line, output, opened, folders, environ, network=network)
-    )
 
+    def list_shown_folders() -> list[str]:
+        there = build_closed_home(folders, environ, "", opened, network=network)
+        return [*folders, *(place for _, place in there.readable_paths)]
 
-def _hint_sentences(
-    line: str,
-    output: str,
-    opened: CommandOpenings,
-    folders: Sequence[str],
-    environ: Mapping[str, str],
-    *,
-    network: bool,
-) -> list[str]:
     homes = home_folders(environ)
-    paths = _find_hidden_paths(f"{line}\n{output}", homes, opened, folders, environ, network=network)
+    paths = _find_hidden_paths(f"{line}\n{output}", homes, environ, list_shown_folders)
     named = [one for one in OPENINGS if any(_opening_covers_path(one.paths, path, homes) for path in paths)]
     found = []
     for one in dict.fromkeys((*named, *missing_openings(output, opened, network=network))):
@@ -64,17 +55,11 @@ def _hint_sentences(
         found.append(
             f"Agents don't see {names} in this workspace. A command that reads it can ask with `needs`, by its path."
         )
-    return found
+    return "".join(f"[{sentence}]\n" for sentence in found)
 
 
 def _find_hidden_paths(
-    text: str,
-    homes: Sequence[str],
-    opened: CommandOpenings,
-    folders: Sequence[str],
-    environ: Mapping[str, str],
-    *,
-    network: bool,
+    text: str, homes: Sequence[str], environ: Mapping[str, str], list_shown: Callable[[], list[str]]
 ) -> list[str]:
     """Paths in a text that are there, and that the command did not see."""
     spelled = os.path.normpath(environ.get("HOME", "") or "/")
@@ -86,8 +71,7 @@ def _find_hidden_paths(
         if not any(is_within_folder(real, home) and real != home for home in homes) or not os.path.exists(real):
             continue
         if shown is None:
-            there = build_closed_home(folders, environ, "", opened, network=network)
-            shown = [*folders, *(place for _, place in there.readable_paths)]
+            shown = list_shown()
         if not any(is_within_folder(real, each) or is_within_folder(each, real) for each in shown):
             found.append(word)
     return found

@@ -22,8 +22,7 @@ from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
 from helix_desktop.engine.facts import ToolReturned
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.store.all_workspaces import AllWorkspaces
-from helix_desktop.store.cache_folder import CacheFolder
-from helix_desktop.store.incoming_content import StagedEntry
+from helix_desktop.store.cache_folder import CacheFolder, StagedEntry
 from helix_desktop.store.journal_file import JournalFile
 from helix_desktop.store.stored_workspace import StoredWorkspace
 

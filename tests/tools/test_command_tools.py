@@ -9,13 +9,13 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.processes.running_command import RunningCommand
-from helix_desktop.tools.command_tools import CommandLimits, _CommandEnd, _output_until_deadline
+from helix_desktop.tools.command_tools import CommandLimits, _FollowedCommand
 from helix_desktop.tools.home_openings import CommandOpenings
 from helix_desktop.tools.permission import PermissionMode
 from helix_desktop.tools.rewind_files import undo_tool_changes
@@ -138,10 +138,11 @@ async def test_what_is_printed_without_a_pause_does_not_outrun_the_clock() -> No
         def kill_process_tree(self) -> None:
             self.ended = True
 
-    flood, end = Flood(), _CommandEnd(0)
-    async for _ in _output_until_deadline(cast(RunningCommand, flood), 0, end):
+    flood, nobody = Flood(), cast(Any, None)
+    followed = _FollowedCommand(nobody, nobody, "yes", cast(RunningCommand, flood), 0)
+    async for _ in followed.output_until_deadline():
         pass
-    assert (end.is_timed_out, flood.ended, flood.pieces < 100_000) == (True, True, True)
+    assert (followed.is_timed_out, flood.ended, flood.pieces < 100_000) == (True, True, True)
 
 
 STUBBORN = """

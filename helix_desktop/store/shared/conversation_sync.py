@@ -435,8 +435,8 @@ class ConversationSync:
         force: bool | None = None,
         seconds: float | None = None,
     ) -> frozenset[str]:
-        """Compare and set. Gives the conversations where this machine was first; else the other's head is looked at. `force`: by
-        default where it was taken over.
+        """Compare and set. Gives the conversations where this machine was first; else the other's
+        head is looked at. `force`: by default where it was taken over.
         """
         seconds = self.lease if seconds is None else seconds
         forced = [known.conversation in self.leases.taken_over if force is None else force for known, _ in wanted]

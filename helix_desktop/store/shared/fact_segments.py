@@ -135,8 +135,8 @@ def decode_head(content: bytes) -> HeadContents:
 
 
 def count_segments_to_merge(segments: Sequence[FactSegment], fresh: int) -> int:
-    """How many of the last segments are made anew with `fresh` facts behind them, so that few remain and each fact is
-    sent again only a few times.
+    """How many of the last segments are made anew with `fresh` facts behind them, so that few
+    remain and each fact is sent again only a few times.
     """
     renewed = 0
     for segment in reversed(segments):
