@@ -82,6 +82,10 @@ class CatalogueQueries:
         at = min(offset // STRIDE, len(anchors.rows) - 1)
         return (anchors.rows[at], offset - at * STRIDE) if at >= 0 else (None, offset)
 
+    def prepare_far_pages(self, order: Order) -> None:
+        if self.count_entries(order[0]) > NEAR:
+            self.prepare_anchors(order)
+
     def prepare_anchors(self, order: Order) -> _PageAnchors:
         """Find the anchors of an order, once for each state of the index. A third of a second for a million rows."""
         version = self._data_version()

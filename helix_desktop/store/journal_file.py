@@ -90,6 +90,7 @@ class JournalFile:
         self.connection = (sqlite_database.connect_read_only if unseen else sqlite_database.connect_database)(
             path, JournalCorrupt, "journal"
         )
+        self.errors = sqlite_database.SqliteErrors(JournalCorrupt, "journal")
         # Damaged text is decoded as far as possible. The digest then shows the damaged fact.
         self.connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         sqlite_database.prepare_schema(
@@ -100,7 +101,7 @@ class JournalFile:
 
     @property
     def format_version(self) -> int:
-        with self._journal_errors():
+        with self.errors:
             return sqlite_database.schema_version(self.connection)
 
     @property
@@ -116,12 +117,12 @@ class JournalFile:
 
     def scrub_journal(self) -> None:
         """Rewrite the whole file and empty its log, so that what was deleted is in neither."""
-        with self._journal_errors():
+        with self.errors:
             sqlite_database.scrub_database(self.connection)
 
     def drop_write_ahead_log(self) -> None:
         """Without a log beside it, until it is opened again."""
-        with self._journal_errors():
+        with self.errors:
             self.connection.execute("PRAGMA journal_mode=DELETE")
 
     def append_in_transaction(self, conversation: str, facts: Sequence[Fact]) -> tuple[Recorded, ...]:
@@ -131,7 +132,7 @@ class JournalFile:
         if not conversation:
             raise InvalidInput("A conversation must have an ID.")
         time = self._now()
-        with self._journal_transaction():
+        with self.in_one_transaction():
             row = self._read_row(conversation) or row_before_facts(conversation, time)
             recorded = tuple(Recorded(conversation, row.last_seq + 1 + i, time, fact) for i, fact in enumerate(facts))
             self._insert_facts(row, recorded)
@@ -139,14 +140,14 @@ class JournalFile:
 
     def append_together(self, batches: Sequence[tuple[str, Sequence[Fact]]]) -> list[tuple[Recorded, ...]]:
         """Facts of several conversations in one transaction: all of them or none."""
-        with self._journal_transaction():
+        with self.in_one_transaction():
             return [self.append_in_transaction(conversation, facts) for conversation, facts in batches]
 
     def append_with_times(
         self, conversation: str, facts: Sequence[tuple[float, Fact]], meter: str = ""
     ) -> tuple[Recorded, ...]:
         """Like `append_in_transaction`, for facts that happened at other times: each has its own, and none is before the one in front of it."""
-        with self._journal_transaction():
+        with self.in_one_transaction():
             row = self._read_row(conversation) or row_before_facts(conversation, facts[0][0] if facts else self._now())
             recorded, time = [], row.updated
             for number, (when, fact) in enumerate(facts, row.last_seq + 1):
@@ -159,7 +160,7 @@ class JournalFile:
 
     def import_facts(self) -> tuple[Recorded, ...]:
         """Every fact that tells of an import, the oldest first; found by an index of their own."""
-        with self._journal_errors():
+        with self.errors:
             self.connection.execute(_BROUGHT_INDEX)
             rows = self.connection.execute(_BROUGHT_FACTS)
             return tuple(_line_of_columns(row).decode_recorded() for row in rows)
@@ -181,7 +182,7 @@ class JournalFile:
                 raise _damaged_fact_error(conversation, after + len(found) + 1, "is missing")
             found.append(line.decode_recorded())
         if not limit or len(found) < limit:
-            with self._journal_errors():
+            with self.errors:
                 row = self._read_row(conversation)
             last = row.last_seq if row else 0
             if after + len(found) < last:
@@ -199,7 +200,7 @@ class JournalFile:
 
     def stored_facts_since(self, watermark: int, limit: int) -> list[StoredFact]:
         """Facts of all conversations in the order they were written, behind `watermark`."""
-        with self._journal_errors():
+        with self.errors:
             rows = self.connection.execute(
                 "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE id > ? ORDER BY id LIMIT ?",
                 (watermark, limit),
@@ -219,7 +220,7 @@ class JournalFile:
         if (first := self._first_imported_fact(conversation, at)) is not None:
             paid = sum(one.fact.usage.cost for one in copied[max(0, first - 1) :] if isinstance(one.fact, ModelReplied))
             begun.append(Recorded(new, at + 2, time, BroughtIn(Origin(), "", first, cost=paid)))
-        with self._journal_transaction():
+        with self.in_one_transaction():
             if self._read_row(new) is not None:
                 raise InvalidInput(f"The conversation {new} already exists.")
             self._insert_facts(row_before_facts(new, copied[0].time), (*copied, *begun))
@@ -227,7 +228,7 @@ class JournalFile:
 
     def _first_imported_fact(self, conversation: str, at: int) -> int | None:
         """From which fact up to `at` all is another program's, where the fact that tells so stands behind it."""
-        with self._journal_errors():
+        with self.errors:
             rows = self.connection.execute(_BROUGHT_BEHIND, (conversation, at)).fetchall()
         brought = (_line_of_columns(row).decode_recorded().fact for row in rows)
         firsts = (one.first for one in brought if isinstance(one, BroughtIn) and one.first <= at and not one.undone)
@@ -235,12 +236,12 @@ class JournalFile:
 
     def names_with_open_turn(self) -> tuple[str, ...]:
         """Conversations of the last day of work that may be in the middle of a turn; their facts tell for sure."""
-        with self._journal_errors():
+        with self.errors:
             return tuple(str(name) for (name,) in self.connection.execute(_OPEN_TURNS))
 
     def conversation_rows(self) -> tuple[StoredConversation, ...]:
         """All of them, the one changed last first."""
-        with self._journal_errors():
+        with self.errors:
             rows = self.connection.execute(
                 "SELECT conversations.*, coalesce(meter, '') FROM conversations"
                 " LEFT JOIN meters ON meters.conversation = conversations.id ORDER BY updated DESC, id"
@@ -248,7 +249,7 @@ class JournalFile:
             return tuple(StoredConversation.from_columns(row) for row in rows)
 
     def conversation_row(self, conversation: str) -> StoredConversation:
-        with self._journal_errors():
+        with self.errors:
             row = self._read_row(conversation)
         if row is None:
             raise NotFound(f"There is no conversation {conversation} in this workspace.")
@@ -264,12 +265,12 @@ class JournalFile:
 
     def write_meter(self, conversation: str, meter: str) -> None:
         """Keep a derived text beside the conversation, for lists: what its context holds."""
-        with self._journal_transaction():
+        with self.in_one_transaction():
             self.connection.execute(_UPSERT_METER, (conversation, meter))
 
     def delete_conversation(self, conversation: str) -> int:
         """Delete a conversation for good. Returns how many facts it had."""
-        with self._journal_transaction():
+        with self.in_one_transaction():
             gone = self.connection.execute("DELETE FROM facts WHERE conversation = ?", (conversation,)).rowcount
             self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
             self.connection.execute("DELETE FROM meters WHERE conversation = ?", (conversation,))
@@ -277,7 +278,7 @@ class JournalFile:
 
     def restore_facts(self, lines: Sequence[StoredFact]) -> None:
         """Put stored facts back as they were (an import, a repair); the derived tables follow."""
-        with self._journal_transaction():
+        with self.in_one_transaction():
             sqlite_database.execute_with_rows(self.connection, _INSERT, list(map(_columns_of_line, lines)))
             for conversation in dict.fromkeys(line.conversation for line in lines):
                 self._recompute_row(conversation)
@@ -286,7 +287,7 @@ class JournalFile:
         """Like `restore_facts`, for many facts in order: each conversation's row goes on from where
         it is. `sealed`: their digests were made here just now.
         """
-        with self._journal_transaction():
+        with self.in_one_transaction():
             sqlite_database.execute_with_rows(self.connection, _INSERT, list(map(_columns_of_line, lines)))
             of: dict[str, list[StoredFact]] = {}
             for line in lines:
@@ -299,11 +300,11 @@ class JournalFile:
                 self.connection.execute(_UPSERT, row.column_values())
 
     def in_one_transaction(self) -> sqlite_database.SqliteTransaction:
-        return self._journal_transaction()
+        return sqlite_database.SqliteTransaction(self.connection, JournalCorrupt, "journal")
 
     def delete_facts_after(self, conversation: str, after: int) -> None:
         """Take out the facts behind `after`: for those that another conversation has since (`shared/sync_state.py`) alone."""
-        with self._journal_transaction():
+        with self.in_one_transaction():
             self.connection.execute("DELETE FROM facts WHERE conversation = ? AND seq > ?", (conversation, after))
             self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
             self._recompute_row(conversation)
@@ -312,7 +313,7 @@ class JournalFile:
         """Put another fact in a fact's place: for forgetting and for repairs alone."""
         text = fact_encoding.encode_fact(fact)
         digest = seal_fact(line.conversation, line.seq, line.time, text)
-        with self._journal_transaction():
+        with self.in_one_transaction():
             self.replacing(line)
             self.connection.execute("UPDATE facts SET fact = ?, digest = ? WHERE id = ?", (text, digest, line.id))
             self._recompute_row(line.conversation)
@@ -324,48 +325,47 @@ class JournalFile:
             self.connection.execute(_UPSERT, row.column_values())
 
     def last_fact_id(self) -> int:
-        with self._journal_errors():
+        with self.errors:
             return int(self.connection.execute("SELECT coalesce(max(id), 0) FROM facts").fetchone()[0])
 
-    def find_damage(self) -> Iterator[str]:
-        """Check everything; each defect in a sentence."""
-        yield from sqlite_database.find_database_defects(self.connection, "journal")
+
+def find_journal_defects(journal: JournalFile) -> Iterator[str]:
+    """Check everything; each defect in a sentence."""
+    yield from sqlite_database.find_database_defects(journal.connection, "journal")
+    try:
+        yield from _find_fact_defects(journal)
+    except StoreFailed as error:
+        yield error.what
+
+
+def _find_fact_defects(journal: JournalFile) -> Iterator[str]:
+    rows = {row.id: row for row in journal.conversation_rows()}
+    with journal.errors:
+        names = [row[0] for row in journal.connection.execute("SELECT DISTINCT conversation FROM facts")]
+    for name in names:
+        yield from _find_conversation_defects(journal, name, rows.pop(name, None))
+    for name in rows:
+        yield f"The conversation {name} has lost its facts."
+
+
+def _find_conversation_defects(
+    journal: JournalFile, conversation: str, row: StoredConversation | None
+) -> Iterator[str]:
+    expected, derived, whole = 1, None, True
+    for line in journal.read_stored_facts(conversation):
+        if line.seq != expected:
+            whole = False
+            yield f"Record {expected} of conversation {conversation} is missing."
+        expected = line.seq + 1
         try:
-            yield from self._find_fact_defects()
-        except StoreFailed as error:
+            derived = advance_row(derived or row_before_facts(conversation, line.time), [line.decode_recorded()])
+        except JournalCorrupt as error:
+            whole = False
             yield error.what
-
-    def _find_fact_defects(self) -> Iterator[str]:
-        rows = {row.id: row for row in self.conversation_rows()}
-        with self._journal_errors():
-            names = [row[0] for row in self.connection.execute("SELECT DISTINCT conversation FROM facts")]
-        for name in names:
-            yield from self._find_conversation_defects(name, rows.pop(name, None))
-        for name in rows:
-            yield f"The conversation {name} has lost its facts."
-
-    def _find_conversation_defects(self, conversation: str, row: StoredConversation | None) -> Iterator[str]:
-        expected, derived, whole = 1, None, True
-        for line in self.read_stored_facts(conversation):
-            if line.seq != expected:
-                whole = False
-                yield f"Record {expected} of conversation {conversation} is missing."
-            expected = line.seq + 1
-            try:
-                derived = advance_row(derived or row_before_facts(conversation, line.time), [line.decode_recorded()])
-            except JournalCorrupt as error:
-                whole = False
-                yield error.what
-        if row is None or row.last_seq >= expected:
-            yield f"The end of conversation {conversation} is missing, or its row is damaged."
-        elif whole and derived is not None and row.column_values() != derived.column_values():
-            yield f"The row of conversation {conversation} is damaged."
-
-    def _journal_transaction(self) -> sqlite_database.SqliteTransaction:
-        return sqlite_database.SqliteTransaction(self.connection, JournalCorrupt, "journal")
-
-    def _journal_errors(self) -> sqlite_database.SqliteErrors:
-        return sqlite_database.SqliteErrors(JournalCorrupt, "journal")
+    if row is None or row.last_seq >= expected:
+        yield f"The end of conversation {conversation} is missing, or its row is damaged."
+    elif whole and derived is not None and row.column_values() != derived.column_values():
+        yield f"The row of conversation {conversation} is damaged."
 
 
 def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> StoredConversation:

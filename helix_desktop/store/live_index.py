@@ -14,7 +14,7 @@ from helix_desktop.engine.ports import SearchHit
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.store import full_text_search, sqlite_database, store_opening
 from helix_desktop.store.cache_folder import prefix_bounds
-from helix_desktop.store.catalogue_queries import NEAR, CatalogueQueries, Order
+from helix_desktop.store.catalogue_queries import CatalogueQueries
 from helix_desktop.store.index_file import IndexDamaged, IndexFile, IndexProgress, StoreFeed, connect_for_queries
 from helix_desktop.store.store_thread import StoreThread
 
@@ -73,7 +73,8 @@ class WorkspaceIndex:
         finally:
             self._removing = False
 
-    async def _rebuild_around(self, between: Callable[[], Awaitable[None]]) -> None:
+    async def _rebuild_around(self, between: Callable[[], Awaitable[None]] | None = None) -> None:
+        self._damaged = False
         async with self._one_rebuild:
             self._closing = True
             self._is_awaited.set()
@@ -81,7 +82,8 @@ class WorkspaceIndex:
                 await thread.close()
             await self._writer.run_there(store_opening.delete_index, self._folder)
             try:
-                await between()
+                if between is not None:
+                    await between()
             finally:
                 await self._open_index_file()
                 self._closing = False
@@ -117,7 +119,7 @@ class WorkspaceIndex:
             try:
                 return await self._index_until_caught_up(report, but)
             except IndexDamaged:
-                await self._rebuild_damaged()
+                await self._rebuild_around()
         return await self._index_until_caught_up(report, but)
 
     async def _index_until_caught_up(self, report: Callable[[IndexProgress], None], but: int) -> IndexProgress:
@@ -137,35 +139,25 @@ class WorkspaceIndex:
         self._is_awaited.set()
         return await self._writer.run_there(work, self._file, *args, **kwargs)
 
-    async def _index_what_was_gathered(self) -> None:
-        """So that a search finds what was stored just before. It does not wait while much is missing from the index."""
-        if self.progress.is_complete and self._following is not None and not self._following.done():
-            self._is_awaited.set()
-            await asyncio.wait({asyncio.wrap_future(self._following)}, timeout=GATHERED_WAIT_SECONDS)
-
     async def rebuild_in_background(self, between: Callable[[], Awaitable[None]] | None = None) -> None:
         """Facts are moved to another conversation, or leave this disk: what it says of them is made again, in the background."""
         self._rebuilding = True
         try:
-            await self._rebuild_around(between or _do_nothing)
+            await self._rebuild_around(between)
         finally:
             self._rebuilding = False
-
-    async def _rebuild_damaged(self) -> None:
-        self._damaged = False
-        await self._rebuild_around(_do_nothing)
 
     async def _run_query(self, question: Callable[[CatalogueQueries], T], *, slow: bool = False) -> T:
         """Answer it, a slow one where it holds up no page. A damaged index is made anew, and asked as far as it is then."""
         self._refuse_while_rebuilding()
         if self._damaged:
-            await self._rebuild_damaged()
+            await self._rebuild_around()
         thread = self._ahead if slow else self._reader
         for _ in range(2):  # The second attempt may meet a new index whose tables are just being created.
             try:
                 return await thread.run_there(self._run_query_now, question, slow=slow)
             except IndexDamaged:
-                await self._rebuild_damaged()
+                await self._rebuild_around()
         return await thread.run_there(self._run_query_now, question, slow=slow)
 
     def _refuse_while_rebuilding(self) -> None:
@@ -185,7 +177,10 @@ class WorkspaceIndex:
     async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
     ) -> Sequence[SearchHit]:
-        await self._index_what_was_gathered()
+        """It finds what was stored just before, but does not wait while much is missing from the index."""
+        if self.progress.is_complete and self._following is not None and not self._following.done():
+            self._is_awaited.set()
+            await asyncio.wait({asyncio.wrap_future(self._following)}, timeout=GATHERED_WAIT_SECONDS)
         return await self._run_query(
             lambda asked: full_text_search.search_full_text(
                 asked.connection, self._feed, query, tool=tool, limit=limit, entries_only=entries_only
@@ -206,16 +201,10 @@ class WorkspaceIndex:
             lambda asked: asked.entries_page(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
         )
         if not self._closing and (self._prepared is None or self._prepared.done()):
-            self._prepared = self._ahead.submit_work(self._prepare_far_pages, (chosen, sort, descending))
+            # Where this fails, the next question reports the error.
+            prepare = partial(CatalogueQueries.prepare_far_pages, order=(chosen, sort, descending))
+            self._prepared = self._ahead.submit_work(self._run_query_now, prepare, slow=True)
         return rows
-
-    def _prepare_far_pages(self, order: Order) -> None:
-        try:
-            with sqlite_database.SqliteErrors(IndexDamaged, "index"):
-                if self._preparing.count_entries(order[0]) > NEAR:
-                    self._preparing.prepare_anchors(order)
-        except HelixError:
-            return  # The next question reports the error.
 
     async def count_entries(self, chosen: entry_catalogue.EntryFilter = entry_catalogue.EVERYTHING) -> int:
         return await self._run_query(lambda asked: asked.count_entries(chosen))
@@ -291,7 +280,7 @@ class WorkspaceIndex:
                     self._run_query_now, partial(CatalogueQueries.digests_expected_here, after=after, limit=1000)
                 )
             except IndexDamaged:
-                await self._rebuild_damaged()
+                await self._rebuild_around()
                 await self.wait_until_indexed()
                 continue
             if not found:
@@ -304,6 +293,3 @@ class WorkspaceIndex:
         self._is_awaited.set()
         for thread in (self._writer, self._reader, self._ahead):
             await thread.aclose()
-
-
-async def _do_nothing() -> None: ...

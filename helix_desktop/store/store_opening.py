@@ -16,7 +16,7 @@ from helix_desktop.store import journal_backups, journal_repair, leveldb, sqlite
 from helix_desktop.store.cache_folder import CacheFolder
 from helix_desktop.store.cache_maintenance import CacheCheck
 from helix_desktop.store.index_file import IndexFile, StoreFeed
-from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.journal_file import JournalFile, find_journal_defects
 
 SUSPECT = "suspect"  # A file of this name says that damage was found, and that the next opening checks everything.
 INDEX = "index.sqlite3"
@@ -64,7 +64,7 @@ def _check_journal_exists(workspace: Path, path: Path) -> None:
 
 
 def _check_journal_whole(journal: JournalFile) -> None:
-    for defect in journal.find_damage():
+    for defect in find_journal_defects(journal):
         journal.close()
         raise JournalCorrupt(defect)
 

@@ -15,7 +15,7 @@ from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder, IncomingCo
 from helix_desktop.store.cache_maintenance import CacheCheck, CollectResult, VerifyResult
 from helix_desktop.store.cache_records import CHUNK, CacheRecord
 from helix_desktop.store.conversation_rows import StoredConversation
-from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.journal_file import JournalFile, find_journal_defects
 from helix_desktop.store.live_index import WorkspaceIndex
 from helix_desktop.store.shared.shared_store_link import SharedStoreLink
 from helix_desktop.store.store_thread import StoreThread
@@ -139,7 +139,7 @@ class StoreJournal:
 
     async def find_journal_damage(self) -> Sequence[str]:
         """Check every fact; each defect in a sentence."""
-        found = await self._thread.run_there(lambda: tuple(self._file.find_damage()))
+        found = await self._thread.run_there(lambda: tuple(find_journal_defects(self._file)))
         if found:
             self._damaged()
         return found

@@ -8,7 +8,7 @@ import pytest
 
 from helix_desktop.engine.facts import ConversationStarted, Text, UserSaid
 from helix_desktop.errors import JournalCorrupt, StoreFull, WrittenByNewerVersion
-from helix_desktop.store.journal_file import JournalFile, seal_fact
+from helix_desktop.store.journal_file import JournalFile, find_journal_defects, seal_fact
 
 
 @pytest.fixture
@@ -67,13 +67,13 @@ def test_facts_of_all_conversations_come_in_the_order_they_were_written(journal:
     ],
 )
 def test_what_is_not_as_it_was_is_named(journal: JournalFile, change: str, named: str) -> None:
-    assert list(journal.find_damage()) == []
+    assert list(find_journal_defects(journal)) == []
     journal.connection.execute(change)
     with pytest.raises(JournalCorrupt, match=named):
         journal.read_recorded("a")
     assert any(
         named.partition(" does")[0].partition(" is missing")[0] in line or "end of conversation a" in line
-        for line in journal.find_damage()
+        for line in find_journal_defects(journal)
     )
     assert len(journal.read_recorded("b")) == 1
 
@@ -82,7 +82,7 @@ def test_a_damaged_description_of_the_tables_is_named(journal: JournalFile) -> N
     journal.connection.execute("ALTER TABLE facts RENAME COLUMN digest TO tigest")
     with pytest.raises(JournalCorrupt, match="conversation a's file is damaged"):
         journal.read_recorded("a")
-    assert any("no such column" in line for line in journal.find_damage())
+    assert any("no such column" in line for line in find_journal_defects(journal))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_damaged_description_of_the_tables_is_named(journal: JournalFile) -> N
 )
 def test_a_damaged_list_is_found(journal: JournalFile, change: str, named: str) -> None:
     journal.connection.execute(change)
-    assert any(named in line for line in journal.find_damage())
+    assert any(named in line for line in find_journal_defects(journal))
 
 
 def test_a_batch_that_does_not_fit_is_not_there_at_all(journal: JournalFile) -> None:
@@ -108,7 +108,7 @@ def test_a_batch_that_does_not_fit_is_not_there_at_all(journal: JournalFile) -> 
     assert len(journal.read_recorded("a")) == 4
     journal.connection.execute("PRAGMA max_page_count=100000")
     assert [each.seq for each in journal.append_in_transaction("a", [said("fits"), said(noise)])] == [5, 6]
-    assert list(journal.find_damage()) == []
+    assert list(find_journal_defects(journal)) == []
 
 
 def test_ids_never_come_again(journal: JournalFile) -> None:
@@ -122,7 +122,7 @@ def test_a_fact_in_anothers_place_takes_its_row_along(journal: JournalFile) -> N
     journal.replace_fact(journal.read_stored_facts("a")[0], ConversationStarted("Changed"))
     assert journal.conversation_row("a").title == "Changed"
     assert journal.read_recorded("a")[0].fact == ConversationStarted("Changed")
-    assert list(journal.find_damage()) == []
+    assert list(find_journal_defects(journal)) == []
 
 
 def test_stored_facts_go_into_another_journal_as_they_are(journal: JournalFile, tmp_path: Path) -> None:

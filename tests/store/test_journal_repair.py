@@ -9,7 +9,7 @@ import pytest
 
 from helix_desktop.engine.facts import ConversationStarted, Forgotten, Text, UserSaid
 from helix_desktop.store import journal_repair
-from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.journal_file import JournalFile, find_journal_defects
 
 
 def said(number: int) -> UserSaid:
@@ -118,7 +118,7 @@ def test_with_a_backup_everything_comes_back(tmp_path: Path, seed: int) -> None:
     assert len(journal.read_recorded("a")) >= 15
     assert result.kept + len(result.lost) == len(journal.stored_facts_since(0, 1 << 30))
     assert len(result.lost) <= 1
-    assert list(journal.find_damage()) == []
+    assert list(find_journal_defects(journal)) == []
     journal.close()
 
 
@@ -134,7 +134,7 @@ def test_without_one_what_is_lost_is_named_and_keeps_its_place(tmp_path: Path, s
         if isinstance(each.fact, Forgotten)
     ]
     assert sorted(gone) == sorted(result.lost)
-    assert list(journal.find_damage()) == []
+    assert list(find_journal_defects(journal)) == []
     journal.close()
 
 

@@ -19,7 +19,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Stored, Text, ToolReturned, UserSaid
 from helix_desktop.engine.view import build_state
 from helix_desktop.errors import ActionRefused, JournalCorrupt, SharedStoreUnreachable
-from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.journal_file import JournalFile, find_journal_defects
 from helix_desktop.store.shared import conversation_sync, fact_segments
 from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadMark, HeadUpdate
 from helix_desktop.store.shared.fact_segments import FactSegment, HeadContents
@@ -181,7 +181,7 @@ class Machines(RuleBasedStateMachine):
         for machine in self.machines:
             assert machine.shared.complaints == {}
             assert machine.shared.sync_state.count_facts_to_send() == {}
-            assert list(machine.journal.find_damage()) == []
+            assert list(find_journal_defects(machine.journal)) == []
         for conversation in first:
             views = [build_state(self.machines[0].journal.read_recorded(conversation)).take_view()]
             views += [
