@@ -23,7 +23,7 @@ FleetAct = Callable[[argparse.Namespace, "FleetTaskList"], Awaitable[list[str]]]
 
 
 def add_fleet_command(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("fleet", help="show what the workers do, and stop them")
+    noun = nouns.add_parser("fleet", help="show what the workers are doing, or stop them")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
     _add_fleet_verb(verbs, "status", "show tasks, where they run, what failed, and costs", _change_nothing)
     stop = _add_fleet_verb(verbs, "stop", "cancel tasks, or stop all tasks until `fleet start`", _stop_tasks)

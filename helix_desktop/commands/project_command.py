@@ -102,7 +102,7 @@ async def _print_items(
         f"{item.kind:<8} {item.describe_state:<26} {item.content_sha256[:LEAST]}  {escape_control_characters(item.name)}  {escape_control_characters(item.settings_key)}"
         for item in items
     ]
-    nothing = "This folder contains nothing for agents."
+    nothing = "This folder contains no agent instructions, skills, hooks or servers."
     return await print_result(arguments, console, [*map(_project_item_as_json, items)], *(lines or [nothing]))
 
 

@@ -270,7 +270,10 @@ async def answer_command(
     except SystemExit as ended:
         return int(ended.code or 0)
     if not hasattr(arguments, "work"):
-        raise errors.ActionRefused("This command can't be passed to a running program.")
+        raise errors.ActionRefused(
+            "Another program has this workspace open, and this command can't run there.",
+            remedy="Close the workspace in that program first.",
+        )
     if leaving and getattr(arguments, "lasting", False):
         return LATER
     if counting is not None:

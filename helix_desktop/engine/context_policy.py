@@ -138,7 +138,7 @@ class Policy:
         group="Old outputs", within=(0.01, 1),
     )  # fmt: skip
     arguments: bool = _declare_threshold(
-        False, "Replace long arguments too", "Long arguments in old calls are replaced with markers, too.",
+        False, "Also replace long arguments", "Long arguments in old calls are replaced with markers, too.",
         group="Old outputs",
     )  # fmt: skip
     argument_tokens: int = _declare_threshold(

@@ -199,7 +199,7 @@ def _host_of_url(url: str) -> str:
     try:
         return urlsplit(url).hostname or "server"
     except ValueError as error:
-        raise InvalidInput(f"This address couldn't be read: {error}.", remedy="Check the brackets.") from None
+        raise InvalidInput(f"This address isn't valid: {error}.", remedy="Check the brackets.") from None
 
 
 def _parse_lenient_json(text: str) -> dict[str, Any]:

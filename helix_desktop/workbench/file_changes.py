@@ -276,7 +276,7 @@ class FileChanges:
         if file.change.after is None:  # The only hunk of a deleted file is the whole file.
             return await self.undo_file_changes([file], conversation=conversation)
         if now is None or now.kind is not PathKind.FILE:
-            raise ActionRefused(f"{file.place} is no longer a file.", remedy="Undo the whole file.")
+            raise ActionRefused(f"{file.place} is no longer a file.", remedy="Undo all changes to the file.")
         before, after = await self.contents_of_both_versions(file)
         current = await self.workspace_checkpoints.read_item_content(now)
         chosen = [hunk for hunk in diff_hunks.find_hunks(before, after) if hunk.stable_id in set(ids)]

@@ -309,7 +309,7 @@ class RepositoryCopies:
         if conflicts:
             raise ActionRefused(
                 f"These files were changed on both sides: {', '.join(conflicts[: copying.MOST_NAMED])}.",
-                remedy=f"{_NOT_TOUCHED} Merge the copy instead, or make the files identical first.",
+                remedy=f"{_NOT_TOUCHED} Merge the copy instead, or first make these files the same in both places.",
             )
         if not steps:
             return ("There is nothing to bring back.",)

@@ -224,7 +224,7 @@ def _position_in_later_version(block: ChangedLines, same: Sequence[MatchingLines
             return block.new - run.left + run.right
     raise ActionRefused(
         "These lines were changed later, so this hunk can't be undone on its own.",
-        remedy="Undo the whole file, or edit it yourself.",
+        remedy="Undo all changes to the file, or edit it yourself.",
     )
 
 

@@ -31,7 +31,7 @@ class CheckpointCoverageDialog(plain_widgets.TransientDialog):
         self.list = QListWidget(self)
         self.list.setAccessibleName(tr("The largest folders"))
         self.state = plain_widgets.build_plain_label(tr("Counting files…"), "small", self, wraps=False)
-        self.cover_button = plain_widgets.build_push_button(tr("Cover the checked folders"), self, look="primary")
+        self.cover_button = plain_widgets.build_push_button(tr("Include the checked folders"), self, look="primary")
         self.cover_button.setEnabled(False)
         buttons = plain_widgets.build_confirm_buttons(self, self.cover_button, self.accept, tr("Not now"))
         self.accepted.connect(lambda: self.coverage_chosen.emit(self.rules_for_unchecked, True))

@@ -238,7 +238,7 @@ class ContextInspector(QWidget):
     def _build_block_list_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
         opened = _BLOCKS in self._open
         yield ActionLineBox(ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=4)
-        words = format_count(len(self._parts), "{n} block, in order", "{n} blocks, in order")
+        words = format_count(len(self._parts), "{n} block, in the order sent", "{n} blocks, in the order sent")
         yield ExpandableHeaderBox(ink, width, words, ToggleSection(_BLOCKS), opened=opened, gap=16)
         if not opened:
             return

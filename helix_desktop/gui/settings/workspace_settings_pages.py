@@ -230,7 +230,9 @@ class CheckpointsPage(SettingsPage):
             FieldDeclaration(
                 "always",
                 tr("Work in copies"),
-                tr("Each new conversation and sub-agent works in its own copy. You bring the copy's changes back."),
+                tr(
+                    "Each new conversation and sub-agent works in its own copy. Changes reach your folders only when you bring them back."
+                ),
                 bool(chosen.get("always")),
             ),
             FieldDeclaration(

@@ -35,7 +35,7 @@ def fold_title(fold: Folded, folds: int = 1) -> str:
             "Condensed {n} messages into observations",
         )
     if fold.kind is FoldKind.REFLECTION:
-        return tr("Merged the observations")
+        return tr("Merged older observations")
     return tr("Truncated") if fold.kind is FoldKind.TRUNCATION else describe_fold_kind(fold.kind).capitalize()
 
 
@@ -77,7 +77,7 @@ def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0)
             folds, "{n} older output was replaced with a marker", "{n} older outputs were replaced with markers"
         ),
         FoldKind.OBSERVATIONS: tr("Older messages were condensed into observations"),
-        FoldKind.REFLECTION: tr("Observations were merged"),
+        FoldKind.REFLECTION: tr("Older observations were merged"),
         FoldKind.TRUNCATION: tr("The oldest messages are no longer sent"),
     }.get(fold.kind, fold_title(fold, folds))
     change = format_token_change(before or fold.tokens_before, after or fold.tokens)
