@@ -15,7 +15,7 @@ from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.fast_dataclass import dataclass
 
 HEAD = 2_000
-# Characters encoded at once. A longer text is encoded in slices so that the event loop stays free.
+# In characters. A longer text is encoded in slices of this size, so that other tasks can run.
 SLICE = 1 << 20
 STRAY = "[An output that answers no call]\n"
 
@@ -26,7 +26,7 @@ class AgentOutput:
     text: str
     ok: bool = True
     images: tuple[facts.Stored, ...] = ()
-    stored: facts.Stored | None = None  # set if the content is already in the cache
+    stored: facts.Stored | None = None  # Set if the content is in the cache already.
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class AgentFollower:
         self._waiting = waiting
         self._stored = stored
         self._reads: set[tuple[str, str, bytes]] = set()
-        self.repeats = 0  # How many outputs had the same content as an earlier one.
+        self.repeats = 0  # How many outputs were equal to an earlier output.
 
     def follow_draft(self, draft: ConversationDraft) -> "AgentFollower":
         """Returns a follower that works on a copy of the conversation."""

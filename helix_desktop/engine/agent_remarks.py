@@ -9,14 +9,14 @@ keeping. A final answer is mostly a report. Measured on sessions marked by hand
 import re
 from collections.abc import Iterator
 
-# a remark before a change is kept if it reports at least this many characters of findings
+# A remark before a change is kept if its findings have at least this many characters.
 FOUND = 80
-LOOKS = 160  # The fewest characters of findings in a remark that is kept before any other call.
-LONGEST = 1_000  # characters of a remark before a call; a longer text is treated as an answer
-# an answer of 100 characters or more is a report, of which 600 are kept
+LOOKS = 160  # The same for a remark before any other call.
+LONGEST = 1_000  # In characters. A longer text before a call is taken for an answer, not a remark.
+# In characters. An answer of at least ANSWER counts as a report; its first REPORTED are kept.
 ANSWER, REPORTED = 100, 600
-HEADING = 100  # A line that introduces a list has fewer characters than this.
-SHORT = 25  # A sentence of fewer characters says nothing on its own.
+HEADING = 100  # In characters. A line that introduces a list is shorter than this.
+SHORT = 25  # In characters. A shorter sentence says nothing by itself.
 SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
 _NEXT = re.compile(
     r"\W*(?:(?:good|perfect|great|ok(?:ay)?|now|next|then|so|and|also|wait|ah|yes|alright|excellent|gut|jetzt|und)\b\W*)*"

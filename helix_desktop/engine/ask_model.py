@@ -16,8 +16,8 @@ SYSTEM = (
     "what stands in it. Answer with what is asked for and nothing else, in the language of the conversation."
 )
 
-TRIES = 4  # attempts when a stream breaks off, as many as in a turn
-# Thoughts at the beginning of a reply, which some servers do not remove.
+TRIES = 4  # A request whose reply breaks off is sent this many times at most, as in a turn.
+# The model's thoughts at the beginning of a reply, which some servers leave in the text.
 _THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 
 
@@ -51,7 +51,7 @@ class ModelInquiry:
         if reply.stop in (Stop.CUT, Stop.FILTERED):
             raise ModelFailed(
                 reply.why or f"{client.model_name} stopped in the middle of its answer."
-            )  # A text that broke off in the middle would mislead more than none.
+            )  # Half an answer would mislead more than none.
         return _text_without_thoughts(reply)
 
     async def _ask_and_note_cost(self, client: ModelClient, request: Request) -> Reply:
@@ -61,7 +61,7 @@ class ModelInquiry:
 
     async def _stream_whole_reply(self, client: ModelClient, request: Request) -> Reply:
         reply = None
-        self.heard()  # Earlier delays are not the model's, so silence is measured from here.
+        self.heard()  # The model's silence is measured from here, without earlier delays.
         async for delta in client.stream_reply(request):
             if not isinstance(delta, RetryDelay):
                 self.heard()

@@ -38,9 +38,9 @@ class Block:
     source: Cover
     content: UserPart | ReplyPart | Stored
     tokens: int
-    fold: str = ""  # the live fold whose text this block shows
+    fold: str = ""  # The id of the live fold whose text this block shows.
     call: str = ""  # The id of the call that this output answers.
-    ok: bool = True  # Of an output: the call succeeded. Of a reply: it ended on its own.
+    ok: bool = True  # For an output: the call succeeded. For a reply: the model finished it.
     pinned: bool = False
     cached: tuple[Stored, ...] = ()  # The originals that a fold replaces, which can be recalled.
 
@@ -103,11 +103,11 @@ class Request:
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     stable: int = 0
-    max_output: int = 0  # Tokens. With 0, the provider's own limit applies.
+    max_output: int = 0  # In tokens. With 0, the provider's own limit applies.
     settled: int = 0
     purpose: Purpose = Purpose.STEP
-    reasoning: str = ""  # One of "", "low", "medium" and "high". Providers translate it, or leave it out.
-    temperature: float | None = None  # None: the provider's default. Not sent where it is refused.
+    reasoning: str = ""  # "", "low", "medium" or "high". Each provider is sent its own form, or nothing.
+    temperature: float | None = None  # None: the provider's default. Not sent to models that refuse it.
     top_p: float | None = None
 
 
@@ -153,7 +153,7 @@ class Reply:
     stop: Stop
     usage: Usage = Usage()
     model: str = ""
-    why: str = ""  # A sentence that says what happened, if `stop` is CUT or FILTERED.
+    why: str = ""  # If `stop` is CUT or FILTERED, a sentence that says what happened.
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta | RetryDelay | Reply

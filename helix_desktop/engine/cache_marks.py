@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from helix_desktop.fast_dataclass import dataclass
 
-REMEMBERED = 64  # How many marks are remembered. No provider still has older ones in its cache.
+REMEMBERED = 64  # This many marks are remembered. Older ones have expired in every provider's cache.
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 
 from helix_desktop.json_values import object_at, parse_json_or_none
 
-TAIL = 20_000  # characters at the end of an output, where programs say why they stopped
-LINE, SAID = 200, 3  # The most characters of a line that gives a reason, and the most such lines.
-FAILED = 12  # How many lines are kept of an error message that the user pasted.
+TAIL = 20_000  # Only so many characters at an output's end are searched for the reason of a failure.
+LINE, SAID = 200, 3  # The most characters in a line that gives a reason, and the most such lines.
+FAILED = 12  # At most this many lines are kept of an error message that the user pasted.
 _EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
 _LOOKS = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
 _SHELL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
@@ -28,7 +28,7 @@ _PATH_KEYS = (
     "destination",
     "target",
 )
-# The names of arguments that hold text to be written.
+# The names of arguments whose values are text to be written into a file.
 _TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
 _COMMAND_KEYS = ("command", "cmd", "script", "line")
 _TARGET = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"

@@ -10,7 +10,7 @@ from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
-# The parts of a message, and on whose behalf it is sent (`UserSaid.by`).
+# The parts of a message, and who sends it on the user's behalf (`UserSaid.by`).
 Words = tuple[tuple[facts.UserPart, ...], str]
 
 
@@ -128,11 +128,11 @@ class SessionCollaborators:
     restore: Callable[[Sequence[facts.Recorded]], Awaitable[FileRestoration]]
     limits: Callable[[], TurnLimits] = TurnLimits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
-    # Dollars that this agent and all its sub-agents have spent together, and the limit for them.
+    # What this agent and all its sub-agents have spent together, in dollars, and their limit.
     agents_spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     collect_file_changes: Callable[[str], Awaitable[Sequence[facts.FilesChanged]]] = _no_file_changes
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks
     turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = unshared_turn
-    # Runs and records a turn of a foreign agent. None: this program's own agent works here.
+    # Runs and records a turn of a foreign agent. If None, this program's own agent does the work.
     run_foreign_turn: Callable[[TurnCallbacks], Awaitable[facts.TurnEnded]] | None = None

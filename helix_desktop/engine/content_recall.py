@@ -22,18 +22,18 @@ from helix_desktop.engine.strategies.marker_clearing import describe_output
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import InvalidInput, NotFound
 
-# The tokens of a page read from the start: few, because every later step sends them again.
+# The size of a page read from the start. It is small because every later step sends the page again.
 PAGE_TOKENS = 1_400
-WHOLE_TOKENS = 6_000  # An entry of more tokens is never recalled whole.
-USUAL_CONTEXT, USUAL_STEPS = 40_000, 20  # The tokens and steps assumed for an unknown context.
-# The most tokens that are returned of a longer entry's beginning, and of its outline.
+WHOLE_TOKENS = 6_000  # In tokens. A longer entry is never recalled as a whole.
+USUAL_CONTEXT, USUAL_STEPS = 40_000, 20  # Assumed if the context's tokens or its steps are unknown.
+# For a longer entry: the most tokens shown of its beginning, and of an outline of the rest.
 BEGINNING_TOKENS, OUTLINE_TOKENS = 800, 500
-LINES_TOKENS = 3_500  # The most tokens returned when the call names a range of lines.
+LINES_TOKENS = 3_500  # The most tokens that a recall of a range of lines returns.
 COMPACTED_TOKENS = 3_500
-# Lines around a hit, how many hits are shown with such lines, and the most characters of these.
+# For each hit: lines shown around it. For a search: the most hits shown so, and characters of each.
 AROUND, PASSAGES, PASSAGE = 12, 3, 1_600
 PAGE_BYTES = 24_000
-SHORT = 12  # digits of a hash in a list of results
+SHORT = 12  # In digits. Lists of results show this much of a hash.
 FIND_BYTES, IN_A_THREAD = 8 << 20, 1 << 15
 PIECE = 1 << 20
 COMPACT_BYTES = 2 << 20
@@ -44,9 +44,9 @@ _HEX = re.compile(r"[0-9a-f]{4,64}")
 _WHOLE = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _LINES = re.compile(r"\s*L?(\d{1,12})\s*(?:([-:,])\s*L?(\d{1,12})?\s*)?")
 
-# Finds a pattern in the content and returns the matching lines as text. It takes the pattern, the
-# content in pieces and the number of context lines. It must run where it can be killed, because a
-# pattern may never end.
+# A function that finds a pattern in content and returns the matching lines as text. It is given the
+# pattern, the content in pieces, and the number of context lines. It must run where it can be
+# killed, because matching some patterns never ends.
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 
 
@@ -204,7 +204,7 @@ async def compact_entry(
     return answer[: PAGE_BYTES // 2] or "[the model found nothing to say about it]"
 
 
-# --- history ---------------------------------------------------------------------------------------------------------
+# --- Folded messages are recalled and searched ---
 
 
 async def recall_folded_messages(
@@ -301,7 +301,7 @@ def _format_source(source: DetailSource) -> str:
     return f"[{source.seq}] assistant: {source.text}"
 
 
-# --- pages -----------------------------------------------------------------------------------------------------------
+# --- An entry is read page by page, or by ranges of lines ---
 
 
 def parse_line_range(words: str) -> tuple[int, int]:

@@ -34,13 +34,13 @@ class Conversation:
         self.id = conversation
         self.state = state
         self.listeners: list[Listener] = []
-        # The last request, as one number per message. Its unchanged beginning is in the provider's cache.
+        # The last request, as one number per message. The provider has its unchanged beginning in its cache.
         self.sent = MarkedRequest()
         self._lock = asyncio.Lock()
         self._given = 0
         self._policy: Policy | None = None
         self._policy_fact: PolicySet | None = None
-        # The settings as recorded, and as the next request will use them.
+        # Two versions of the settings: as last recorded, and as the next request will use them.
         self._expected: tuple[RequestSettings, RequestSettings] | None = None
 
     @classmethod
@@ -186,7 +186,7 @@ class Conversation:
         known, ahead = self.state.last_seq, draft.state.facts
         fresh = [each.fact for each in ahead[known:]] if ahead[known - 1 : known] == self.state.facts[-1:] else []
         added = await self.append_facts_from(lambda first: fresh if first == known + 1 else ())
-        ahead[known : known + len(added)] = added  # What both have is held once.
+        ahead[known : known + len(added)] = added  # Both share these facts, so memory holds them once.
         return bool(added)
 
     async def moment_at(self, seq: int) -> Moment:

@@ -22,36 +22,36 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.rule_words import states_a_rule, states_a_wish
 from helix_desktop.fast_dataclass import dataclass
 
-SENTENCE = 1_000  # The most characters kept of a stated rule or decision.
-BRIEF = 600  # Characters. A longer message of the user is searched for demands sentence by sentence.
-NOD = 15  # Characters. A shorter message that states no rule only agrees ("yes, do that").
+SENTENCE = 1_000  # In characters. A rule or decision that the user stated is cut to this length.
+BRIEF = 600  # In characters. In a longer message of the user, each sentence is searched for demands.
+NOD = 15  # In characters. A shorter message without a rule only agrees, as in "yes, do that".
 ERROR_LINE = 2_000
 COMMAND = 2_000
 TRIED, WORKS = 100, 150  # The most characters of a failed command, and of one that proves something.
-WORD = 8_000  # The most characters of an address or a path.
-MESSAGE = 100_000  # The most characters kept of one message of the user.
-FAILURES = 12  # How many unsolved failures are kept; the newest ones win.
-LINES_READ = 100_000  # Only this many lines of an output are searched for errors.
-MOST = 200_000  # Details kept. The least important are dropped once there are half as many again.
-ALIKE = 40  # The most words of one text that differ only in digits. A log could have millions.
-# Characters that a pattern searches at once. More would block the interpreter for too long.
+WORD = 8_000  # In characters. A longer address or path is cut.
+MESSAGE = 100_000  # In characters. Of a longer message of the user, only the beginning is kept.
+FAILURES = 12  # Failures not solved yet: only this many of the newest are kept.
+LINES_READ = 100_000  # Errors are searched for in only this many lines of an output.
+MOST = 200_000  # The most details. At half as many again, the least important are discarded.
+ALIKE = 40  # The most words of a text that differ only in digits. A log could have millions.
+# In characters. Texts are searched in pieces of this size, because a search blocks other threads.
 PIECE = 1 << 16
 
 CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "report", "written", "works", "artifact")
 REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "path", "identifier")
-# The texts of these kinds contain no spaces, so an entry lists those of one message on one line.
+# Details of these kinds contain no spaces, so those of one message share a line of the stored list.
 WORDS = ("url", "read", "path", "identifier")
 KINDS = (*CRITICAL, *REFERENCE)
 
-# An address may follow any character, such as that of an escaped line end (\nhttps://).
+# An address may follow any character, even the "n" of an escaped line break (\nhttps://).
 _URL = re.compile(r"https?://[^\s<>\"'`\\]+")
-# Every repetition is bounded: texts come from anywhere, and a text of a million letters must not
-# take quadratic time.
+# Every repetition has a limit: the texts may be hostile, and a million letters must not take
+# quadratic time.
 _PATH = re.compile(
-    r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,120}[/\\]){1,40}[\w.@+-]{0,120}"  # a path with a separator
-    r"|(?<![\w/])~?/[\w.@+-]{1,120}"  # a name right below the root or the home folder
+    r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,120}[/\\]){1,40}[\w.@+-]{0,120}"  # a path with a slash or backslash
+    r"|(?<![\w/])~?/[\w.@+-]{1,120}"  # a name directly in the root folder or the home folder
     r"|\b[\w-]{1,120}\.[a-zA-Z]\w{0,9}\b"  # a file name with an extension
-    r"|(?<![\w.])\.[A-Za-z][\w.-]{1,60}"  # a name that begins with a dot
+    r"|(?<![\w.])\.[A-Za-z][\w.-]{1,60}"  # a file name that begins with a dot
 )
 _IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{5,80}")
 _NUMBERED = re.compile(r"\b[\w-]{0,60}\d[\w-]{3,60}\b")
@@ -61,7 +61,7 @@ _ERROR = re.compile(
     re.IGNORECASE,
 )
 # Every line that `_ERROR` matches contains one of these words in lower case, or has a space after
-# its first letter.
+# its first letter. Checking for them first is faster.
 _TELLS = (
     "error", "exception", "warning", "traceback", "fatal", "fail", "panic", "cannot", "can't", "denied", "refused", "undefined",
     "unresolved", "not found", "no such", "unable to", "could not", "unexpected", "killed", "enoent", "eacces", "errno", "segfault",
@@ -84,7 +84,7 @@ _DECIDED = re.compile(
     r"wir nehmen|nehmen wir|wir machen|entschieden)",
     re.IGNORECASE,
 )
-_RECORDED = re.compile(r"\[[^\]]*\]")  # Of the recording program: [Request interrupted by user].
+_RECORDED = re.compile(r"\[[^\]]*\]")  # A recorder's note: [Request interrupted by user].
 _DIGITS = re.compile(r"\d+")
 _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
 
@@ -98,7 +98,7 @@ class DetailSource:
     text: str
     tool: str = ""
     ok: bool = True
-    names: tuple[str, ...] = ()  # The names of attached or produced files.
+    names: tuple[str, ...] = ()  # The names of files that were attached or produced.
     changes: tuple[FileChanged, ...] = ()
 
 
@@ -177,18 +177,18 @@ class _DetailCollector:
 
     def __init__(self) -> None:
         self.found: Known = {}
-        self._asked = ""  # The last sentence of the assistant, to which the user may say yes.
+        self._asked = ""  # The assistant's last sentence, which the user's next message may answer.
         # The assistant's last message. What is kept of it depends on whether it also makes a call.
         self._said: DetailSource | None = None
         self._commands: list[DetailSource] = []
         self._answered = 0
-        # Failures not yet solved: the seq and a description, by what was tried and why it failed.
+        # Failures not solved yet, by action and error: the number of the fact, and a description.
         self._failures: dict[tuple[str, str], tuple[int, str]] = {}
-        # Whether a call has written a file or checked something since the user's last message.
+        # True if a call has changed a file or checked something since the user's last message.
         self._acted = False
-        self._tried: dict[int, _AttemptedCall] = {}  # The key is the number of the call.
+        self._tried: dict[int, _AttemptedCall] = {}  # Unfinished calls, by the call's number.
         self._shapes: Counter[str] = Counter()
-        # The seq and the open tasks of the last list: "given" by a call, or "said" by the agent.
+        # The last list of tasks, "given" by a call or "said" by the agent: its fact number, and the open tasks.
         self._open: dict[str, tuple[int, list[str]]] = {}
 
     def read_source(self, source: DetailSource) -> None:
@@ -421,7 +421,7 @@ def sort_details(found: Iterable[Detail]) -> list[Detail]:
     return sorted(found, key=lambda detail: (order[detail.kind], -detail.seq))
 
 
-# --- checking a document ---------------------------------------------------------------------------------------------
+# --- A document is checked for missing details ---
 
 SECTION_OF: Mapping[str, str] = {
     "rule": "User Preferences",
@@ -435,7 +435,7 @@ SECTION_OF: Mapping[str, str] = {
     "works": "Completed Work",
     "artifact": "Completed Work",
 }
-ROOM: Mapping[str, float] = {  # Each kind's share of the room, so that none crowds out the others.
+ROOM: Mapping[str, float] = {  # Each kind's share of the tokens, so that none crowds out the others.
     "rule": 0.5,
     "figure": 0.05,
     "todo": 0.1,
@@ -448,8 +448,8 @@ ROOM: Mapping[str, float] = {  # Each kind's share of the room, so that none cro
     "artifact": 0.1,
 }
 
-# The shares of the room that is left over. Lessons and reports get none of it: they are long prose,
-# and every step sends the whole document.
+# How tokens that are left over are shared. Lessons and reports get none, because they are long prose
+# and the whole document is sent with every step.
 LEFT: Mapping[str, float] = {kind: kind not in ("lesson", "report") for kind in CRITICAL}
 
 

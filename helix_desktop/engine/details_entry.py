@@ -6,7 +6,7 @@ from itertools import groupby
 
 from helix_desktop.engine.conversation_details import KINDS, WORDS, Detail, sort_details
 
-REFERENCE_LIMIT = 2_000_000  # The most characters of an entry.
+REFERENCE_LIMIT = 2_000_000  # In characters. A list of details is stored up to this length.
 HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 

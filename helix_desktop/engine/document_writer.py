@@ -36,12 +36,12 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-LARGEST = 6_000  # The most tokens of a document.
-WINDOW_SHARE = 8  # A document takes at most one eighth of the window.
+LARGEST = 6_000  # In tokens. A document that replaces history is never longer.
+WINDOW_SHARE = 8  # A document may take one eighth of the context window.
 FRAME = 260  # The tokens that a document's header and headings take.
-ANSWER = 4_000  # The most tokens that a writer may put out, and never over a quarter of its window.
-SMALLEST = 400  # Tokens. A shorter document says too little to be useful.
-STRETCH = 0.002  # Seconds of computing after which a pause lets other threads run.
+ANSWER = 4_000  # In tokens. The most a writer may put out; never more than a quarter of its window.
+SMALLEST = 400  # In tokens. A shorter document would say too little to be useful.
+STRETCH = 0.002  # In seconds. After computing for this long, a short pause lets other threads run.
 ENTRY = "details of a conversation"
 
 Models = Callable[[facts.ModelRole], ModelClient | None]
@@ -58,8 +58,8 @@ class DocumentMaterial:
     items: tuple[ViewItem, ...]
     view: View
     seq: int
-    shown: int  # Tokens that the span takes in the view now.
-    kept: int  # How many of the span's tokens stay in the view beside the document.
+    shown: int  # How many tokens the span takes in the view now.
+    kept: int  # How many tokens of the span stay in the view beside the document.
     todo: tuple[tuple[str, str], ...]
 
 
@@ -79,7 +79,7 @@ class WritingAttempt:
     name: str
     client: ModelClient
     role: facts.ModelRole
-    way: str  # How the model is shown the history: "prefix", "transcript" or "pieces".
+    way: str  # How the writer is shown the history: as "prefix", "transcript" or "pieces".
 
 
 class NoDocumentWritten(ModelFailed):
@@ -135,7 +135,7 @@ class DocumentWriter:
     clock: Clock
     models: Models
     contents: ViewContents
-    heard_at: float = math.inf  # When a model was asked, or last sent something, by the event loop's clock.
+    heard_at: float = math.inf  # When a model was asked or last sent something (time of the event loop).
 
     async def write_document(self, reading: DocumentMaterial, fold: str, seconds: float) -> WrittenDocument:
         """The fold from the first attempt that works. Raises NoDocumentWritten if none does."""
@@ -198,7 +198,7 @@ class DocumentWriter:
         begun = loop.time()
         while not work.done():
             left = begun + seconds - loop.time()
-            # `quiet` is infinite until a model has been asked.
+            # As long as no model has been asked, `quiet` is infinite.
             quiet = max(begun, self.heard_at) + policy.panic_silence - loop.time()
             if left <= 0:
                 return f"nothing was written within {seconds:.0f} seconds"
@@ -344,7 +344,7 @@ class DocumentWriter:
             request = append_question(await self._request_of_view(reading.view), question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
             if not handover.has_handover_heading(text) and self.tokens.count_tokens(text) < SMALLEST:
-                # The model went on with the work instead of writing a summary.
+                # Instead of a summary, the model wrote the next message of the conversation.
                 raise ModelFailed("The response was not a valid document.")
             return text
         pieces = list(

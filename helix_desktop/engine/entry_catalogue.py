@@ -28,12 +28,12 @@ class EntryFilter:
     conversation: str = ""
     since: float = 0.0
     until: float = 0.0
-    least: int = 0  # Only entries of at least this many bytes.
+    least: int = 0  # In bytes. Smaller entries are not shown.
     most: int = 0
     pinned: bool = False
     unused: bool = False
     text: str = ""
-    gone: bool = False  # show only entries that were removed
+    gone: bool = False  # True to show only entries whose content was removed.
 
 
 EVERYTHING = EntryFilter()
@@ -92,7 +92,7 @@ class CatalogueFigures:
     tokens: int = 0
     pinned: int = 0
     gone: int = 0
-    # How often an output was equal to an earlier one. Without hashes, each would be stored again.
+    # How many outputs repeated an earlier one, and would be stored twice without hashes.
     repeated: int = 0
     repeated_size: int = 0
 

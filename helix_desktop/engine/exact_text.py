@@ -12,12 +12,12 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-LONG = 1_000  # The most characters of a displayed line. The rest continues on the next line.
+LONG = 1_000  # In characters. A longer line is continued on the next displayed line.
 GOES_ON = "⟨…⟩"
-_SPACE = "⟨0020⟩"  # Shown in place of the last space at the end of a line, which would be invisible
+_SPACE = "⟨0020⟩"  # Shown for a space at the very end of a line, where nobody would see it.
 _APART = (
-    # Added after right-to-left words to keep the text around them in order. If a value contains
-    # this mark itself, it is shown as a code.
+    # This invisible mark keeps text in order after right-to-left words. In a value, it is shown
+    # as a code.
     "\u200e"
 )
 _SPECIAL = re.compile(r"[^\n\t\x20-\x7e]")
@@ -25,27 +25,27 @@ _WORDS = re.compile(r"([^\W_]+)")
 _MARK = re.compile(rf"{_APART}|→(?=\t)|⟨(?:. )?([0-9A-F]{{4,6}})⟩")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+")
 
-# Characters that look like a sign used on command lines, like one another or like one of our marks,
-# although their Unicode decomposition does not show it.
+# Characters that can pass for a sign in commands, for one another or for our own marks, although
+# their Unicode decompositions do not say so.
 _ALIKE = frozenset(
     "‘’‚‛“”„‟′″‵‶ʹʺʻʼʽˈˊˋ´՚׳״‐‑‒–—―−⁃ˉ˗۔⁄∕╱⟋⧸∖⧵⧹╲⟍․‧∙ː˸։׃܃܄∶꞉⁏؛،؍٫ǀ∣⎪❘│┃⏐׀‹›❬❭❮❯˂˃≺≻⟨⟩〈〉❨❩❪❫❲❳❴❵"
     "∗⁎✱٭∼˜⁓ǃʔ♯٪꞊═⹀᛭➕˄ˆ⌃ˍıȷƨƽⱭ¦‖…‥"
 )
-# Signs of CJK text. Within such text they are ordinary; alone they can pass for a slash, a bar or a
-# dash.
+# Characters that are ordinary within Chinese or Japanese text. Alone, they can pass for a slash, a
+# bar or a dash.
 _ALIKE_ALONE = frozenset("ノﾉ一丨丶丿ー口〜～〳〡゠")
-# Letters of living alphabets that look Latin. They are marked if a whole word consists of them.
+# Letters of living alphabets that look like Latin letters. A word made only of them is marked.
 _LOOKS_LATIN = frozenset(
     "асеорхуіјѕһԁԛԝьѵгкгүӏґАВСЕНІЈКМОРЅТХУҮԌԚԜЗбЬӀ" + "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧονικρυαγτωϳϲϹσ" + "օոսհցզգՏԼՕՍյ" + "וןסا"
 )
-_RARE = frozenset(  # Scripts that are rare in file names and have many letters that look Latin.
+_RARE = frozenset(  # Alphabets rarely used in file names, with many letters that look Latin.
     [
         "CHEROKEE", "LISU", "DESERET", "OSAGE", "OLD", "GOTHIC", "COPTIC", "CARIAN", "LYCIAN",
         "LYDIAN", "RUNIC", "OGHAM", "WARANG", "MIAO", "ELBASAN", "CAUCASIAN", "TIFINAGH", "CANADIAN",
         "VAI", "BAMUM", "MEDEFAIDRIN",
     ]
 )  # fmt: skip
-_MOST_CARRIED = 8  # More combining marks than this on one letter hide what is below them.
+_MOST_CARRIED = 8  # With more combining marks on one letter, the text below them becomes unreadable.
 _BLANK = frozenset("\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u180b\u180c\u180d\u180f")
 
 

@@ -93,7 +93,7 @@ class Usage:
     cache_write: int = 0
     output: int = 0
     reasoning: int = 0
-    cost: float = 0.0  # In US dollars, by the catalogue's prices; 0 if they are unknown.
+    cost: float = 0.0  # In US dollars, by the price list; 0 if the prices are unknown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class ToolSpec:
     schema: str
 
 
-# --- folds -----------------------------------------------------------------------------------------------------------
+# --- Facts about folds, and the parts that folds cover ---
 
 
 class FoldKind(StrEnum):
@@ -157,14 +157,14 @@ class Folded:
     tokens: int
     tokens_before: int
     batch: str = ""
-    # The entries that the text names: originals, or the reference entry of a handover.
+    # The cache entries that this text refers to: originals, or the stored details of a handover.
     entries: tuple[Digest, ...] = ()
     details: DetailsKept = DetailsKept()
-    number: int = 0  # The number in a title such as "Handover 3".
-    model: str = ""  # The model that wrote the text; empty if the program wrote it without a model.
+    number: int = 0  # A number for the title, such as 3 in "Handover 3".
+    model: str = ""  # The model that wrote this text; empty if no model did.
     seconds: float = 0.0
-    why: str = ""  # A sentence with the rule that led to the fold, and its figures.
-    asked: str = ""  # what the agent or the user asked to keep
+    why: str = ""  # A sentence that says which rule led to the fold, with its figures.
+    asked: str = ""  # What the agent or the user asked to keep.
     panic: bool = False
 
 
@@ -222,10 +222,10 @@ class Included:
     ref: Cover
 
 
-# --- messages, replies and results -------------------------------------------------------------------------------------------
+# --- Facts about messages, replies and results ---
 
 
-NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  # The text of a note that replaces an earlier note of the same name.
+NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  # Replaces an earlier note once a newer one has its name.
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +252,8 @@ class ModelReplied:
     saw: int = 0
     seconds: float = 0.0
     request: Digest | None = None
-    raw: str = ""  # The provider's reply as JSON, if the connected agent was not shown all of it.
-    # `stable` and `settled` of the request answered: where the provider's cache was marked.
+    raw: str = ""  # The provider's whole reply as JSON, if the agent was shown only a part of it.
+    # `Request.stable` and `Request.settled` of this request: where cache marks were set.
     stable: int | None = None
     settled: int = 0
 
@@ -280,9 +280,9 @@ class ToolReturned:
     head: str = ""
     images: tuple[Stored, ...] = ()
     changes: tuple[FileChanged, ...] = ()
-    repeat_of: int = 0  # The seq of an earlier, equal read whose output answered this call.
-    child: str = ""  # The id of the sub-agent's conversation, if the call started one.
-    stopped: bool = False  # True if the user stopped the call. The output ends where it was stopped.
+    repeat_of: int = 0  # The number of the earlier, equal read whose output answered this call.
+    child: str = ""  # The id of the sub-agent's conversation, if this call started one.
+    stopped: bool = False  # True if the user stopped the call; its output then ends at that point.
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,13 +296,13 @@ class FilesChanged:
     before: Digest
     after: Digest
     files: int = 0
-    added: int = 0  # How many lines were added.
+    added: int = 0  # How many lines this change added to the file.
     removed: int = 0
     call: str = ""
     by: str = "command"
     undoes: tuple[int, ...] = ()
-    names: tuple[str, ...] = ()  # A few of the changed paths, to be named in a line of text.
-    left_out: tuple[str, ...] = ()  # Some of the paths that the step created and that an undo does not cover.
+    names: tuple[str, ...] = ()  # Some of the changed paths, to name in a line of text.
+    left_out: tuple[str, ...] = ()  # Some of the files that this step created but an undo does not remove.
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,14 +319,14 @@ class Decided:
 
     call: str
     allowed: bool
-    by: str  # Who decided: "user", "rule" or "mode".
+    by: str  # Who decided: "user", "rule" or "mode" (the permission mode).
     scope: str = "once"  # How long the decision holds: "once", "conversation" or "always".
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TodoSet:
-    items: tuple[tuple[str, str], ...]  # (text, "open" | "doing" | "done")
+    items: tuple[tuple[str, str], ...]  # Each item's text and its state: "open", "doing" or "done".
 
 
 class Purpose(StrEnum):
@@ -397,14 +397,14 @@ class Origin:
 @dataclass(frozen=True, slots=True)
 class ConversationStarted:
     title: str = ""
-    parent: str = ""  # the conversation that delegated this one
+    parent: str = ""  # The conversation whose agent delegated work to this one.
     parent_call: str = ""
     forked_from: str = ""
     forked_at: int = 0
     origin: Origin = Origin()
-    agent: str = ""  # The connected agent that writes here, such as "Codex"; else empty.
-    role: str = ""  # The name of the workspace's agent that the work was delegated to.
-    copy: str = ""  # The copy of the folders it works in, by name; empty: the folders themselves.
+    agent: str = ""  # The connected agent that writes here, such as "Codex"; or empty.
+    role: str = ""  # The agent of the workspace that this work was delegated to, by name.
+    copy: str = ""  # The private copy of the folders in which this conversation works; empty: none.
     acp_agent: str = (
         ""  # The foreign agent that works here over the Agent Client Protocol; empty: this program's own agent.
     )

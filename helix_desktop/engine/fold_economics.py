@@ -22,15 +22,15 @@ from typing import NamedTuple
 
 from helix_desktop.fast_dataclass import dataclass
 
-UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # Shares of the input price, if a model's are unknown.
-LEAST_SAVING = 4_000  # A clearing that frees fewer tokens never pays for writing the prefix anew.
-COLD_SHARE = 1 / 3  # The share of the context that a clearing must free while the provider's cache is cold.
-QUESTION_TOKENS = 300  # The tokens that the request for a summary adds to the context.
-PAYBACK_SHARE = 0.5  # A fold must pay for itself within this share of the number of steps so far.
-# The usual cost of recalls as a share of savings, and the saved tokens at which evidence weighs as much.
+UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # Assumed prices as shares of the input price.
+LEAST_SAVING = 4_000  # In tokens. A clearing that frees less never pays for caching what follows again.
+COLD_SHARE = 1 / 3  # While the provider's cache is cold, a clearing must free this share of the context.
+QUESTION_TOKENS = 300  # In tokens. The request for a summary makes the context this much longer.
+PAYBACK_SHARE = 0.5  # A fold must repay its cost within this share of the steps so far.
+# The expected cost of recalls as a share of savings, and after how many saved tokens experience counts as much.
 RECALLS_EXPECTED, EXPECTED_WEIGHT = 0.3, 20_000
-RETURN_SHARE = 0.5  # The share of conversations that are expected to go on after a long pause.
-RECALLED_TOKENS = 600  # The tokens that a recall is expected to return.
+RETURN_SHARE = 0.5  # This share of conversations is expected to continue after a long pause.
+RECALLED_TOKENS = 600  # In tokens. The expected length of a recalled text.
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def relative_prices_of(
     )
 
 
-# --- clearing old parts ----------------------------------------------------------------------------------------------
+# --- Deciding whether clearing old parts saves money ---
 
 
 class ClearablePart(NamedTuple):
@@ -109,13 +109,13 @@ def clearing_threshold(
         return LEAST_SAVING
     if rent_per_token <= 0:
         return math.inf if seen.net_share <= 0 else LEAST_SAVING
-    # The tokens that repay the rewriting, and one expected recall, within half as many steps as there
-    # were. A conversation that is short or ends soon thus does not pay for nothing.
+    # The tokens a clearing must free to repay the rewriting, and one expected recall, within half as many
+    # steps as there were. A short conversation should not pay for savings it never gets.
     certain = (rewrite * max(0.0, rest) + seen.recall) / (rent_per_token * PAYBACK_SHARE * seen.steps)
     return max(certain, math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token))
 
 
-def find_clearing_start(  # The parameters are the figures that the rule compares.
+def find_clearing_start(  # So many parameters because the rule compares all these figures.
     view: Sequence[ClearablePart],
     growth: float,
     price: RelativePrices,
@@ -130,7 +130,7 @@ def find_clearing_start(  # The parameters are the figures that the rule compare
     """
     best, found = 0.0, None
     rest, freed = 0, 0
-    # From the newest part to the oldest, because each start also clears all parts after it.
+    # From the newest part backwards, because clearing from a start also clears everything after it.
     for index in range(len(view) - 1, -1, -1):
         part = view[index]
         if part.frees > 0:
@@ -152,9 +152,9 @@ def pays_to_clear_cold(freed: int, context: int, share: float = COLD_SHARE) -> b
 class HandoverPlan:
     """What one would come to now, in tokens."""
 
-    context: int  # The tokens of everything that the next request would send.
-    stays: int  # The tokens after the document, which must be written into the cache again.
-    summary: int  # The tokens that the document is expected to take.
+    context: int  # The size in tokens of the whole next request.
+    stays: int  # The tokens that follow the document, which the provider must cache again.
+    summary: int  # The expected length of the document in tokens.
 
 
 def carrying_cost(tokens: int, price: RelativePrices) -> float:
@@ -201,11 +201,11 @@ def handover_floor(window: int, tokens: int, share: float) -> float:
     return min(tokens, share * window)
 
 
-# --- recalls ---------------------------------------------------------------------------------------------------------
+# --- What a recall costs ---
 
 
-ASKING_TOKENS = 150  # The tokens an agent writes to ask for more.
-CARRIED_STEPS = 20  # A recalled text is expected to stay in the context for at most this many steps.
+ASKING_TOKENS = 150  # In tokens. What an agent writes to recall something.
+CARRIED_STEPS = 20  # A recalled text is expected to stay in the context for this many steps at most.
 
 
 def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: int, most: int) -> int:
@@ -220,11 +220,11 @@ def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: i
     return min(most, least + round(another_request / each_token)) if each_token > 0 else most
 
 
-# --- small windows ---------------------------------------------------------------------------------------------------
+# --- Limits for models with a small context window ---
 
 
-SMALL_WINDOW = 96_000  # Tokens. In a smaller window, outputs count as large from fewer tokens on.
-LEAST_LARGE = 500  # Tokens. A shorter output never counts as large, however small the window is.
+SMALL_WINDOW = 96_000  # In tokens. With a smaller window, shorter outputs already count as large.
+LEAST_LARGE = 500  # In tokens. Shorter outputs never count as large, even in a small window.
 
 
 def large_output_tokens(window: int, tokens: int = 4_000) -> int:

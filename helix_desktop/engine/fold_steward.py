@@ -30,8 +30,8 @@ from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoppedByU
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 ASKED = "requested by the user"
-RETRY_AFTER = 60.0  # How many seconds a strategy is not tried after it has failed.
-TO_WRITE = 45.0  # Seconds. Before a pause, a fold starts this long before the cache expires.
+RETRY_AFTER = 60.0  # In seconds. A strategy that failed is not tried again for this long.
+TO_WRITE = 45.0  # In seconds. A fold for a pause begins this long before the cache expires.
 
 
 class FoldPlanner:
@@ -107,7 +107,7 @@ class FoldSteward:
         try:
             return await self._admission.admit_outputs(batch, keeps or {}, seqs)
         except HelixError as error:
-            # the text may come from a provider, so only the kind of error is logged
+            # The message may quote the provider, so only the kind of error is logged.
             log.info("admission failed: %s", type(error).__name__)
             return (facts.FoldFailed(facts.FoldKind.EXCERPT, error.what),)
 
@@ -153,7 +153,7 @@ class FoldSteward:
     def _fold_before_pause(self) -> None:
         situation = replace(self.current_situation(), is_pausing=True)
         left = marker_clearing.seconds_until_cold(situation)
-        if left > 2 * TO_WRITE:  # A step for which nothing was due has renewed the cache meanwhile.
+        if left > 2 * TO_WRITE:  # A newer step has renewed the provider's cache.
             self._watch_for_pause()
         elif left > 0:
             self._start_due_fold(situation)
@@ -366,7 +366,7 @@ class FoldSteward:
         recorded = await self.conversation.append_facts_from(make_facts)
         return tuple(one for one in recorded if isinstance(one.fact, facts.Folded))
 
-    # --- clearing and panic -----------------------------------------------------------------------------------------
+    # --- Old parts are cleared, and what is done when the next request does not fit
 
     async def _clear_due_parts(self) -> None:
         situation = self.current_situation()
@@ -399,7 +399,7 @@ class FoldSteward:
         try:
             await work()
         except HelixError as error:
-            # the text may come from a provider, so only the kind of error is logged
+            # The message may quote the provider, so only the kind of error is logged.
             log.info("%s failed: %s", kind.value, type(error).__name__)
             await self._planner.record_failure(kind, error.what)
         except Exception:

@@ -25,8 +25,8 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 
-SAID, ASKED = 500, 2_000  # A call's purpose: characters of the text before it, and of its arguments.
-COMPACTION = 1_500  # The most tokens of a compaction.
+SAID, ASKED = 500, 2_000  # A call's purpose: so many characters of the text before it, and of its arguments.
+COMPACTION = 1_500  # In tokens. The longest compaction of an output.
 QUESTION_OUTPUT = 1_000
 
 
@@ -36,7 +36,7 @@ class LargeOutput:
 
     index: int
     returned: facts.ToolReturned
-    call: str  # The call in short: the tool and its arguments.
+    call: str  # A short form of the call: its tool and arguments.
     text: str
     preview: str
 
@@ -122,7 +122,7 @@ class OutputAdmission:
         )
         return f"{' '.join(said)[-SAID:]} {call.arguments[:ASKED] if call else ''}"
 
-    # --- outputs ----------------------------------------------------------------------------------------------------
+    # --- Outputs: how much of a large one the model is shown
 
     async def _read_large_output(self, index: int, returned: facts.ToolReturned, policy: Policy) -> LargeOutput:
         text = await read_stored_text(self.cache, returned.output)
@@ -156,7 +156,7 @@ class OutputAdmission:
             async with asyncio.timeout(policy.admission_wait):
                 await decide()
         except (TimeoutError, HelixError):
-            pass  # The outputs that could not be worked on keep their previews.
+            pass  # If the model fails, the outputs are shown as previews.
         for one in held:
             if one.index in compactions:
                 shown[one.index] = (compactions[one.index], keeps.get(one.returned.call, "") or "as asked")
@@ -236,7 +236,7 @@ class OutputAdmission:
             facts.ModelRole.FAST if self.models(facts.ModelRole.FAST) is client else facts.ModelRole.MAIN
         )
         window = chosen.window if chosen and chosen.window > 0 else self.conversation.policy.window
-        room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # In characters, at a cautious two per token.
+        room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # In characters: two for each token, to be safe.
         if len(text) <= room:
             return text
         return f"{text[: room * 2 // 3]}\n[… {len(text) - room:,} characters left out …]\n{text[-room // 3 :]}"
@@ -260,7 +260,7 @@ class OutputAdmission:
             asked=asked,
         )
 
-    # --- messages ---------------------------------------------------------------------------------------------------
+    # --- Messages of the user: large parts are stored and shown as excerpts
 
     async def _store_message_part(self, part: facts.UserPart) -> facts.Attachment:
         if isinstance(part, facts.Attachment):

@@ -23,7 +23,7 @@ INTERRUPTED = (
     "[No result: the run was interrupted before this call ended. It may have had effects; check before repeating.]"
 )
 GO_ON = "(Your reply above was cut off. Go on from where it ended.)"
-CONTINUE = "Continue."  # Sent if the last message is a complete reply, as in some recordings.
+CONTINUE = "Continue."  # Sent if the conversation ends with a complete reply, as some recordings do.
 BEGIN = "(The conversation goes on here.)"
 MISSING = "[This content is not available.]"
 EMPTY_OUTPUT = "(no output)"
@@ -73,8 +73,8 @@ class _MessageBuilder:
     written: list[tuple[Role, list[MessagePart]]] = field(default_factory=list)
     waiting: dict[str, None] = field(default_factory=dict)
     held: list[MessagePart] = field(default_factory=list)
-    reply: int = 0  # The seq of the reply that is being built.
-    is_complete: bool = False  # Whether the reply being built ended on its own.
+    reply: int = 0  # The fact number of the reply that is being built.
+    is_complete: bool = False  # True if the model finished the reply that is being built.
     stable: int = 0
 
     def add_block(self, block: Block) -> None:
@@ -142,7 +142,7 @@ class _MessageBuilder:
             case ToolCall(name=name, arguments=arguments):
                 return [Text(f"[Kept word for word: call of {name}]\n{arguments}")]
             case _:
-                return []  # Providers accept reasoning only whole, so it is left out.
+                return []  # Providers refuse reasoning that is incomplete, so it is not sent.
 
     def _answer_last_reply(self) -> None:
         """Makes the last message the user's."""
@@ -186,7 +186,7 @@ def with_plain_name(call: ToolCall) -> ToolCall:
     return replace(call, name=re.sub(r"[^a-zA-Z0-9_-]+", "_", call.name).strip("_")[:64] or "tool")
 
 
-# --- legal cuts ------------------------------------------------------------------------------------------------------
+# --- Where messages may be cut, and what providers refuse ---
 
 
 def is_legal_cut(branch: ConversationBranch, seq: int) -> bool:

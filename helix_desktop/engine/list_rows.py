@@ -24,11 +24,11 @@ class ConversationListRow:
     parent: str = ""
     parent_call: str = ""
     cost: float = 0.0
-    agent: str = ""  # the connected agent that writes there; empty: this program's own
-    machine: str = ""  # the machine that wrote there last, in a shared workspace; empty: this one
-    copy: str = ""  # The branch or commit that the conversation's copy was made from.
-    overlaps: tuple[str, ...] = ()  # Files changed both in the conversation's copy and in others.
-    acp_agent: str = ""  # The foreign agent that works there over the Agent Client Protocol.
+    agent: str = ""  # The connected agent that writes this conversation; empty: this program's own.
+    machine: str = ""  # In a shared workspace: the machine that wrote last; empty: this one.
+    copy: str = ""  # The branch or commit from which the conversation's private copy was made.
+    overlaps: tuple[str, ...] = ()  # Files changed both in this conversation's copy and in others.
+    acp_agent: str = ""  # The foreign agent that works in this conversation over ACP.
 
 
 @dataclass(frozen=True, slots=True)

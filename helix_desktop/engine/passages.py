@@ -11,14 +11,14 @@ from itertools import accumulate
 
 from helix_desktop.engine.ports import TokenCounter
 
-TOKENS = 500  # The most tokens of all passages in one result.
-AROUND = 10  # lines before and after a hit
+TOKENS = 500  # In tokens. The most that all passages of one search result take.
+AROUND = 10  # Words within this many lines of a hit raise its rank.
 MOST_WORDS, MOST_HITS, OTHERS = 16, 2_000, 12
-LINE = 1_000  # Characters. Of a longer line, a result shows only the part around the match.
+LINE = 1_000  # In characters. A longer line is cut to the part around the match.
 _WORD = re.compile(r"[\w./-]*\w")
 
-Span = tuple[int, int]  # The first and the last line, counted from 1.
-Hits = Mapping[int, Mapping[str, float]]  # By line, the searched words in it and how rare each is.
+Span = tuple[int, int]  # Numbers of the first and the last line; lines are counted from 1.
+Hits = Mapping[int, Mapping[str, float]]  # By line number: the searched words in the line, and how rare each is.
 
 
 def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = TOKENS) -> str:
@@ -105,7 +105,7 @@ def _words_near(hits: Hits, first: int, last: int) -> dict[str, float]:
     return near
 
 
-def _fit_passage(  # Tries to add one more passage without exceeding the room.
+def _fit_passage(  # Tries to fit one more passage into the room that is left.
     tokens: TokenCounter, lines: Sequence[str], hit: int, chosen: Sequence[Span], within: Span, limit: int
 ) -> Span | None:
     """As many lines around a hit as there is room for, and not those that were chosen before; None: no room. The best

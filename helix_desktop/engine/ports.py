@@ -158,14 +158,14 @@ class CallOutcome:
     changes: tuple[FileChanged, ...] = ()
     child: str = ""
     todo: tuple[tuple[str, str], ...] | None = None
-    decided_by: str = ""  # Who allowed or refused the call: "user", "rule" or "mode"; or empty.
+    decided_by: str = ""  # Who allowed or refused this call: "user", "rule", "mode" or nobody ("").
     decided_scope: str = "once"
-    keep: str = ""  # The call's `keep` argument: what to keep of a long output. The tool does not see it.
-    repeated: bool = False  # True for a repeated read of unchanged content, answered from the cache.
-    refused: bool = False  # True if the user or a rule refused the call. Nothing was done.
-    stopped: bool = False  # True if the call was cancelled. The output ends where it was stopped.
+    keep: str = ""  # What to keep of a long output, from the call's `keep` argument. The tool itself never gets it.
+    repeated: bool = False  # True if this repeats an earlier read of unchanged content.
+    refused: bool = False  # True if the user or a rule refused this call; nothing was done.
+    stopped: bool = False  # True if this call was cancelled; its output ends at that point.
     files: FilesChanged | None = None  # The files that the call changed in the workspace's folders.
-    content: bytes | None = None  # The output if it is in memory as a whole, so that it need not be read again.
+    content: bytes | None = None  # The output, if memory holds all of it; it need not be read again.
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,24 +175,24 @@ class PermissionQuestion:
     call: ToolCall
     title: str
     preview: str
-    why: str = ""  # A sentence that says why the user is asked.
+    why: str = ""  # A sentence that tells why this question is asked.
     scopes: tuple[str, ...] = ("once", "conversation", "always")
-    form: str = ""  # a JSON schema, when a server asks the user for values (elicitation)
-    by: str = ""  # The task of the sub-agent that asks; empty if the conversation's own agent asks.
-    # The rules by which the user can allow this for longer, in words. The first is preselected.
+    form: str = ""  # The form to fill in, as a JSON schema, if an MCP server asks for values.
+    by: str = ""  # The task of the sub-agent that asks; empty if it is the main agent.
+    # The rules with which the user could allow this for longer, as text. The first is preselected.
     rules: tuple[str, ...] = ()
-    apart: str = ""  # What needs its own permission: outside_sandbox, runs_later, opened, hidden or held.
-    command: str = ""  # The user's slash command that asks.
-    plan: bool = False  # True for a plan to approve. The edited `preview` comes back as `values`.
+    apart: str = ""  # Why this needs separate permission: outside_sandbox, runs_later, opened, hidden or held.
+    command: str = ""  # The slash command that asks this, if the user ran one.
+    plan: bool = False  # True for a plan to approve. The plan as edited comes back in `values`.
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionAnswer:
     allowed: bool
     scope: str = "once"
-    words: str = ""  # What the user said instead of allowing it, for the model.
-    values: str = ""  # The values of a form as JSON, or the text of a plan.
-    rule: int = 0  # The index of the rule that the user chose.
+    words: str = ""  # The user's words to the model instead of permission.
+    values: str = ""  # A form's values as JSON, or the text of an approved plan.
+    rule: int = 0  # The index, in the question's `rules`, of the rule the user chose.
 
 
 @dataclass(frozen=True, slots=True)

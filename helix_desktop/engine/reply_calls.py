@@ -18,9 +18,9 @@ from helix_desktop.engine.session_events import CallStage, CallStageChanged, Too
 from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD
 from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
 
-LATELY = 12  # How many of the last calls are searched for repetitions.
-HEAD = 2_000  # How many characters of an output the fact keeps for display.
-# The result, further facts to record, and what the call asked to keep.
+LATELY = 12  # Repeated calls are detected among this many of the latest.
+HEAD = 2_000  # In characters. The fact of a result keeps this much of an output, for display.
+# A call's result, further facts to record with it, and what the call asked to keep.
 Result = tuple[ToolReturned, Sequence[Fact], str]
 SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (
@@ -43,7 +43,7 @@ class ReplyCalls:
         self._crew = crew
         self._steward = steward
         self._ask = ask
-        self._begun: set[str] = set()  # The ids of calls that have begun: nothing held them back.
+        self._begun: set[str] = set()  # The ids of calls that have actually started to run.
         self._lately: deque[tuple[str, str, str]] = deque(maxlen=LATELY)
 
     async def run_reply_calls(self, reply: Reply) -> None:
@@ -66,7 +66,7 @@ class ReplyCalls:
                 done += [task.result() for task in tasks]
                 tasks = []
                 del waiting[: len(group)]
-                # The calls after a refused one may rely on it, so they do not run.
+                # Later calls of a reply may rely on a refused one, so they are not run.
                 if _user_refused_any(done[-len(group) :]):
                     seqs += await self._record_results(done[len(seqs) :])
                     done += [await self._result_of_unrun_call(call, SKIPPED) for call in waiting]

@@ -29,16 +29,16 @@ from helix_desktop.engine.request_changes import Cause, CauseKind, ChangePlace, 
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-CACHE_UNIT = 128  # Tokens. Providers that need no marks read their caches in units of this size.
-LEAST_CACHED = 4_096  # Tokens. Every provider caches a beginning of this length.
-SHORTEST_LIFE = 300.0  # Seconds that a cache is assumed to live if its provider does not say.
-UNTIMED_REPLY = 60.0  # Seconds that a recorded reply without a duration is assumed to take at most.
-LOOK_BACK = 20  # How many blocks before a mark a provider searches for a known beginning.
-HIDDEN_HEAD = 0.2  # If the bill is larger than the parts by this share, the recording lacks the system prompt.
+CACHE_UNIT = 128  # In tokens. Providers that need no cache marks cache in units of this size.
+LEAST_CACHED = 4_096  # In tokens. All providers cache the beginning of a request if it is this long.
+SHORTEST_LIFE = 300.0  # In seconds. Assumed life of a cache if its provider does not say.
+UNTIMED_REPLY = 60.0  # In seconds. A recorded reply without a duration took at most this long.
+LOOK_BACK = 20  # Providers look for cached text only in this many blocks before a cache mark.
+HIDDEN_HEAD = 0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
 AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
 
 SentPiece = Block | ToolsOffered
-Segment = tuple[int, tuple[Cause, ...]]  # Tokens, and causes that each alone explain all of them.
+Segment = tuple[int, tuple[Cause, ...]]  # A number of tokens, and causes that each explain all of them.
 Prices = Callable[[str], ModelSet | None]
 
 
@@ -75,11 +75,11 @@ class _AskedRequest:
     recorded: Recorded
     reply: ModelReplied
     view: View
-    asked: float  # When the request was sent, in seconds since 1970.
+    asked: float  # The time when this request was sent, in seconds since 1970.
     pieces: Sequence[SentPiece]
-    life: float  # The seconds for which the provider's cache keeps the request.
+    life: float  # In seconds. How long the provider caches this request.
     ends: list[int] = field(default_factory=list)  # The billed tokens up to the end of each piece.
-    places: list[int] = field(default_factory=list)  # After how many pieces requests so far ended.
+    places: list[int] = field(default_factory=list)  # The numbers of pieces that requests so far had.
 
     @property
     def cached_tokens(self) -> int:
@@ -94,18 +94,18 @@ class RequestCostReader:
 
     facts: Sequence[Recorded]
     prices: Prices
-    _last: dict[str, _AskedRequest] = field(default_factory=dict)  # The last request of each model.
+    _last: dict[str, _AskedRequest] = field(default_factory=dict)  # The last request to each model.
     _lives: dict[str, float] = field(default_factory=dict)  # The longest pause that a model's cache survived.
-    _seen: int = 0  # The newest fact that was in the view of any request.
+    _seen: int = 0  # The number of the newest fact that any request so far contained.
     _last_model: str = ""
     _brought_runs: list[tuple[int, int]] | None = None
-    _marks_prefixes: bool = False  # True once a provider has reported written tokens.
+    _marks_prefixes: bool = False  # True once a provider has reported tokens written to its cache.
 
     def read_reply(self, recorded: Recorded, reply: ModelReplied, state: ConversationState, view: View) -> RequestCost:
         """The causes of one step. `view`: what its request was made from."""
         chosen = _model_of_reply(reply.model, state.record.settings_at(view.seq))
         asked = recorded.time - reply.seconds
-        if not reply.seconds:  # A recording has only the time at which the reply was complete.
+        if not reply.seconds:  # Imported replies have only an end time, so the start is estimated.
             asked = max(self.facts[max(0, view.seq - 1)].time, asked - UNTIMED_REPLY)
         life = max(float(chosen.cache_seconds if chosen else 0) or SHORTEST_LIFE, self._lives.get(reply.model, 0.0))
         now = _AskedRequest(
@@ -179,7 +179,7 @@ class RequestCostReader:
     ) -> Iterator[Segment]:
         """What comes behind that: new, or written again because of what changed in front of it."""
         shared = now.ends[same - 1] if same else 0
-        if start < shared:  # These pieces are unchanged, but come after the last marked place.
+        if start < shared:  # These unchanged pieces come after the last cache mark.
             first = tuple(one.cause for one in changes if one.place == changes[0].place)
             yield shared - start, always or first or (Cause(CauseKind.RULES, "behind the last mark"),)
         active, waiting = always, list(changes)
@@ -299,7 +299,7 @@ def _fit_sizes(now: _AskedRequest, before: _AskedRequest | None, same: int) -> l
     if not known and not now.view.tools and billed > sum(counted) * (1 + HIDDEN_HEAD):
         counted[0] = billed - sum(counted)  # The recording lacks its system prompt and tools.
     start, whole = known[-1] if known else 0, sum(counted)
-    if known and billed - start < whole // 3:  # What was billed before is no longer billed in full.
+    if known and billed - start < whole // 3:  # The provider now bills less for the same text.
         start = max(0, billed - whole)
         known = [min(end, start) for end in known]
     known += [start + (billed - start) * so_far // max(1, whole) for so_far in accumulate(counted)]

@@ -51,7 +51,7 @@ RULES: Packs = {
     "vi": ("phải", "không bao giờ", "luôn", "không được", "đừng", "chỉ", "ưu tiên", "tránh", "tối đa", "cấm"),
 }  # fmt: skip
 
-RULES_INSIDE: Packs = {  # Matched anywhere, as these languages lack clear word boundaries.
+RULES_INSIDE: Packs = {  # Matched anywhere, as these languages do not mark where words end.
     "zh": (
         "必须", "必須", "不要", "不能", "不得", "不可", "不许", "不許", "不准", "总是", "總是", "始终", "始終", "永远", "永遠",
         "从不", "從不", "绝不", "絕不", "只能", "只用", "只要", "仅", "僅", "请使用", "請使用", "请用", "請用", "务必", "務必",

@@ -47,7 +47,7 @@ class QueuedMessage:
 
     parts: tuple[facts.UserPart, ...]
     steer: bool
-    by: str = ""  # Described in `UserSaid`.
+    by: str = ""  # Who wrote it: see `UserSaid.by`.
 
 
 class Session:
@@ -58,7 +58,7 @@ class Session:
     ) -> None:
         self.conversation = conversation
         self.running = ConversationActivity.IDLE
-        self.why = ""  # What failed, or what the user is asked, in the present activity.
+        self.why = ""  # Explains the current activity: what failed, or what the user is being asked.
         self.queue: list[QueuedMessage] = []
         self.questions: dict[int, PermissionQuestion] = {}
         self._crew = crew
@@ -67,12 +67,12 @@ class Session:
         self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
         self._turn: asyncio.Task[None] | None = None
-        self.last_end: facts.TurnEnded | None = None  # How the last turn ended, recorded or not.
+        self.last_end: facts.TurnEnded | None = None  # How the last turn ended, even if not recorded.
         self._why_stopped = CLOSED
         self._talking: turn_loop.TurnLoop | None = None
         self._is_held = False
-        self._begun = False  # Whether hooks have been told that the session is open.
-        # How often hooks have made the agent continue since the user's last message.
+        self._begun = False  # True once hooks have been told that the session is open.
+        # How many times hooks have made the agent continue since the user's last message.
         self._sent_on = 0
         self._elsewhere: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]] | None = None
 
@@ -126,7 +126,7 @@ class Session:
 
     def stop_turn(self, why: str = "") -> None:
         """Stop the turn, its tools and its questions. What happened is kept, the queue waits. `why`: empty for the user."""
-        self._why_stopped = self._why_stopped and why  # A user's stop, which has no reason, stays.
+        self._why_stopped = self._why_stopped and why  # An empty reason, of a stop by the user, stays empty.
         for future in list(self._answers.values()):
             future.cancel()
         if self._turn is not None:
@@ -175,7 +175,7 @@ class Session:
         self.queue.clear()
         self.stop_turn(CLOSED)
         await self.wait_until_idle()
-        self.queue.clear()  # Messages stopped before they were recorded are in the queue again.
+        self.queue.clear()  # Messages not yet recorded when stopped came back here.
         await self.steward.aclose()
         await self.conversation.wait_until_recorded()
 
@@ -313,7 +313,7 @@ class Session:
     async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         """Go on from `seq`. The rest stays in the journal. Returns what was done to files, a sentence each."""
         self._refuse_while_running("rewind")
-        # All later results and file changes, even on abandoned branches: a rewind alone changes no files.
+        # All later results and file changes, even those on abandoned branches, because a rewind does not restore files.
         done = [
             one
             for one in self.all_facts
@@ -467,7 +467,7 @@ class Session:
             raise
         try:
             await self.conversation.append_facts_from(lambda first: self._facts_behind_title(said, new_facts, first))
-        except HelixError:  # A stop raises no HelixError, and an append goes on to its end.
+        except HelixError:  # Not after a user's stop: the append is completed in spite of it.
             self._requeue_messages([waiting])
             raise
 
@@ -541,7 +541,7 @@ class Session:
         self._set_activity(ConversationActivity.ASKING, question.title)
         try:
             answer = await future
-            if question.plan and answer.allowed:  # The plan must be in force before anything reacts to the answer.
+            if question.plan and answer.allowed:  # Record the plan before anything reacts to the user's answer.
                 plan = collaborators.StandingNote("plan", PLAN + (answer.values.strip() or question.preview))
                 await self.conversation.append_facts(*turn_loop.note_facts([plan], self._crew, self.conversation))
             return answer

@@ -17,7 +17,7 @@ from helix_desktop.engine.view_contents import content_for_model
 from helix_desktop.errors import CacheCorrupt, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-MOST_BYTES = 2 << 20  # The most bytes read of one output, from its beginning and its end.
+MOST_BYTES = 2 << 20  # In bytes. Of a longer output, only the beginning and the end are read.
 GONE = "[not available any more]"
 
 
@@ -68,7 +68,7 @@ async def _text_of_block(branch: ConversationBranch, block: Block, cache: Conten
         case facts.Attachment(name=name, stored=stored):
             return f"user attached {name}:\n{await read_stored_text(cache, stored)}"
         case _:
-            return ""  # reasoning is not passed on
+            return ""  # Reasoning is left out of the text.
 
 
 def _call_suffix(branch: ConversationBranch, block: Block) -> str:
@@ -86,7 +86,7 @@ async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache
                 found.append(await _source_of_output(branch, seq, fact, cache))
         elif (
             isinstance(fact, facts.UserSaid) and not fact.by
-        ):  # Notes are pinned and stay in the view, so they are left out here.
+        ):  # These are pinned notes, which stay in the view, so they are left out here.
             found.append(await _source_of_user_message(branch, seq, fact, cache))
         elif isinstance(fact, facts.ModelReplied):
             found.extend(sources_of_reply(branch, seq, fact))

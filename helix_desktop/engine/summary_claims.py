@@ -16,14 +16,14 @@ from helix_desktop.engine.facts import Folded, Span
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import ContentCache
 
-STEM = 5  # Characters. Words that begin with the same ones count as forms of one word.
-PIECE = 2_000  # Characters searched at once: no other thread runs meanwhile.
-COUNTED = 12  # A whole number up to this one needs no source: the writer may have counted things.
-COMPARED = 200  # If more figures are known than this, their differences are not tried.
-# The share of an order's words that one message of the user must have (ASKED if the order is retold
-# freely, else SHARED), or else one line of any source (COPIED).
+STEM = 5  # In characters. Words that share this beginning count as forms of one word.
+PIECE = 2_000  # In characters. Searching more at once would block other threads.
+COUNTED = 12  # Whole numbers up to this need no source: the writer may have counted something.
+COMPARED = 200  # With more known figures than this, their differences are not computed.
+# How much of an order's words must be found: in one message of the user (ASKED if it is retold
+# in other words, otherwise SHARED), or in one line of any source (COPIED).
 ASKED, SHARED, COPIED = 0.15, 0.45, 0.5
-LEAST_WORDS = 3  # A part of a sentence with fewer words is not judged alone.
+LEAST_WORDS = 3  # A part of a sentence with fewer words than this is not checked on its own.
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)
 
 _WORD = re.compile(r"\w+")
@@ -49,7 +49,7 @@ _NO_NAME = re.compile(
     r"(?:s|ing|ed|ly|[ts]ion|ity|ment|ness|[ae]nce|age|th|work|next|it|\w*self|he|one|\w*here|this|wh\w+|user)$",
     re.IGNORECASE,
 )
-# German words. In German every noun has a capital letter, so a capital does not mark a name.
+# These words show that a text is German, where all nouns are capitalized, not just names.
 _GERMAN = re.compile(r"\b(?:der|die|das|und|ist|sind|im|mit|für|auf|nicht|wird|wurde|heißt)\b")
 _NO_CLAIM = re.compile(
     r"\[[\d–, -]+\]|\b[0-9a-f]{64}\b|^[^\S\n]*(?:[-*]|\d+[.)])\s|^#+ .*|^\[.*\]$|^.*\brecall_(?:history|cached_content)\(.*"
@@ -74,7 +74,7 @@ _COMMON = re.compile(
     r"soll\w*|m[uü]ss\w*|d[aü]rf\w*|immer|nie|auf|mit|von|für|aus|benutzer|möchte|verlang\w*|dass|gewünscht|..?(?<!\d)"
 )
 _SHORT_YEAR = re.compile(r"\b\d\d?/\d\d?/(\d\d)\b")
-_MONTH = re.compile(  # The number of the group that matches is that of the month.
+_MONTH = re.compile(  # The group that matches gives the number of the month.
     "(january)|(february)|(march)|(april)|(may)|(june)|(july)|(august)|(september)|(october)|(november)|(december)"
 )
 _NUMBERS = {"one": 1.0, "two": 2.0, "three": 3.0, "five": 5.0, "seven": 7.0, "ten": 10.0, "half": 0.5, "twenty": 20.0}

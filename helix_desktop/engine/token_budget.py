@@ -30,7 +30,7 @@ class WindowMeter:
     reserve: int
     factor: float
     model: str = ""
-    is_estimate: bool = False  # True until the provider has reported a request's tokens.
+    is_estimate: bool = False  # True until the provider has reported how many tokens a request had.
 
     @property
     def used_share(self) -> float:
@@ -68,7 +68,7 @@ class NextMessageCost:
     reply: int
     warm_until: float = 0.0
     per_token: float = 0.0
-    forever: bool = False  # True if the cache is warm and the provider does not say for how long.
+    forever: bool = False  # True if the provider caches the context and does not say for how long.
 
     def is_cache_warm(self, now: float) -> bool:
         return self.forever or now < self.warm_until

@@ -10,7 +10,7 @@ from typing import Any
 from helix_desktop.engine.facts import PartRef, ToolCall
 from helix_desktop.fast_dataclass import dataclass
 
-# The two tools through which a model finds and calls tools on demand.
+# With these two tools, a model searches for further tools and calls them.
 FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
@@ -34,7 +34,7 @@ class CurrentTurn:
     """The turn that runs, or the last one. `words`: the user's message that began it and those that steered it."""
 
     words: list[int] = field(default_factory=list)
-    before: int = 0  # The seq at which the previous turn began.
+    before: int = 0  # The number of the fact with which the previous turn began.
     running: bool = False
 
     @property

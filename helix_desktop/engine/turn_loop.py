@@ -102,7 +102,7 @@ class TurnLoop:
         self._steward = steward
         self._contents = contents
         self._talk = talk
-        self.wake: Callable[[], object] | None = None  # Ends the wait before the next attempt.
+        self.wake: Callable[[], object] | None = None  # Ends the wait, so that the model is asked at once.
         self._steps = 0
         self._cuts = 0
         self._paid_before = len(conversation.state.spent)
@@ -137,7 +137,7 @@ class TurnLoop:
         """With the files that a stopped step has changed."""
         await self._conversation.append_facts(*await self._crew.collect_file_changes(self._conversation.id), end)
 
-    # --- before a step
+    # --- Before a step: the request is prepared and sent
 
     def _refuse_what_cannot_fit(self) -> None:
         """Pins are never folded: where they are why the request is larger than the window, it is not sent."""
@@ -180,7 +180,7 @@ class TurnLoop:
                 return await self._stream_and_record_reply()
             except errors.ContextTooLong as error:
                 before = self._conversation.current_meter()
-                # The provider's refusal may have named the real size of the window.
+                # The provider's refusal may have revealed the model's real window size.
                 await record_changed_settings(self._crew, self._conversation)
                 await self._steward.prepare_step(overflowed=True)
                 failed, now = error, self._conversation.current_meter()
@@ -242,7 +242,7 @@ class TurnLoop:
         spread = random.uniform(0.75, 1.25)  # noqa: S311  # Many turns must not retry at once.
         await self._crew.clock.sleep_seconds(2 ** (self._cuts - 1) * spread)
 
-    # --- after a step
+    # --- After a step: the turn goes on or ends
 
     async def _record_steering(self, *, within: bool) -> bool:
         """Messages sent meanwhile come after all results of the reply."""

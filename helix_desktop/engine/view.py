@@ -41,18 +41,18 @@ class ConversationState(Moment):
         self.branch = self._empty_branch()
         self.spent: list[Spent | ModelReplied] = []
         self.title = ""
-        self.own_model = ""  # Described in `ConversationChanged`.
-        self.agent_choices: dict[str, str] = {}  # What the user chose for the foreign agent, by the options' IDs.
-        self.own_copy = ""  # Described in `ConversationStarted`.
-        self.agent = ""  # the connected agent that writes here
-        self.acp_agent = ""  # Described in `ConversationStarted`.
-        self.last_fold = 0  # the highest number in the name of a fold or a batch, on any branch
+        self.own_model = ""  # See `ConversationChanged.model`.
+        self.agent_choices: dict[str, str] = {}  # The user's settings of the foreign agent.
+        self.own_copy = ""  # See `ConversationStarted.copy`.
+        self.agent = ""  # The connected agent that writes this conversation.
+        self.acp_agent = ""  # See `ConversationStarted.acp_agent`.
+        self.last_fold = 0  # The highest number in the names of folds and batches on all branches.
         self._returned: dict[bytes, int] = {}
-        self._blocks: list[Block] = []  # The blocks of the settings and of all items, in order.
-        self._starts: list[int] = []  # Where the blocks of each item begin in `_blocks`.
+        self._blocks: list[Block] = []  # The blocks of the settings, followed by those of all items.
+        self._starts: list[int] = []  # The index in `_blocks` at which each item begins.
         self._head: tuple[Block, ...] = ()
         self._shown: View | None = None
-        self._of: ConversationState | None = None  # The state that this one copies, with other settings.
+        self._of: ConversationState | None = None  # For a copy with other settings: the original.
 
     @property
     def facts(self) -> list[Recorded]:

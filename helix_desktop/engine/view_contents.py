@@ -8,7 +8,7 @@ from helix_desktop.engine.ports import ContentCache
 from helix_desktop.errors import CacheCorrupt, NotFound
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-SAMPLE = 1 << 20  # The tokens of an entry are estimated from this many bytes at its beginning.
+SAMPLE = 1 << 20  # In bytes. An entry's tokens are estimated from this first part of it.
 
 
 class ViewContents:
@@ -27,7 +27,7 @@ class ViewContents:
         found |= {
             stored: content_for_model(stored, fresh[stored.digest]) for stored in lacking if stored.digest in fresh
         }
-        if self._kept is kept:  # Otherwise, content was forgotten in the meantime.
+        if self._kept is kept:  # If it is another object, content was forgotten during the read.
             self._kept = found
         return {**found, **{stored: await self._read_or_explain(stored) for stored in lacking if stored not in found}}
 

@@ -21,10 +21,10 @@ from helix_desktop.engine.strategies import fold_strategy, marker_clearing, trun
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 
-LARGE = 700  # A part of more tokens is replaced by an excerpt.
-EXCERPT = 300  # The tokens of an excerpt that replaces a large part.
+LARGE = 700  # In tokens. When a request does not fit, longer parts are replaced by excerpts.
+EXCERPT = 300  # In tokens. The length of such an excerpt.
 TAILS = (8, 4, 2, 1)  # How many of the last steps truncation keeps, in each successive attempt.
-OVERFLOW_SHARE = 0.8  # A request after one refused as too long has at most this share of its size.
+OVERFLOW_SHARE = 0.8  # After a refusal as too long, a request has at most this share of its size.
 WHY = "the next request would not fit"
 
 
@@ -67,7 +67,7 @@ class PanicReduction:
             figures = self._conversation.current_meter().format_meter()
             why = f"everything that can be folded is already folded, and the window contains {figures}"
             failed = FoldFailed(FoldKind.TRUNCATION, why)
-            # The failure is recorded once, even if the request is tried several times.
+            # Record the failure only once, even if the request is tried several times.
             if self._conversation.state.facts[-1].fact != failed:
                 await self._conversation.append_facts(failed)
 
@@ -149,7 +149,7 @@ class PanicReduction:
             try:
                 await self._sweeping.shorten_to_excerpt(ref, WHY, EXCERPT)
             except HelixError:
-                continue  # The next, stronger measure may still work.
+                continue  # This measure failed, but the next, stronger one may work.
 
     def _find_large_parts(self, least: float) -> list[tuple[int, PartRef]]:
         view = self._conversation.current_view()

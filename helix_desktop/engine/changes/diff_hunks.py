@@ -93,9 +93,9 @@ def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) 
 
 
 CONTEXT = 3
-LOOKED_AT = 8_000  # A file with a zero byte among its first bytes counts as binary, as in git.
-LONGEST_LINE = 2_000  # Characters. In longer lines, changed words are not searched for.
-WORDS = 40  # Longer runs of words are not compared exactly: equal words took minutes.
+LOOKED_AT = 8_000  # In bytes. As in git, a file with a zero byte in this first part is binary.
+LONGEST_LINE = 2_000  # In characters. Within longer lines, changed words are not marked.
+WORDS = 40  # Longer runs of words are not compared exactly: repeated words took minutes.
 _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 

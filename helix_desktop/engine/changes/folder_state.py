@@ -14,9 +14,9 @@ from typing import NamedTuple
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import InvalidInput, WrittenByNewerVersion
 
-LONGEST_CHAIN = 2_000  # After this many differences a whole manifest is written again.
+LONGEST_CHAIN = 2_000  # After this many differences in a row, the whole list of files is stored.
 _VERSIONS = {"manifest": 1, "difference": 2}
-_BODY = struct.Struct("<cIQH")  # kind, mode, size, length of the content that follows
+_BODY = struct.Struct("<cIQH")  # A file's kind, mode and size, and the length of its content
 _LENGTH = struct.Struct("<H")
 
 
@@ -113,7 +113,7 @@ def decode_difference(content: bytes) -> tuple[PathChange, ...]:
 
 def entries_needed_before(content: bytes) -> tuple[Digest, ...]:
     """Lists the entries that must be read first, in order, to get the state that an entry stands for."""
-    if content.startswith(b"{"):  # a checkpoint of version 1
+    if content.startswith(b"{"):  # Checkpoints in the format of version 1 are JSON.
         body = json.loads(content)
         if body["checkpoint"] > 1:
             raise _newer_checkpoint_error()

@@ -100,8 +100,8 @@ class FileChange:
 class UncoveredPath:
     place: str
     why: str
-    # True if the path is left out because of its size, because there are too many paths or because it
-    # could not be read. False if a rule leaves it out.
+    # True if a limit (size or number of paths) or a read error keeps the path out of checkpoints;
+    # False if a rule of the user does.
     is_beyond_limits: bool = False
 
 

@@ -33,29 +33,29 @@ CHANGES = (
 class ConversationBranch(LiveFolds):
     """Mutable; only `advance_branch` changes it, and only from facts."""
 
-    calls: dict[str, PendingCall] = field(default_factory=dict)  # every call by the id it has in requests
-    # The call that a result answers, by the seq of the result, on all branches.
+    calls: dict[str, PendingCall] = field(default_factory=dict)  # Every call, by the id that requests use for it.
+    # For the fact number of each result, on all branches: the call that it answers.
     answered: dict[int, PendingCall] = field(default_factory=dict)
-    batches: dict[int, tuple[PendingCall, ...]] = field(default_factory=dict)  # The calls of each reply, by its seq.
+    batches: dict[int, tuple[PendingCall, ...]] = field(default_factory=dict)  # The calls of each reply, by its number.
     running_calls: list[PendingCall] = field(default_factory=list)
     turn: CurrentTurn = field(default_factory=CurrentTurn)
-    steps: list[int] = field(default_factory=list)  # the seqs of replies
+    steps: list[int] = field(default_factory=list)  # The fact numbers of the replies.
     step_times: list[float] = field(default_factory=list)
-    unfolded: int = 0  # The tokens of the view if nothing were folded.
-    plain_tokens: int = 0  # The tokens of the messages in the view, without documents.
-    token_births: int = 0  # The sum of tokens times `born`, for `carried_token_steps`.
-    # The tokens of each view item, by the message it begins with.
+    unfolded: int = 0  # How many tokens the view would take without any fold.
+    plain_tokens: int = 0  # The tokens of the view's messages; documents of folds are not counted.
+    token_births: int = 0  # The sum of each item's tokens times its first step (`carried_token_steps`).
+    # The tokens of each item in the view, by the fact number of its first message.
     token_sums: FenwickTree = field(default_factory=FenwickTree)
-    # The tokens that markers could free in each message, judged by length alone.
+    # How many tokens markers could free in each message, judged only by the length of its parts.
     freed_sums: FenwickTree = field(default_factory=FenwickTree)
-    plain_outputs: list[int] = field(default_factory=list)  # The seqs of messages with a part worth a marker.
-    # For each step, the tokens of its reply and of the messages after it that markers could free.
+    plain_outputs: list[int] = field(default_factory=list)  # Fact numbers of messages with a part worth a marker.
+    # For each step: the tokens that markers could free in its reply and in the messages after it.
     clearable: list[int] = field(default_factory=list)
-    notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # The last note of each `by`, with its seq.
+    notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # By author (`by`): the last note, and its number.
     todo: tuple[tuple[str, str], ...] = ()
     failures: Counter[facts.FoldKind] = field(default_factory=Counter)
     handovers: int = 0
-    handover_tokens: int = 0  # The tokens of all handovers together.
+    handover_tokens: int = 0  # The tokens of all handovers taken together.
     last_handover: float = 0.0
 
     def advance_branch(self, recorded: facts.Recorded) -> Effect | None:
@@ -119,7 +119,7 @@ class ConversationBranch(LiveFolds):
             case _:
                 pass
 
-    # --- messages ---------------------------------------------------------------------------------------------------
+    # --- Messages, replies and results are added to the branch
 
     def _add_message(self, recorded: facts.Recorded, fact: message_blocks.MessageFact) -> None:
         if isinstance(fact, facts.ToolReturned) and not self._pair_result_with_call(recorded.seq, fact):
@@ -178,7 +178,7 @@ class ConversationBranch(LiveFolds):
                 return True
         return False
 
-    # --- folds ------------------------------------------------------------------------------------------------------
+    # --- Folds are added, checked and removed
 
     def _add_fold(self, recorded: facts.Recorded, fold: facts.Folded) -> Effect | None:
         if fold.fold in self.folds or not self._is_valid_fold(recorded.seq, fold):

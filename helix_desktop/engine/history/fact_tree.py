@@ -18,7 +18,7 @@ from helix_desktop.engine.history.token_ledger import TokenLedger
 from helix_desktop.engine.tool_calls import PendingCall
 from helix_desktop.fast_dataclass import dataclass
 
-Run = tuple[int, int]  # The first and the last seq of a run of facts.
+Run = tuple[int, int]  # The numbers of the first and the last fact in a run.
 
 
 @dataclass(slots=True)
@@ -26,14 +26,14 @@ class FactTree:
     """Only ever appended to, so that other threads may read in it."""
 
     facts: list[Recorded] = field(default_factory=list)
-    messages: array[int] = field(default_factory=lambda: array("q"))  # the seqs of messages, on every branch
-    rewinds: array[int] = field(default_factory=lambda: array("q"))  # the seqs of rewinds
-    targets: array[int] = field(default_factory=lambda: array("q"))  # The seq that each rewind went back to.
+    messages: array[int] = field(default_factory=lambda: array("q"))  # The fact numbers of messages on all branches.
+    rewinds: array[int] = field(default_factory=lambda: array("q"))  # The fact numbers of rewinds.
+    targets: array[int] = field(default_factory=lambda: array("q"))  # The fact number each rewind went back to.
     effects: list[Effect] = field(default_factory=list)
     effect_seqs: array[int] = field(default_factory=lambda: array("q"))
     settings: list[RequestSettings] = field(default_factory=lambda: [RequestSettings()])
     settings_seqs: array[int] = field(default_factory=lambda: array("q"))
-    ids: dict[PartRef, str] = field(default_factory=dict)  # Ids made for calls whose own id is empty or used twice.
+    ids: dict[PartRef, str] = field(default_factory=dict)  # New ids for calls whose own id is empty or not unique.
     # The call that a result answers, by the seq of the result, on all branches.
     answered: dict[int, PendingCall] = field(default_factory=dict)
     ledger: TokenLedger = field(default_factory=TokenLedger)

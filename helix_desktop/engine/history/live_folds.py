@@ -36,7 +36,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
 RECALLED = (FoldKind.MARKER, FoldKind.EXCERPT)
-# The seq of a fact that changed what is shown, the fact, and the parts that a new fold keeps whole.
+# A fact that changed what is shown: its number, the fact, and the parts that a new fold keeps whole.
 Effect = tuple[int, Fact, tuple[PartRef, ...]]
 
 
@@ -45,21 +45,21 @@ class LiveFolds(ViewItems):
     """`facts` are all of the conversation, `order` those that are messages of this branch."""
 
     facts: list[Recorded] = field(default_factory=list)
-    ids: dict[PartRef, str] = field(default_factory=dict)  # Ids made for calls whose own id is empty or used twice.
-    folds: dict[str, Folded] = field(default_factory=dict)  # every fold that was ever in force here
+    ids: dict[PartRef, str] = field(default_factory=dict)  # New ids for calls whose own id is empty or not unique.
+    folds: dict[str, Folded] = field(default_factory=dict)  # Every fold that was ever in force here.
     live: dict[str, None] = field(default_factory=dict)
-    # The live folds over each span. The last one is shown.
+    # For each span: the live folds over it. The last of them is shown.
     by_span: dict[Span, list[str]] = field(default_factory=dict)
     by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # The live folds over each part.
     # When each fold was made. Of two folds over the same parts, the newer one is shown.
     ages: dict[str, int] = field(default_factory=dict)
-    barred: dict[Cover, str] = field(default_factory=dict)  # Undone folds, whose covers no strategy folds again.
-    kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # Parts that a fold leaves word for word.
+    barred: dict[Cover, str] = field(default_factory=dict)  # What undone folds covered; no strategy folds it again.
+    kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # For each fold: the parts it leaves unchanged.
     pins: dict[Cover, None] = field(default_factory=dict)
     exclusions: dict[Cover, None] = field(default_factory=dict)
     born: dict[int, int] = field(default_factory=dict)  # How many steps came before each message.
     fold_born: dict[str, int] = field(default_factory=dict)
-    recallable: int = 0  # The tokens of the originals that markers and excerpts replace.
+    recallable: int = 0  # The tokens of originals that are shown as markers and excerpts.
 
     def message_at(self, seq: int) -> Recorded:
         """The fact with this number."""
@@ -84,7 +84,7 @@ class LiveFolds(ViewItems):
                 return self.folds[name].cover
             case DocumentEdited(
                 fold=name, text=text, tokens=tokens
-            ):  # The user wrote this text, so its details were not counted.
+            ):  # The user wrote this text, so nobody has checked which details it keeps.
                 self.folds[name] = replace(self.folds[name], text=text, tokens=tokens, details=DetailsKept())
                 return self.folds[name].cover
         return self._apply_mark(fact)

@@ -20,11 +20,11 @@ from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.fast_dataclass import dataclass
 
-CLAUDE_FACTOR = 1.32  # What Claude models bill per token of o200k_base, measured over 600 requests.
-LEAST, MOST = 0.5, 3.0  # A factor outside this range is taken for a provider's mistake.
-PRIOR_WEIGHT = 2  # The expected factor weighs as much as this many reports.
-SAMPLES = 9  # How many of the last reports the factor is learned from.
-SUMMARY_PARTS = 10  # A summary is assumed to take one tenth of the window.
+CLAUDE_FACTOR = 1.32  # How many tokens Claude models bill for one by our count, over 600 requests.
+LEAST, MOST = 0.5, 3.0  # A report with a factor outside this range is ignored as a mistake.
+PRIOR_WEIGHT = 2  # When the factor is learned, the expected value counts like this many reports.
+SAMPLES = 9  # The factor is learned from this many of the latest reports.
+SUMMARY_PARTS = 10  # A summary is expected to take a tenth of the context window.
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
 COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output", "summary")
@@ -75,17 +75,17 @@ class BillingReports:
 class SummaryBaseline:
     """The same conversation with the usual way out: everything is sent, and a summary takes its place when it does not fit."""
 
-    window: int = 0  # The window of the main model; 0 if it is not known.
-    _whole: int = 0  # The tokens of the last step if nothing had been folded.
-    _left_out: int = 0  # How many tokens of `_whole` the last summary replaced.
-    _in_cache: int = 0  # The counted tokens of the last step, now in the provider's cache.
+    window: int = 0  # The main model's context window in tokens; 0 if unknown.
+    _whole: int = 0  # How many tokens the last step would have had without folds.
+    _left_out: int = 0  # How many of those tokens the last summary replaced.
+    _in_cache: int = 0  # The last step's tokens by our count, now in the provider's cache.
 
     def bill_step(self, shown: int, whole: int, sent: int) -> dict[str, int]:
         """The tokens of a step, and of the summary before it: in all, out of the cache, new, and written."""
         if not shown or not whole:
             return {"without": sent, "old": 0, "new": sent, "summary": 0}
         factor, limit = sent / shown, max(self.window, sent) if self.window else 0
-        if whole < self._whole:  # A rewind or an exclusion has made the conversation shorter.
+        if whole < self._whole:  # A rewind or an exclusion has shortened the conversation.
             self._left_out = 0
         usual, before = whole - self._left_out, self._in_cache
         asked = written = 0
@@ -105,15 +105,15 @@ class TokenLedger:
     """Grows with the facts; `shown` and `whole` have a number for each, what the view counts after it."""
 
     shown: array[int] = field(default_factory=lambda: array("q", [0]))
-    whole: array[int] = field(default_factory=lambda: array("q", [0]))  # `shown` without any fold.
-    # `shown` by kind: for every fact one number for each `ContextKind`, one after another.
+    whole: array[int] = field(default_factory=lambda: array("q", [0]))  # `shown`, as if nothing were folded.
+    # Like `shown`, by `ContextKind`: each fact has one number for each kind, one after another.
     kinds: array[int] = field(default_factory=lambda: array("i", [0] * len(ContextKind)))
-    requests: array[int] = field(default_factory=lambda: array("q"))  # the seqs of replies, and of other requests
+    requests: array[int] = field(default_factory=lambda: array("q"))  # Fact numbers of replies and other requests.
     sums: dict[str, array[int]] = field(default_factory=lambda: {name: array("q", [0]) for name in COLUMNS})
     paid: array[float] = field(default_factory=lambda: array("d", [0.0]))
     reports: dict[str, BillingReports] = field(default_factory=dict)
-    elsewhere: list[Run] = field(default_factory=list)  # The first fact of each import, and the one after its last.
-    # The facts copied from the conversation that this one was forked from.
+    elsewhere: list[Run] = field(default_factory=list)  # For each import: its first fact, and the first after it.
+    # The facts that came with the fork from another conversation.
     copied: list[Run] = field(default_factory=list)
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
 

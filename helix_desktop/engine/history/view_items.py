@@ -10,10 +10,10 @@ from helix_desktop.engine.facts import Cover, PartRef, Span, Text, ToolCall
 from helix_desktop.engine.history.covers import first_and_last
 from helix_desktop.fast_dataclass import dataclass
 
-MESSAGE_TOKENS = 4  # The tokens that a message takes besides its parts.
-MARKER_TOKENS = 90  # The approximate tokens of a marker.
-LONG_ARGUMENT = 1_000  # Arguments of more tokens than this are long by any rule.
-SHORT = 120  # A part of at most this many tokens is not worth a marker.
+MESSAGE_TOKENS = 4  # Added for each message, besides the tokens of its parts.
+MARKER_TOKENS = 90  # The usual length of a marker in tokens.
+LONG_ARGUMENT = 1_000  # In tokens. Arguments above this count as long under every policy.
+SHORT = 120  # In tokens. Shorter parts are not replaced, because the marker would save too little.
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ViewItem:
     last: int
     blocks: tuple[Block, ...]
     tokens: int
-    born: int  # The number of steps before the item.
+    born: int  # How many steps came before this item.
     fold: str = ""
 
 
@@ -32,12 +32,12 @@ class ViewItem:
 class ViewItems:
     """The items in their order. `order` has every message, `items` what is shown of them."""
 
-    order: list[int] = field(default_factory=list)  # the seqs of messages
+    order: list[int] = field(default_factory=list)  # The fact numbers of messages, in their order.
     items: list[ViewItem] = field(default_factory=list)
-    keys: list[int] = field(default_factory=list)  # the `first` of each item
+    keys: list[int] = field(default_factory=list)  # The fact number with which each item begins.
     tokens: Counter[ContextKind] = field(default_factory=Counter)
     shown_messages: int = 0
-    changed: int = 0  # The position of the first item changed since the last `take_changed`.
+    changed: int = 0  # The index of the first item changed since `take_changed` was last called.
 
     @property
     def total_tokens(self) -> int:

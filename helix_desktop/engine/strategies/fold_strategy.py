@@ -15,7 +15,7 @@ from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-PANIC_SHARE = 0.4  # In panic, the last steps may take this share of the room for foldable parts.
+PANIC_SHARE = 0.4  # If a request does not fit, the last steps may keep this share of what can be folded.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +54,14 @@ class FoldStrategy:
     """
 
     kind: FoldKind
-    title: str  # The first line of the text that the strategy writes.
+    title: str  # The heading of the text that this strategy writes.
     due: Callable[[FoldSituation], FoldPlan | None]
     span: Callable[[FoldSituation], Span | None]
     question: Callable[[FoldPlan, int, int], str]
-    name: Callable[[int], str] = lambda _: ""  # Makes the title of a document from its number.
-    sections: bool = False  # True for a document of six sections, False for a list of lines.
-    dated: bool = False  # True if the model that writes the text sees the time of each message.
-    # Whether the main model writes the document, at the end of its own context. By default, never.
+    name: Callable[[int], str] = lambda _: ""  # Given a document's number, returns its title.
+    sections: bool = False  # True if the document has six sections, False if it is a list of lines.
+    dated: bool = False  # True if the writing model is shown when each message was sent.
+    # True if the main model writes the document, with its own context. By default, it never does.
     main_writes: Callable[[FoldSituation, Span], bool] = lambda _, __: False
 
 

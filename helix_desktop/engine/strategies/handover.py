@@ -17,13 +17,13 @@ SECTIONS = (
     "TODO Items",
     "User Preferences",
 )
-EXPECTED = 3_000  # The expected tokens of a document until the first one has been written.
-EARLY = 0.05  # A handover starts this share of the window before the reserve would be used.
-BEFORE_PAUSE = 0.4  # Before a pause, this share of the usual least context is enough for a handover.
+EXPECTED = 3_000  # In tokens. A document's expected length, until one has been written.
+EARLY = 0.05  # A handover starts when this share of the window, besides the reserve, is left.
+BEFORE_PAUSE = 0.4  # Before a pause, a handover needs only this share of the usual context.
 NOTHING = "Nothing to report."
-CLAIMS = 30  # The most unsupported claims that a writer is told of.
+CLAIMS = 30  # At most this many claims without a source are reported to the writer for correction.
 
-FENCE = "```"  # Models like to put a whole document between two fences.
+FENCE = "```"  # Models often wrap a whole document in such fences, which are removed.
 _AROUND = " \t#*_:.()0123456789"  # Characters that models put around a heading.
 
 
@@ -35,7 +35,7 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     full = meter.used >= latest_start_tokens(situation)
     if not full and (policy.handover == "share" or meter.used < least_context_tokens(situation)):
         return None
-    # The difference is negative if the computer's clock was set back.
+    # The difference is negative if someone has set the computer's clock back.
     if branch.last_handover and 0 <= situation.now - branch.last_handover < policy.handover_cooldown:
         return None
     span = find_foldable_span(situation)
@@ -73,11 +73,11 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     )
     factor, first = situation.meter.factor, span.last + 1
     covered = branch.total_tokens - sum(item.tokens for item in branch.items_from(first))
-    # What carrying the covered tokens has cost so far (`paid`), and what each further step would save.
+    # `paid` is what the covered tokens have cost so far in all steps; each further step would save more.
     paid = fold_economics.carrying_cost(round(branch.carried_token_steps(first) * factor), price)
     less = round(covered * factor) - expected_document_tokens(situation)
     saved = fold_economics.carrying_cost(less, price)
-    # What a handover of the span costs now by the writer it would have, in input tokens of the main model.
+    # What a handover costs now, depending on its writer, in the main model's input tokens.
     by_main, by_fast = _costs_by_writer(situation, span)
     costs = by_main if main_model_writes(situation, span) or by_fast is None else by_fast
     rewritten = fold_economics.rewriting_after_pause(less, price) if situation.is_pausing else 0.0

@@ -22,13 +22,13 @@ from helix_desktop.engine.tool_names import RECALLS
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-COLD_AFTER = 300.0  # Seconds after which a provider's cache is taken to have expired.
-EXACT = 512  # This many of the newest items are judged one by one, the older ones in groups.
-REMEMBERED = 200  # The share of recalls is learned from this many of the last steps.
-LEAST_SHARE = 0.01  # A smaller share of the context than this is not worth a marker.
-LATELY = 20  # Growth and pauses are learned from this many of the last steps.
+COLD_AFTER = 300.0  # In seconds. After this long, the provider's cache is assumed to have expired.
+EXACT = 512  # This many of the newest items are examined one by one, and older ones in groups.
+REMEMBERED = 200  # The share of parts that are recalled is learned from this many of the last steps.
+LEAST_SHARE = 0.01  # A part with a smaller share of the context is not replaced by a marker.
+LATELY = 20  # How fast the context grows, and pauses, are learned from this many of the last steps.
 ASK = " · ask with find or lines"
-ARGUMENT = 100  # The most characters of the arguments in a marker's second line.
+ARGUMENT = 100  # In characters. A marker's second line quotes at most this much of the arguments.
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def cache_lifetime(state: ConversationState) -> float:
     return float(main.cache_seconds if main else 0) or COLD_AFTER
 
 
-# --- markers ---------------------------------------------------------------------------------------------------------
+# --- The text of markers ---
 
 
 def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:

@@ -11,8 +11,8 @@ from helix_desktop.engine.strategies.marker_clearing import format_size
 from helix_desktop.fast_dataclass import dataclass
 
 COMPACT, PREVIEW, FULL = "compact", "preview", "full"
-SHORT_CONTEXT = 8_000  # Tokens. In a shorter conversation, command outputs have no separate limit.
-KEEP_WORDS = 500  # How many characters of `keep` the question to the model quotes.
+SHORT_CONTEXT = 8_000  # In tokens. In a shorter conversation, command outputs have no special limit.
+KEEP_WORDS = 500  # In characters. Questions to the model quote this much of a call's `keep`.
 _CHOICE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
 _THING = (
     r"(?: of)?(?: it| the| this| its)?(?: file| output| content| contents| text| page| document| source| code| log)*"

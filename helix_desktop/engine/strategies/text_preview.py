@@ -14,8 +14,8 @@ from itertools import islice
 
 from helix_desktop.engine.conversation_details import find_error_lines
 
-READ = 400_000  # Only this many characters of a text are searched for names.
-STRETCH = 1 << 15  # Characters searched at once. A longer search would block the interpreter.
+READ = 400_000  # In characters. Names are searched for only in this first part of a text.
+STRETCH = 1 << 15  # In characters. Searching more at once would block other threads.
 _LONG_NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 
 
@@ -31,20 +31,20 @@ def find_frequent_names(text: str, room: int) -> str:
     return ", ".join(taken)
 
 
-PER_TOKEN = 3.2  # Characters for each token, a cautious estimate.
-HEAD, TAIL = 30, 20  # The percentages of the room that the first and the last lines may take.
-NAMES_SHARE = 30  # The percentage of the room for names, if the text has no useful lines.
+PER_TOKEN = 3.2  # In characters. A cautious estimate for one token.
+HEAD, TAIL = 30, 20  # The first and the last lines may each take this percentage of the preview.
+NAMES_SHARE = 30  # If a text has no useful lines, names may take this percentage of the preview.
 LINES_READ = 20_000
-MOST_SIGNATURES, SIGNATURE = 40, 90  # How many signatures are shown, and how long each.
-LINE = 240  # How many characters of a line are shown.
-WIDE = " " * 8  # Wider gaps inside a line are shortened to this.
+MOST_SIGNATURES, SIGNATURE = 40, 90  # The most function signatures shown, and the most characters of each.
+LINE = 240  # In characters. Lines are cut to this length.
+WIDE = " " * 8  # Longer gaps in a line are shortened to this width.
 ERRORS = 12
-IN_A_THREAD = 1 << 15  # Characters. Previews of longer texts are made in a thread.
+IN_A_THREAD = 1 << 15  # In characters. For longer texts, the preview is made in a thread.
 KEYS = 12
-RANGES = 8  # How many ranges of lines outline a text without headings.
-JSON_LIMIT = 1_000_000  # Characters. Parsing a longer text would block the interpreter for too long.
+RANGES = 8  # The outline of a text without headings lists this many ranges of lines.
+JSON_LIMIT = 1_000_000  # In characters. Parsing longer texts as JSON would block other threads.
 _WORD = re.compile(r"[A-Za-z_][\w.-]{3,60}")
-_NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # A word in which this matches is a name and not prose.
+_NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # Words that this matches are names from code, not prose.
 _SIGNATURE = re.compile(
     r"(?:\s*\d+[\t|:→]\s?)?\s{0,8}(?:#{1,4} \S|(?:export |default |async |public |private |protected |static |abstract |final |pub |unsafe )*"
     r"(?:def|class|function|interface|type|enum|struct|trait|impl|fn|func|module|namespace|const|describe|it|test|CREATE TABLE)\b[ (]\S|"
