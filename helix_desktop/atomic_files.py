@@ -11,8 +11,8 @@ from helix_desktop.errors import ConfigFileMistake, InvalidInput, StoreFailed
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
-_LEFT = ".*-????????"  # the pattern of temporary file names beside a file that is being replaced
-_OLD = 3_600.0  # In seconds. An older temporary file is no longer being written and can be deleted.
+_LEFT = ".*-????????"  # Matches temporary files that lie beside a file while it is being replaced.
+_OLD = 3_600.0  # In seconds. A temporary file this old was left by a crash and can be deleted.
 
 
 class ReplacementFile:
@@ -28,7 +28,7 @@ class ReplacementFile:
 
     def _open_beside_target(self, mode: int) -> int:
         if _NAMELESS:
-            with suppress(OSError):  # Not every file system can. The next call reports a full one.
+            with suppress(OSError):  # Not all file systems can do this. The next call reports a full disk.
                 return os.open(self._path.parent, _NAMELESS | os.O_RDWR, mode)
         return os.open(self._name, _NEW, mode)
 
@@ -39,7 +39,7 @@ class ReplacementFile:
             os.fsync(self.file.fileno())
             if not self._name.exists() and os.name != "nt":
                 self._rename_over_target()
-            self.file.close()  # Windows does not move an open file.
+            self.file.close()  # On Windows, a file cannot be moved while it is open.
             self._name.replace(self._path)
             sync_folder_to_disk(self._path.parent)
         finally:
@@ -47,7 +47,7 @@ class ReplacementFile:
 
     def _rename_over_target(self) -> None:
         folder = os.open(self._path.parent, os.O_RDONLY)
-        try:  # Given a folder's handle, os.link follows the link in /proc to the nameless file.
+        try:  # With a folder's handle, os.link follows the link in /proc to the unnamed file.
             source = f"/proc/self/fd/{self.file.fileno()}"
             os.link(source, self._name, src_dir_fd=folder, follow_symlinks=True)
         finally:

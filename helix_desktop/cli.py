@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WRONG_USE if isinstance(error, InvalidInput) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader closed our output early
+    except BrokenPipeError:  # The program that reads our output has closed the pipe.
         from helix_desktop.console import discard_output
 
         discard_output()
@@ -83,7 +83,7 @@ def _run_command_line(given: Sequence[str], place: str) -> int:
     try:
         code = int(arguments.run(arguments))
         if sys.stdout is not None:
-            sys.stdout.flush()  # An error here becomes a sentence. At exit, it would be a traceback.
+            sys.stdout.flush()  # Here, an error is shown as a sentence; at exit, as a traceback.
         return code
     finally:
         stop()

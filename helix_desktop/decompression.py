@@ -18,15 +18,15 @@ from typing import IO, cast
 
 import zstandard
 
-OFFERED_CODINGS = "gzip, deflate, zstd"  # as a value of Accept-Encoding
+OFFERED_CODINGS = "gzip, deflate, zstd"  # Sent as Accept-Encoding: what we can decompress.
 MOST_CODINGS = 4
 MOST_MEMBERS = 1_000  # The most gzip members in one body.
 MOST_ARCHIVE_MEMBERS = 100
-_LONGEST_ARCHIVE_READ = 4 << 20  # In bytes. An archive's directory is read in one piece.
+_LONGEST_ARCHIVE_READ = 4 << 20  # In bytes. A zip archive's directory is read in one piece.
 _PIECE = 64 << 10
 _SLICE = 16 << 10
 _WINDOW = 8 << 20  # The window that RFC 8878 asks every zstd decoder to support.
-_SPARE = 64 << 10  # In bytes. While still compressed, a body may exceed the limit by this much.
+_SPARE = 64 << 10  # In bytes. Compressed data may exceed the limit by this much.
 
 Sink = Callable[[bytes], object]
 
@@ -57,7 +57,7 @@ class BodyDecompressor:
         self._limit = limit_bytes
         self._decoded = bytearray()
         self._first: Sink = _LimitedSink(self._keep_decoded, limit_bytes).pass_on_within_limit
-        for name in names:  # The coding that was applied last is undone first.
+        for name in names:  # The coding that was applied last is decoded first.
             self._first = _LimitedSink(_build_decoder(name, self._first), limit_bytes + _SPARE).pass_on_within_limit
 
     def decode_piece(self, data: bytes | bytearray) -> bytes:

@@ -20,7 +20,7 @@ def why_no_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.p
     plugins = environ.get("QT_QPA_PLATFORM") or "wayland;xcb"
     wanted = {each.partition(":")[0] for each in plugins.split(";")}
     if wanted - {"xcb", "wayland"}:
-        return ""  # Platforms such as offscreen and vnc need no display.
+        return ""  # Qt platforms such as offscreen and vnc need no display.
     known = {"wayland": _wayland_socket_path(environ), "xcb": environ.get("DISPLAY", "")}
     places = [place for kind, place in known.items() if kind in wanted and place]
     if not places:
@@ -40,7 +40,7 @@ def _x_server_listens(display: str) -> bool:
     if local is None and not display.startswith("/"):
         return True
     path = f"/tmp/.X11-unix/X{local[1]}" if local else display  # noqa: S108 - where X servers listen
-    for address in (path, f"\0{path}"):  # As a file, and in Linux's abstract socket namespace.
+    for address in (path, f"\0{path}"):  # As a file, and in Linux's abstract namespace.
         with socket.socket(socket.AF_UNIX) as asking:
             try:
                 asking.connect(address)

@@ -34,7 +34,7 @@ def _declare_dataclass(
     if order:
         return dataclasses.dataclass(eq=eq, frozen=frozen, order=True, **options)(cls)
     own = {name for name, value in vars(cls).items() if value is not None}
-    cls.__doc__ = cls.__doc__ or cls.__name__  # Keeps `dataclass` from inspecting the signature.
+    cls.__doc__ = cls.__doc__ or cls.__name__  # Otherwise `dataclass` would build a docstring, slowly.
     cls = dataclasses.dataclass(init=False, repr=False, eq=False, **options)(cls)
     methods: dict[str, Any] = {
         "__init__": _compile_on_first_call(cls, "__init__", partial(_init_source, frozen=frozen)),

@@ -15,7 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import parse_object, value_at
 from helix_desktop.workbench import Workbench
 
-SHOWN_BYTES = 8_000  # In bytes. The most that an editor is sent of one output.
+SHOWN_BYTES = 8_000  # In bytes. At most this much of one output is sent to the editor.
 LARGEST_DIFF = 400_000  # In bytes. A larger file is not shown as a difference.
 TITLE = 80
 _KINDS: dict[str, schema.ToolKind] = {
@@ -30,7 +30,7 @@ _PLAN: dict[str, schema.PlanEntryStatus] = {"open": "pending", "doing": "in_prog
 class ClientAbilities:
     """What a client said it can show and do, beyond what every client can."""
 
-    compaction: bool = False  # True if the editor announced it. Folds are then sent; the SDK has no type for them.
+    compaction: bool = False  # True if the editor announced support for it. The SDK has no type for these updates.
     terminal_output: bool = False
     reads_files: bool = False
     fills_forms: bool = False

@@ -24,7 +24,7 @@ from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
 from helix_desktop.workbench import Workbench
 from helix_desktop.workbench.open_workbench import new_conversation_id
 
-PAGE = 100  # How many conversations one answer to session/list names.
+PAGE = 100  # At most this many conversations are in one answer to session/list.
 MOST_OPEN = 200  # The most conversations that one editor may have open.
 QUIT_SECONDS = 1.0
 Result = dict[str, Any]
@@ -82,7 +82,7 @@ class EditorAgent:
     async def initialize(self, **_: Any) -> Result:
         return build_initialize_result()
 
-    # --- sessions
+    # --- The editor starts, loads, forks, closes and lists conversations
 
     async def new_session(self, **_: Any) -> Result:
         conversation = self._attach(new_conversation_id())
@@ -128,7 +128,7 @@ class EditorAgent:
             await (await self._bench.open_session(wanted)).set_trashed()
         return {}
 
-    # --- turns, and the options that an editor sets
+    # --- The editor sends messages, stops turns, and sets options
 
     async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> Result:
         conversation = self._find_open(session_id)

@@ -29,7 +29,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, InvalidInput
 from helix_desktop.workbench import Workbench
 
-READ_SECONDS = 2.0  # An editor that takes longer to send a file's text is not asked again.
+READ_SECONDS = 2.0  # In seconds. An editor that sends a file's text more slowly is not asked for files again.
 _ENDS = {TurnEnd.DONE: "end_turn", TurnEnd.STOPPED: "cancelled", TurnEnd.STEP_LIMIT: "max_turn_requests"}
 _SCOPES = {"once": "Allow once", "conversation": "Allow in this conversation", "always": "Always allow"}
 _SCOPES |= {
@@ -85,7 +85,7 @@ class EditorConversation:
         if self._is_answering:
             raise InvalidInput("The agent is still answering the last message.", remedy="Wait, or cancel it first.")
         if self.is_begun:
-            await self.open_session()  # The session knows which model the conversation uses.
+            await self.open_session()  # Only the session knows which model the conversation uses.
         if not self._bench.model_of_conversation(self.id):
             raise RequestError(-32000, f"No model is chosen for {self._bench.name}. {SIGN_IN}")
         self._is_answering, self._is_cancelled, self._ended = True, False, None
@@ -179,14 +179,14 @@ class EditorConversation:
                         await self.send_update(update)  # Skipped if events wait: a later update replaces this output.
                 if isinstance(
                     event, session_events.QuestionAsked
-                ):  # The editor must have received the call before the question.
+                ):  # By now, the editor has received the call that the question is about.
                     self._spawn(self._ask_editor(event), name="question for an editor")
                 if isinstance(event, session_events.ActivityChanged):
                     await self.send_choices_if_changed()
             except (HelixError, ConnectionError) as error:
                 log.info("an update could not be sent to an editor: %s", error)
 
-    # --- questions
+    # --- The editor's user is asked, and the editor's unsaved files are read
 
     async def _ask_editor(self, asked: session_events.QuestionAsked) -> None:
         """The window may answer as well; the first answer counts."""

@@ -37,7 +37,7 @@ class WorkspaceLine:
     ) -> None:
         self.number = number
         self.workspace = workspace
-        self.waiting: dict[Any, Message] = {}  # The editor's requests that have no answer yet
+        self.waiting: dict[Any, Message] = {}  # Requests of the editor that are not answered yet
         self._pass_on = pass_on
         self._unread: asyncio.Queue[bytes] = asyncio.Queue()
         self._unfinished = bytearray()
@@ -80,7 +80,7 @@ class WorkspaceSwitch:
         self._write = write
         self._lines: dict[str, WorkspaceLine] = {}
         self._lines_by_session: dict[str, WorkspaceLine] = {}
-        # Requests from workspaces to the editor, by our id: who sent each, and its id there.
+        # Requests from workspaces to the editor, by our id for each: its sender, and its own id.
         self._asked: dict[str, tuple[WorkspaceLine, Any]] = {}
         self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)
@@ -183,7 +183,7 @@ class WorkspaceSwitch:
             for request in requests:
                 await self._send(build_error(request["id"], -32603, said))
             if not requests and code != MOVED:
-                self._lines.pop(line.workspace, None)  # The next message tries to open it again.
+                self._lines.pop(line.workspace, None)  # The next message opens the workspace again.
                 left = {name: each for name, each in self._lines_by_session.items() if each is not line}
                 self._lines_by_session = left
                 return
@@ -218,7 +218,7 @@ class WorkspaceSwitch:
             try:
                 await tasks.run_on_detached_thread(partial(self._write, b"".join(pieces)), name="standard output")
             except OSError:
-                return  # The editor no longer reads our output.
+                return  # The editor has closed the pipe, so nothing more can be sent.
 
 
 def decode_message(line: bytes) -> Message:

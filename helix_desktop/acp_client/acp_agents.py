@@ -8,7 +8,7 @@ from helix_desktop.errors import NotFound
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import find_program
 
-# Each agent with the command lines that start it. The first one that is installed is used.
+# The known agents, each with the commands that can start it. The first installed command is used.
 _KNOWN = """
 Claude Code = claude-agent-acp
 Claude Code = claude-code-acp

@@ -24,12 +24,12 @@ from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, 
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 LONGEST_MESSAGE = 32 << 20  # In bytes. A longer message ends the connection.
-# In bytes. The most that unanswered requests of the agent may take up, and unread answers to it.
+# In bytes. The limit for the agent's unanswered requests, and for answers it has not read.
 MOST_WAITING = 64 << 20
 START_SECONDS = 120.0  # Long, because some agents are downloaded when they are started.
 _PIECE = 1 << 16
-_COMPLAINT = 300  # How many characters from the end of the agent's error output are quoted.
-_END_SECONDS = 1.0  # How long the agent's last error output may take to arrive.
+_COMPLAINT = 300  # In characters. An error quotes this much from the end of the agent's error output.
+_END_SECONDS = 1.0  # At the agent's end, the rest of its error output may take this long to arrive.
 _CAN = {
     "fs": {"readTextFile": True, "writeTextFile": True},
     "terminal": True,
@@ -39,7 +39,7 @@ _CAN = {
 # The types that these fields of a message must have. The SDK does not check them.
 _TRUSTED_TYPES = (("id", str | int | None), ("method", str | None), ("error", dict | None))
 
-# Two functions: one answers the agent's requests, one takes its updates with their sizes in bytes.
+# Two functions: one answers the agent's requests, one takes its updates and their sizes in bytes.
 AgentHandlers = tuple[
     Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]], Callable[[dict[str, Any], int], Awaitable[None]]
 ]
@@ -60,9 +60,9 @@ class AgentConnection:
         self._handle, self._take_update = handlers
         self._lines = deque[bytes]()
         self._unfinished: list[bytes] = []
-        # By id, the size of each of the agent's requests that has no answer yet.
+        # The size of each request of the agent that we have not answered yet, by the request's id.
         self._open_requests: dict[str | int | None, int] = {}
-        self._why = ""  # Why the connection has ended; empty while it works.
+        self._why = ""  # Why the connection has ended; empty while the connection works.
         self._ways_to_sign_in = ""
         self._complaint = b""
         self._complaining = spawn(self._read_complaints(), name=f"complaints of {name}")
@@ -153,10 +153,10 @@ class AgentConnection:
         try:
             return None if is_notification else await self._handle(method, params if isinstance(params, dict) else {})
         except (HelixError, OSError, ValueError) as error:
-            # The code of a file that is not there: Qwen Code writes a new file only if it hears it.
+            # The error code for a missing file: without it, Qwen Code does not create a new file.
             raise RequestError(-32002 if isinstance(error, NotFound) else -32603, str(error)) from error
 
-    # --- the transport interface that the SDK's connection expects
+    # --- The methods that the SDK calls to send and receive messages
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message that is no update; None when there will be none. Lines that are no messages are left out."""
@@ -170,7 +170,7 @@ class AgentConnection:
                 return cast(dict[str, Any], message)
             try:
                 await asyncio.shield(self._take_update(object_at(message, "params", "update"), len(line)))
-            except HelixError as error:  # The update could not be recorded, or was too large.
+            except HelixError as error:  # The update was too large or could not be recorded.
                 self.end_because(str(error))
         return None
 
@@ -208,7 +208,7 @@ class AgentConnection:
                 self.end_because("it did not read the data it requested")
             await stdin.drain()
         except (OSError, RuntimeError) as error:
-            if "method" in message:  # Nobody here waits to learn that an answer was not sent.
+            if "method" in message:  # If an answer can't be sent, nobody waits for it.
                 raise ConnectionError(str(error)) from error
         finally:
             if "method" not in message:

@@ -55,7 +55,7 @@ class AgentTerminal:
 
     running: asyncio.Task[CallOutcome]
     limit_bytes: int
-    printed: str = ""  # The end of what the command has printed.
+    printed: str = ""  # The last part of what the command has printed so far.
     is_cut: bool = False
 
     def exit_status(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class AgentRequests:
             terminal.running.cancel()
         await asyncio.gather(*(each.running for each in self.terminals.values()), return_exceptions=True)
 
-    # --- permission
+    # --- The user or a rule decides whether the agent may do something
 
     async def _decide_permission(self, params: dict[str, Any]) -> dict[str, Any]:
         noted = await self.recorder.note_call(object_at(params, "toolCall"), is_live=True)
@@ -122,7 +122,7 @@ class AgentRequests:
             self._note_allowed(call, action)
         except ActionRefused:
             kinds = ("reject_once", "reject_always")
-        except asyncio.CancelledError:  # The turn is being stopped.
+        except asyncio.CancelledError:  # The user is stopping the turn.
             kinds = ("", "")
         offered = objects_at(params, "options")
         for option in sorted(offered, key=lambda each: text_at(each, "kind") != kinds[0]):
@@ -157,13 +157,13 @@ class AgentRequests:
         effect = _EFFECTS.get(text_at(call.told, "kind"), ActionEffect.FOREIGN)
         command, made = _command_of_call(call), call.as_tool_call()
         if (effect is ActionEffect.RUN and not command) or (effect is ActionEffect.EDIT and not path):
-            effect = ActionEffect.FOREIGN  # The agent did not say which command or file it means.
+            effect = ActionEffect.FOREIGN  # The call names no command or file.
         shown, danger, apart = self._judge_path(path, effect) if path else ("", "", "")
         host, runs = _host_of_call(call), effect is ActionEffect.RUN
         known = ToolName.FETCH_URL if effect is ActionEffect.FETCH and host else _TOOLS.get(effect)
         return ToolAction(
             known
-            or f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}",  # Never equals one of our tools' names.
+            or f"{self.recorder.model}: {_PATTERN_SIGN.sub('_', made.name)}",  # "name: title" never equals one of our tools' names.
             effect,
             call.title or made.name,
             command if runs else call.difference_text() or made.arguments,
@@ -220,7 +220,7 @@ class AgentRequests:
         accepted = {"action": "accept", "content": json.loads(answer.values or "{}")}
         return accepted if answer.allowed else {"action": "decline"}
 
-    # --- files
+    # --- The agent reads and writes files through this program
 
     async def _read_text_file(self, params: dict[str, Any]) -> dict[str, Any]:
         roots = self.kit.resources.roots
@@ -272,7 +272,7 @@ class AgentRequests:
         await self.conversation.append_facts(decided, *([outcome.files] if outcome.files else ()))
         return outcome
 
-    # --- terminals
+    # --- The agent runs commands in terminals of this program
 
     def _create_terminal(self, params: dict[str, Any]) -> dict[str, Any]:
         if sum(not each.running.done() for each in self.terminals.values()) >= MOST_TERMINALS:

@@ -28,10 +28,10 @@ from helix_desktop.errors import ActionRefused, HelixError, ModelFailed, NotFoun
 from helix_desktop.json_values import number_at, object_at, objects_at, text_at, value_at
 from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-SILENT_SECONDS = 900.0  # An agent silent for longer hangs, unless it waits for something.
+SILENT_SECONDS = 900.0  # An agent silent for longer is taken to hang, unless it waits for us.
 STOP_SECONDS = 1.0  # How long the agent may take to end its turn when the user stops it.
 USUAL_WINDOW = 200_000
-LONGEST_HISTORY = 120_000  # In characters. Of a longer history, a new session is told only the end.
+LONGEST_HISTORY = 120_000  # In characters. Only the end of a longer history is sent to a new session.
 HISTORY = "[This conversation goes on in a new session. What was said so far:]\n\n{}\n\n[End of what was said so far.]"
 GO_ON = "Go on."
 _ENDS = {
@@ -42,9 +42,9 @@ _ENDS = {
 }
 
 
-# Given a provider as the agent describes it, returns the gateway's address and the headers for it. It may take seconds.
+# A function from a provider, as the agent describes it, to the gateway's address and headers. It may take seconds.
 FindRoute = Callable[[Mapping[str, Any]], dict[str, Any] | None]
-# Given an agent's name, returns how to start the agent as it is set up now, its environment, and what finds its routes.
+# A function from an agent's name to the agent's current setup, its environment, and a function that finds its routes.
 FindAgent = Callable[[str], Awaitable[tuple[AcpAgent, Mapping[str, str], FindRoute]]]
 
 
@@ -118,7 +118,7 @@ class ForeignConversation:
         wanted = (self._policy, facts.ModelSet(facts.ModelRole.MAIN, self.name, self._window))
         await conversation.append_facts(*(fact for fact in wanted if not conversation.state.already_holds(fact)))
 
-    # --- a turn
+    # --- A turn of the foreign agent
 
     async def _prompt_or_restart(self, turn: AgentRequests) -> dict[str, Any]:
         """An agent that died since its last turn says so at the next message, or what it is made of does. It is started again then."""
@@ -144,7 +144,7 @@ class ForeignConversation:
         self._is_session_new = False
         values = {"sessionId": self._session, "prompt": prompt}
         asked = self._asked = self._spawn(link.request("session/prompt", values), name=f"prompt of {self.name}")
-        # An agent may think for minutes. If it sends nothing for longer, it is assumed to hang.
+        # Agents may think for minutes. An agent that sends nothing for longer is assumed to hang.
         while not asked.done():
             silent = asyncio.get_running_loop().time() - link.last_heard
             if silent >= SILENT_SECONDS and not turn.is_waiting:
@@ -170,7 +170,7 @@ class ForeignConversation:
         found = facts.Usage(number_at(told, "inputTokens"), output=number_at(told, "outputTokens"), cost=cost)
         return facts.Usage() if self._is_routed else found
 
-    # --- process and session
+    # --- The agent's process is started, and its session opened or resumed
 
     async def open_agent_session(self, conversation: Conversation, kit: WorkspaceTools) -> AgentConnection:
         """Starts the agent where it does not run, and opens the session in which the conversation goes on."""
@@ -188,7 +188,7 @@ class ForeignConversation:
     async def _set_provider(self, link: AgentConnection, conversation: str, find_route: FindRoute) -> bool:
         """To the gateway, which folds what the agent's model is sent, if the agent lets it be set. Returns whether it was."""
         can = link.abilities.get("providers") is not None
-        with suppress(AgentRefused):  # It works as it is set up.
+        with suppress(AgentRefused):  # An agent that refuses a new address is used as it is set up.
             for each in objects_at(await link.request("providers/list", {}, START_SECONDS) if can else {}, "providers"):
                 now = object_at(each, "current")
                 if (route := await asyncio.to_thread(find_route, now)) is not None:
@@ -218,7 +218,7 @@ class ForeignConversation:
         self._is_repeating = True
         try:
             for method, can in (("session/resume", can_resume), ("session/load", can_load)):
-                with suppress(AgentRefused):  # The session is forgotten, or the method unsupported.
+                with suppress(AgentRefused):  # The agent has lost the session, or can't do this.
                     if can:
                         answer = await link.request(method, values, START_SECONDS)
                         await self._adopt_session(link, conversation, values["sessionId"], answer)
@@ -272,7 +272,7 @@ class ForeignConversation:
         if link is not None:
             await link.end_agent_process()
 
-    # --- requests and updates from the agent
+    # --- The agent's requests are answered, and its updates recorded
 
     async def _answer_agent(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if self._turn is None:

@@ -23,7 +23,7 @@ from helix_desktop.json_values import first_text, object_at, objects_at, text_at
 from helix_desktop.tools.built_in_tool import WorkspaceResources
 
 HEAD = 2_000
-MOST_TEXT = 1 << 20  # In characters. When a reply has grown beyond this, a new one begins.
+MOST_TEXT = 1 << 20  # In characters. A longer reply is recorded as several replies.
 MOST_IN_TURN = 256 << 20  # In bytes. The most that all updates of one turn may take up.
 MOST_CALLS = 2_000
 LONGEST_NAME, LONGEST_ARGUMENTS = 128, 200_000
@@ -96,8 +96,8 @@ class TurnRecorder:
         self.has_heard_agent = False
         self._draft: list[_SpokenPart | AcpCall] = []
         self._calls: dict[str, AcpCall] = {}
-        self._running: list[AcpCall] = []  # The calls of the reply that was recorded last.
-        self._outcomes: dict[str, CallOutcome] = {}  # The results of calls whose commands ran in our terminals.
+        self._running: list[AcpCall] = []  # The calls in the reply that was recorded last.
+        self._outcomes: dict[str, CallOutcome] = {}  # The results of commands that ran in our terminals, by call.
         self._lock = asyncio.Lock()
         self._total_size = self._draft_size = 0
 
@@ -133,7 +133,7 @@ class TurnRecorder:
         last.pieces.append(text)
         self._draft_size += len(text)
 
-    # --- calls
+    # --- The agent's calls and their results are noted
 
     async def note_call(self, told: dict[str, Any], *, is_live: bool = False) -> AcpCall:
         """What the agent tells of a call, new or known. `is_live`: it is asked about, so its reply is recorded now."""
@@ -173,7 +173,7 @@ class TurnRecorder:
         if (call := self._find_call_of_terminal(terminal)) is not None:
             self._conversation.notify_listeners(ToolPrinted(self._conversation.id, call.id, text))
 
-    # --- recording replies and results
+    # --- Replies and results become facts
 
     async def record_progress(self) -> None:
         """Records all that can be: results once the last call of a reply is over, the next reply once a call of it runs."""

@@ -80,7 +80,7 @@ async def serve_editor_in_workspace(arguments: argparse.Namespace, workspace: St
     from helix_desktop import workbench
     from helix_desktop.workbench import interrupted_turns
 
-    # In a thread: this import takes half a second, and an open window must not wait for it.
+    # In a thread, because this import takes half a second, which would freeze an open window.
     agents = await asyncio.to_thread(importlib.import_module, "helix_desktop.acp_agent.editor_agent")
     opens_it = workbench.workbench_of(workspace) is None
     async with workbench.use_workbench(workspace, arguments.places) as bench:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
 
-FETCH_SECONDS = 20.0  # How long a turn waits for facts that other machines wrote.
+FETCH_SECONDS = 20.0  # In seconds. A turn waits this long for facts that other machines wrote.
 WAIT_SECONDS = 1.0  # Seconds between two checks whether another machine has finished.
 
 
@@ -95,7 +95,7 @@ async def _run_asked_turn(
     from helix_desktop.commands.turn_output import TurnPrinter
 
     if arguments.model:
-        bench.models.model_by_name(arguments.model)  # Raises for a wrong name before anything is created.
+        bench.models.model_by_name(arguments.model)  # Raises an error for an unknown model before anything is created.
     elif not (arguments.conversation or bench.main_model_name or arguments.acp):
         raise _no_model_chosen_error(bench)
     session = await _open_asked_session(bench, arguments, console)

@@ -16,7 +16,7 @@ from helix_desktop.errors import format_things
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
-LONGEST = 18  # Numbers of more digits may not fit into the database's 64-bit integers.
+LONGEST = 18  # In digits. A longer number may not fit into the database's 64-bit integers.
 BY_NAME = {
     ".json": "application/json",
     ".xml": "application/xml",
@@ -116,14 +116,14 @@ def guess_media_type(name: str, beginning: bytes) -> str:
     try:
         beginning[:4096].decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < min(len(beginning), 4096) - 4:  # Later: perhaps a character cut in two.
+        if error.start < min(len(beginning), 4096) - 4:  # Unless the last character was cut in two.
             return "application/octet-stream"
     return "application/octet-stream" if b"\0" in beginning[:4096] else "text/plain"
 
 
 async def write_entry_content(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     digest = await workspace.cache.resolve_prefix(arguments.hash)
-    inside = arguments.json and arguments.output == STANDARD  # The content goes into the JSON.
+    inside = arguments.json and arguments.output == STANDARD  # The content becomes part of the JSON.
     content, size = bytearray(), 0
     async for piece in workspace.cache.stream_content(digest):
         size += len(piece)

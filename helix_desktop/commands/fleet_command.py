@@ -129,7 +129,7 @@ async def _stop_tasks(arguments: argparse.Namespace, tasks: FleetTaskList) -> li
             if await tasks.cancel_fleet_task((await tasks.find_fleet_task(name)).id):
                 stopped.append(name)
         except NotFound:
-            continue  # The task may be in another workspace.
+            continue  # This workspace has no such task, but another one may.
     return stopped
 
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from helix_desktop.console import Console
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
-TURN = 0.0005  # Seconds. This often, a thread that parses a large body lets other streams run.
-LARGE = 4 << 20  # Buffers of more bytes grow in place: copying 30 MB would delay other streams.
-YOUNG = 5_000  # New objects between garbage collections. With 700, they took half the time for a long history.
-MIDDLE = 3  # Collections of new objects before one of the middle-aged. With 10, it held other streams for up to 95 ms.
-NEVER = 1 << 30  # No automatic collection of old objects: an idle gateway does that.
-KEPT = 32 << 20  # How many bytes of free memory are kept for the next bodies.
+TURN = 0.0005  # In seconds. A thread that parses a large body gives way to other work this often.
+LARGE = 4 << 20  # In bytes. Larger buffers grow in place: copying 30 MB would delay other streams.
+YOUNG = 5_000  # New objects between two garbage collections. With Python's usual 700, collections took too long.
+MIDDLE = 3  # Collections of new objects before one of the middle generation. With 10, streams froze for 95 ms.
+NEVER = 1 << 30  # Never collects old objects automatically; the gateway does that when it is idle.
+KEPT = 32 << 20  # In bytes. This much freed memory is kept for the next request bodies.
 
 
 OPTIONS: Options = {
@@ -62,7 +62,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
     _check_upstream_address(arguments.upstream)
     if arguments.workspace:
         workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace)
-    if arguments.socket >= 0:  # The parent process has passed on its listening socket.
+    if arguments.socket >= 0:  # The parent process has handed its listening socket to this process.
         sock = socket.socket(fileno=arguments.socket)
     else:
         port = gateway_socket.GATEWAY_PORT if arguments.port is None else arguments.port

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench.history_imports import ImportResult
 
-SHOWN = 20  # The most complaints that are printed.
+SHOWN = 20  # At most this many complaints about a history are printed.
 KEYS_SHOWN = 20
 
 
@@ -32,7 +32,7 @@ IMPORTING: Options = {
     "--from KIND": {"dest": "kind", "help": "the program or format, if it can't be detected"},
     "--watch": "keep importing new conversations until you press Ctrl+C",
     "--forget-keys": "after the import, permanently remove everything that looks like a key",
-    # For the recorder: read its copies instead, and from a database only this folder's sessions.
+    # Two hidden options for the recorder: read copies of the files, and only this folder's sessions.
     "--copies FOLDER": {"type": Path, "default": None, "help": argparse.SUPPRESS},
     "--only-folder FOLDER": {"default": None, "help": argparse.SUPPRESS},
 }
@@ -104,7 +104,7 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
 
-    if arguments.copies is not None:  # The recorder names the files, and they may be gone by now.
+    if arguments.copies is not None:  # The recorder's originals may be gone by now.
         files = arguments.paths
     else:
         files = await asyncio.to_thread(find_files_to_import, arguments.paths) if arguments.paths else _find_history_files()  # fmt: skip
@@ -112,7 +112,7 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     wanted = {str(file): only for file in files}
     if (bench := workbench.workbench_of(workspace)) is not None:
         return await bench.import_histories(files, kind=arguments.kind, wanted=wanted, copies=arguments.copies)
-    counter = token_counting.shared_token_counter()  # The index counts the same texts with it.
+    counter = token_counting.shared_token_counter()  # The workspace's index counts with it, too.
     return await HistoryImport(workspace, counter, arguments.kind, wanted=wanted, copies=arguments.copies).import_files(
         files
     )
@@ -131,7 +131,7 @@ async def _import_until_stopped(arguments: argparse.Namespace, workspace: Stored
     begun = False
     changes = watchfiles.awatch(*folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
     try:
-        # The first value comes once the folders are watched, so that no change is missed.
+        # The first value arrives once the folders are being watched, so that no change is missed.
         async for changed in changes:
             if changed or not begun:
                 result = await _import_once(arguments, workspace)

@@ -64,7 +64,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
     if arguments.workspace is None:
         raise InvalidInput("No workspace was specified. Use --workspace.")
     if arguments.http is not None:
-        # This command line reaches the workspace's owner over a private socket, not a process list.
+        # Sent over a private socket to the process that owns the workspace, so in no process list.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
         arguments.argv = [*arguments.argv, f"--token={token}"]
         arguments.token = token
@@ -73,7 +73,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
 
 async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Answer MCP requests about this workspace and no other, until the caller goes away."""
-    # In threads: these imports take half a second, and an open window must not wait for them.
+    # In threads, because these imports take half a second, which would freeze an open window.
     for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[: 2 if arguments.http is None else 3]:
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.context_server.{name}")
     from helix_desktop.context_server import cache_mcp_server, mcp_over_console
@@ -172,7 +172,7 @@ async def _compact_with_fast_model(
         return await content_recall.compact_entry(workspace.cache, client, digest.hex, keep, lambda _: None)
 
 
-# --- sign-in ---------------------------------------------------------------------------------------------------------
+# --- The user signs in to an MCP server ---
 
 
 async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -201,7 +201,7 @@ async def _sign_in_and_wait(servers: WorkspaceServers, arguments: argparse.Names
     return await workspace_access.print_result(arguments, console, {"server": name, "tools": status.tools}, line)
 
 
-# --- install ---------------------------------------------------------------------------------------------------------
+# --- Another program's settings get this workspace's MCP server ---
 
 
 def run_install_for_client(arguments: argparse.Namespace) -> int:

@@ -40,7 +40,7 @@ def add_model_command(nouns: Subparsers) -> None:
 
 
 def _parse_model_name(text: str) -> str:
-    return "demo/demo" if text == "demo" else text  # As in `ask`, the model's name is enough.
+    return "demo/demo" if text == "demo" else text  # `ask` allows this short name, too.
 
 
 async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:

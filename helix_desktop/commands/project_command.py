@@ -15,7 +15,7 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 if TYPE_CHECKING:
     from helix_desktop.workbench.project_in_use import ProjectInUse
 
-LEAST = 12  # At least this many characters of a hash must be given.
+LEAST = 12  # A hash must be given with at least this many characters.
 
 
 def add_project_command(nouns: Subparsers) -> None:

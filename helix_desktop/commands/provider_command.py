@@ -89,13 +89,13 @@ async def run_with_provider_tools(arguments: argparse.Namespace, work: ProviderW
         await connections.aclose()
 
 
-# --- add and remove --------------------------------------------------------------------------------------------------
+# --- Providers are added and removed ---
 
 
 async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
     config = _provider_from_arguments(arguments, desk.configured)
     key = check_key(_ask_for_key(config.name), config.name) if arguments.key else ""
-    if key:  # The key is stored first, so that nothing changes if this fails.
+    if key:  # The key is stored before the provider, so that nothing changes if storing it fails.
         config = replace(config, key_host=config.host)
         await desk.secrets.store_secret_at(
             config.provider_key, key, where=SecretKeeper.FILE if arguments.keep == "file" else SecretKeeper.KEYRING
@@ -168,7 +168,7 @@ async def print_provider_list(arguments: argparse.Namespace, desk: ProviderTools
     known = desk.configured.list_providers()
     names = {config.name for config in known}
     described = [await _provider_as_json(desk, config) for config in known]
-    # Well-known providers that were not added can be used too if their key is in the environment.
+    # A well-known provider that was not added is listed too: its key may be in the environment.
     others = [await _provider_as_json(desk, preset) for preset in PRESETS.values() if preset.name not in names]
     described += [one for one in others if one["needs_key"] and one["key"]]
     found = [one for one in await local_servers.detect_local_servers(desk.connections) if one.config.name not in names]

@@ -26,10 +26,10 @@ from helix_desktop.resident.history_recorder import recorded_folders
 from helix_desktop.resident.resident_client import CollectingConsole
 from helix_desktop.store.all_workspaces import AllWorkspaces
 
-TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # The most files, and bytes, in one import.
+TOGETHER, TOGETHER_BYTES = 50, 16 << 20  # The most files, and bytes, that are imported together.
 IMPORTED = ("Imported conversations", "Importierte Unterhaltungen", "导入的对话", "Brought in", "Übernommen")
 CLAIM = "recorder"
-IN_USE_SECONDS = 3600.0  # A database says only when a turn began, so a turn may run for this long.
+IN_USE_SECONDS = 3600.0  # A database may be in use for this long: it says only when a turn began.
 
 
 def add_recorder_command(nouns: Subparsers) -> None:
@@ -147,7 +147,7 @@ def _import_what_is_asked(arguments: argparse.Namespace) -> int:
     """Answers each line of its input with a line, until the input ends."""
     where = program_folders.find_program_folders(arguments.home)
     while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:
-        time.sleep(0.2)  # An importing process whose resident was killed finishes its import first.
+        time.sleep(0.2)  # If the resident was killed, its importer may still be working; wait for its end.
     read: set[tuple[Path, str]] = set()
     for line in sys.stdin:
         sys.stdout.write(json.dumps(_answer_import_request(where, json.loads(line), read)) + "\n")

@@ -62,7 +62,7 @@ def add_sharing_commands(verbs: Subparsers) -> None:
     add_verb(verbs, "unshare", sentence, on_open, options, work=run_unshare, counts=False)
 
 
-# --- share -----------------------------------------------------------------------------------------------------------
+# --- `share`: this workspace is put into a shared store ---
 
 
 async def run_share(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
@@ -142,7 +142,7 @@ async def _print_new_key(arguments: argparse.Namespace, key: str) -> int:
     return 0
 
 
-# --- join ------------------------------------------------------------------------------------------------------------
+# --- `join`: a workspace of a shared store is opened on this computer ---
 
 
 def run_join(arguments: argparse.Namespace) -> int:
@@ -166,7 +166,7 @@ async def _join_with_key(arguments: argparse.Namespace, text: str) -> int:
     return await print_result(arguments, Terminal(), result, known.id)
 
 
-# --- sync, status, unshare -------------------------------------------------------------------------------------------
+# --- `sync`, `sharing status` and `unshare` ---
 
 
 async def run_sync(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
     from helix_desktop.workbench.fleet_worker import FleetWorker
 
-AGAIN = -1  # Not an exit code. Try again: another program wants the workspace, or has closed it.
+AGAIN = -1  # Not an exit code: try again, because another program wants the workspace or has closed it.
 AGAIN_SECONDS = 1.0
 UNABLE = 1  # The exit code if the workspace's model or key is missing. The worker tries again later.
 UNABLE_SECONDS = 60
@@ -56,7 +56,7 @@ def _run_worker_command(arguments: argparse.Namespace) -> int:
     arguments.known, arguments.unable = known, set[str]()
     try:
         return asyncio.run(_work_in_all(arguments, list(known)))
-    except asyncio.CancelledError:  # SIGTERM, while other programs had the workspaces open
+    except asyncio.CancelledError:  # SIGTERM arrived while other programs had the workspaces open.
         return 0
 
 
@@ -132,7 +132,7 @@ async def _do_tasks(arguments: argparse.Namespace, bench: Workbench, console: Co
         worker.tasks_may_allow = not arguments.ignore_task_allow
         await console.print_error(f"Doing the tasks of {bench.name}, {arguments.at_once} at once.")
         own = getattr(arguments, "workers", None)
-        if own is None:  # The command runs in another process; this one has the workspace open.
+        if own is None:  # Another process runs the command; this one has the workspace open.
             await worker.work_until_drained(until_empty=arguments.drain)
             return 0
         own.append(worker)

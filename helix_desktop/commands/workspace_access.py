@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from helix_desktop.workbench import Workbench
 
 Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]]
-ASKING = 3  # The exit code for "the user must agree first", seen only between two of our processes.
-LATER = 75  # The exit code for "ask again in a moment", seen only between two of our processes.
+ASKING = 3  # An exit code between two processes of this program: "the user must agree first".
+LATER = 75  # An exit code between two processes of this program: "ask again in a moment".
 LASTING_PATIENCE = 1.0
-TOLD_EVERY = 2.0  # Seconds between two reports of progress.
-PATIENCE = 5.0  # How many seconds to wait for a command that has the workspace open for a moment.
+TOLD_EVERY = 2.0  # In seconds. Progress is reported this often.
+PATIENCE = 5.0  # In seconds. We wait this long if another command has the workspace open.
 
 
 def add_workspace_verb(
@@ -62,7 +62,7 @@ def run_on_workspace(
     with Terminal(source=source, target=target, gather=gather) as console:
         code = asyncio.run(open_or_hand_over(arguments, known.id, console))
         if code and target is not None:
-            raise SystemExit(code)  # Raised so that the output file is not replaced.
+            raise SystemExit(code)  # Raised inside `with`, so that an old output file stays.
     return code
 
 
@@ -191,7 +191,7 @@ async def _run_as_owner(
         link_to_shared_store(workspace, arguments.places, working=not leaving)
         serving = await serve_commands(workspace, arguments.places, leaving=leaving, counting=counting)
         last_first.push_async_callback(serving.finish_requests)
-        for note in workspace.notes:  # Each says what was repaired when the workspace was opened.
+        for note in workspace.notes:  # Each note describes a repair made when the workspace was opened.
             await console.print_error(note)
         return int(await arguments.work(arguments, workspace, console))
 
@@ -265,7 +265,7 @@ async def answer_command(
     """Run a caller's command line on the open workspace. It is this workspace, and where this program keeps things, whatever
     the arguments name: a folder may be meant as seen from the caller's.
     """
-    try:  # In a thread: this imports the commands, and an open window must not wait for it.
+    try:  # In a thread, because this slow import would freeze an open window.
         arguments = await asyncio.to_thread(lambda: commands.build_command_line_parser(argv).parse_args(argv))
     except SystemExit as ended:
         return int(ended.code or 0)

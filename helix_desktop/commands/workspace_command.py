@@ -50,7 +50,7 @@ def _run_export(arguments: argparse.Namespace) -> int:
     return workspace_access.run_on_workspace(arguments, target=arguments.file)
 
 
-# --- commands that need no open workspace ---------------------------------------------------------------------------
+# --- Commands that work without opening a workspace ---
 
 
 def run_new_workspace(arguments: argparse.Namespace) -> int:
@@ -77,7 +77,7 @@ def run_import_workspace(arguments: argparse.Namespace) -> int:
     workspaces = _workspaces_of_home(arguments)
     known = asyncio.run(workspaces.import_workspace(arguments.file, name=arguments.name))
     notes = known.folder / "notes.txt"
-    if notes.exists():  # The file lists what could not be migrated.
+    if notes.exists():  # This file lists what could not be migrated.
         print(notes.read_text(encoding="utf-8").rstrip(), file=sys.stderr)
     return _print_known_workspace(arguments, known)
 

@@ -90,7 +90,7 @@ def _words_of_command(arguments: argparse.Namespace) -> list[str]:
         raise InvalidInput(f"--command is not a valid command line: {error}.", remedy="Quote it as in a shell: --command 'qwen --yolo'.") from None  # fmt: skip
     if words and not arguments.protocol:
         raise InvalidInput("--command needs --protocol.", remedy="Add --protocol anthropic, openai or gemini to specify the protocol that the agent uses with its provider.")  # fmt: skip
-    if words and "--" in arguments.argv:  # What follows `--` belongs to the agent.
+    if words and "--" in arguments.argv:  # Everything after `--` belongs to the agent.
         arguments.agent, arguments.arguments = "", arguments.argv[arguments.argv.index("--") + 1 :]
     if words and (arguments.install or arguments.uninstall):
         raise InvalidInput("--install and --uninstall work for known agents only.", remedy="Start it with wrap --command each time.")  # fmt: skip
@@ -102,7 +102,7 @@ def _words_of_command(arguments: argparse.Namespace) -> list[str]:
 def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
     """What is behind `--`, and without it all behind the agent's name but options of ours, which somebody may have meant for us."""
     given: list[str] = arguments.arguments
-    words: list[str] = arguments.argv  # Still has a `--` that argparse may have removed.
+    words: list[str] = arguments.argv  # The original command line, because argparse removes a `--`.
     before = given[: max(0, len(given) - len(words) + words.index("--"))] if "--" in words else given
     if arguments.install or arguments.uninstall:
         arguments.yes = arguments.yes or "--yes" in before

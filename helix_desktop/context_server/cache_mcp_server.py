@@ -67,7 +67,7 @@ async def _recall_for_user(shelf: ContextShelf, _: Session, words: str) -> str:
     return f"This is the cached content {found['sha256']}:\n{found['text']}"
 
 
-# By name: a description, what may follow the name (empty: nothing), and the function to run.
+# By a prompt's name: its description, its argument (empty: none), and the function to run.
 PROMPTS: Mapping[str, tuple[str, str, SessionAct]] = {
     "context": ("Show what is in the context and what it costs", "", _describe_context),
     "fold_now": ("Fold old outputs now", "", _fold_old_outputs),

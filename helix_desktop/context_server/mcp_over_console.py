@@ -12,7 +12,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.server.lowlevel import Server
 from mcp.shared.message import SessionMessage
 
-LONGEST = 32 << 20  # In bytes. `put_cached_content` takes 16 MB of content, which JSON can double.
+LONGEST = 32 << 20  # In bytes. `put_cached_content` accepts 16 MB of content, which JSON can double.
 log = logging.getLogger(__name__)
 
 Read = Callable[[], Awaitable[bytes]]
@@ -34,7 +34,7 @@ async def open_message_streams(
     to_server, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
-    answers = outgoing.clone()  # Lets waiting requests fail when the input ends, instead of waiting for ever.
+    answers = outgoing.clone()  # Closed with the input, so that waiting requests then fail instead of waiting for ever.
 
     async def receive_messages() -> None:
         async with to_server, answers:

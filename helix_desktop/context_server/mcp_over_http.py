@@ -37,7 +37,7 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # uvicorn does not remove the spaces after a header's value.
+        # uvicorn keeps spaces after a header's value, so they are removed here.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         refusal = self._refusal_of_request(dict(headers))
         if refusal is None:
@@ -71,7 +71,7 @@ async def serve_mcp_over_http(
     server: Server[Any], port: int, token: str, started: Callable[[int], Awaitable[None]]
 ) -> None:
     """Answer until cancelled. `started` is told the port once it listens (0 takes a free one)."""
-    # Only on sockets that name their protocol, asyncio turns off the delay of small packets (40 ms).
+    # asyncio turns off the 40 ms delay of small packets only on sockets that name their protocol.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

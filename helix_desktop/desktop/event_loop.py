@@ -14,8 +14,8 @@ from contextvars import Context
 
 import qasync
 
-FAR = 1.0  # Seconds. Timers due later than this wait in a heap instead of as one Qt timer each.
-FEW = 64  # At least this many cancelled timers may stay in the heap before they are removed.
+FAR = 1.0  # In seconds. Later timers wait together in a heap; each of the others gets a Qt timer.
+FEW = 64  # Cancelled timers are removed from the heap once there are more than this many.
 
 
 class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types

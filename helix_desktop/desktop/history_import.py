@@ -23,8 +23,8 @@ from helix_desktop.workbench.history_imports import ImportResult, find_recorded_
 from helix_desktop.workbench.open_workbench import Workbench
 
 Key = tuple[str, str]
-MAX_DESCRIBED = 64 << 20  # Bytes. A larger file is not read until it is imported.
-_EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace for conversations without a folder.
+MAX_DESCRIBED = 64 << 20  # In bytes. A larger file is not read until the user imports it.
+_EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace that gets conversations without a folder.
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class HistoryImporter:
     def __init__(self, desk: Workbenches) -> None:
         self._desk = desk
         self._found: dict[Key, FoundHistories] = {}
-        self._results: dict[str, ImportResult] = {}  # The results of the last import, by workspace.
+        self._results: dict[str, ImportResult] = {}  # The last import's results, by workspace.
         self._going: asyncio.Task[ImportResult] | None = None
         self._stopped = False
         self._run = ""
@@ -55,7 +55,7 @@ class HistoryImporter:
     async def import_history_groups(
         self, groups: Sequence[history_import_port.HistoryGroup], report: history_import_port.ImportProgressCallback
     ) -> history_import_port.ImportOutcome:
-        if not self._stopped:  # After a stop, this call continues the same import.
+        if not self._stopped:  # After a stop, this call goes on with the same import.
             self._results, self._run = {}, new_import_name()
         self._stopped = False
         parts = self._split_by_workspace(groups)

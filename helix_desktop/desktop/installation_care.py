@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.all_workbenches import Workbenches
     from helix_desktop.workbench.open_workbench import Workbench
 
-LOOKED_AT, NAMED = 5_000, 8  # The most entries that the estimate counts, and that it names.
+LOOKED_AT, NAMED = 5_000, 8  # The most unused entries that are added up, and that are named.
 
 
 class InstallationCare:
@@ -41,7 +41,7 @@ class InstallationCare:
         self._where = where
         self._secrets = secrets
 
-    # --- the installation
+    # --- The installation is examined and cared for
 
     def library_versions(self) -> Sequence[tuple[str, str]]:
         from helix_desktop import installation_checks
@@ -123,7 +123,7 @@ class InstallationCare:
         made = await bench.workspace.back_up_now()
         return tr("Backup saved as {file}.", file=made.path.name)
 
-    # --- MCP servers
+    # --- MCP servers are listed and signed in to
 
     def list_mcp_servers(self, bench: Workbench) -> Sequence[installation_port.McpServerState]:
         """Those of the settings, each with the state of the one that runs."""
@@ -171,7 +171,7 @@ class InstallationCare:
         )
         return join_sentences(told(status.why) or said, wrote)
 
-    # --- the replay lab and the tour
+    # --- The replay lab compares policies, and the tour gets a workspace
 
     async def replay_policies(
         self,

@@ -35,7 +35,7 @@ TITLES = {
     "llamacpp": "llama.cpp",
     "vllm": "vLLM",
 }
-# The models a person most likely wants: names without a date, and no variant that costs ten times as much.
+# Patterns of the models people most likely want: undated names, and no variants at ten times the price.
 _WANTED = (
     r"claude-sonnet-[\d-]+",
     r"claude-opus-[\d-]+",
@@ -46,7 +46,7 @@ _WANTED = (
     r"grok-[\d.]+",
 )
 LOCAL = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "demo"})
-REFRESH = 20.0  # How many seconds a provider has to list its models.
+REFRESH = 20.0  # In seconds. A provider must list its models within this time.
 _WHERE = {"keyring": SecretKeeper.KEYRING, "session": SecretKeeper.SESSION, "file": SecretKeeper.FILE}
 DEMO = "demo/demo"
 
@@ -200,7 +200,7 @@ def _provider_for_window(config: provider_catalog.ProviderConfig) -> ProviderCho
         _provider_title(config.name),
         config.base_url,
         config.kind,
-        needs_key=config.needs_key or "" != config.key_host == config.host,  # A key was once entered for this host.
+        needs_key=config.needs_key or "" != config.key_host == config.host,  # A key was entered for this host before.
         local=config.is_local,
         variable=config.variable,
     )

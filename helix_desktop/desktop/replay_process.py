@@ -21,7 +21,7 @@ from helix_desktop.histories import session_export
 from helix_desktop.processes import starter
 from helix_desktop.workbench.open_workbench import Workbench
 
-LARGEST = 8 << 20  # The most bytes of one output that a replay uses.
+LARGEST = 8 << 20  # In bytes. A replay uses at most this much of one output.
 
 
 async def replay_conversations(
@@ -41,7 +41,7 @@ async def replay_conversations(
                 await asyncio.to_thread(_write_message_lines, files[-1], messages)
         if not files:
             raise InvalidInput(tr("There is no conversation to replay yet."))
-        # Unless searches are billed, policies with many summaries would look too cheap.
+        # With free searches, policies that summarize a lot would look too cheap.
         options = ["--compare", ",".join(policies), "--window", str(window), "--recalls", "searched"]
         total = len(policies) * len(files)
         found = await _run_replay_process(["--json", *options, *map(str, files)], total, report)
@@ -80,7 +80,7 @@ async def _run_replay_process(options: Sequence[str], total: int, report: Callab
 async def _build_recording_lines(facts: Sequence[Recorded], bench: Workbench) -> list[session_export.Line]:
     contents: dict[Digest, bytes] = {}
     for digest in session_export.entries_needed_for_export(facts):
-        # An output that can no longer be read is replaced by what is known of it.
+        # If an output can no longer be read, the replay uses what its fact says about it.
         with suppress(NotFound, StoreFailed):
             contents[digest] = await bench.workspace.cache.read_range(digest, 0, LARGEST)
     return await asyncio.to_thread(lambda: list(session_export.openai_lines(facts, contents.get)))

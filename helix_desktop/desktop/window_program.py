@@ -57,11 +57,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NAME = "window"
-PATIENCE = 1.6  # Seconds that closing may take. Everything acknowledged is already on the disk.
+PATIENCE = 1.6  # In seconds. Closing takes at most this long; everything confirmed is on the disk.
 HAS_MENU_BAR = sys.platform == "darwin"  # On a Mac, people expect a menu bar.
 THREADS = 4
 ENDS = (signal.SIGINT, signal.SIGTERM)
-TURN = 0.0003  # Seconds a busy thread keeps the interpreter lock. The window needs it often.
+TURN = 0.0003  # In seconds. A busy thread hands over the interpreter lock this often.
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
     QtMsgType.QtInfoMsg: logging.INFO,
@@ -132,11 +132,11 @@ class WindowProgram:
             self.window.await_conversation(early.draft_owner, early.name, early.sent_messages)
         self.shell.setCentralWidget(self.window)
         if early.has_box:
-            self.window.chat.composer.text.setFocus()  # A widget can only take the focus once it is in the window.
+            self.window.chat.composer.text.setFocus()  # A widget can take the focus only after it was added to the window.
         if HAS_MENU_BAR:
             self.window.window_actions.fill_menu_bar(self.shell.menuBar())
         self.shell.closing.connect(self._close_window)
-        if self.shell.is_closing:  # The window was closed before the signal was connected.
+        if self.shell.is_closing:  # The user closed the window before this signal was connected.
             QTimer.singleShot(0, self._close_window)
 
     def run_until_closed(self) -> int:
@@ -148,7 +148,7 @@ class WindowProgram:
         with loop:
             loop.run_forever()
         self._stop_log()
-        qInstallMessageHandler(None)  # A Qt message after the end of Python would crash.
+        qInstallMessageHandler(None)  # A Qt message after Python's end would crash the process.
         _exit_process_at_once()
         return 0
 
@@ -189,7 +189,7 @@ class WindowProgram:
         self.window.workbench_shown.connect(
             self._collecting.freeze_living_objects, Qt.ConnectionType.SingleShotConnection
         )
-        if self._settings[RECORDER]:  # The recorder may not run yet, or may have been stopped.
+        if self._settings[RECORDER]:  # The recorder is turned on, but may not be running.
             self._tasks.spawn_task(self._update_recorder(), name="recorder")
         self.window.workbench_shown.connect(self._import_pages, Qt.ConnectionType.SingleShotConnection)
 
@@ -281,7 +281,7 @@ class WindowProgram:
         """In order, and never longer than `PATIENCE`: what hangs is left behind."""
         try:
             async with asyncio.timeout(PATIENCE):
-                # A start still under way would reopen workspaces that are closed below.
+                # A start that is still under way would reopen the workspaces that are closed below.
                 await self._beginning.aclose(limit=0.3)
                 if self._owner is not None:
                     await self._owner.aclose()
@@ -327,7 +327,7 @@ class InterruptHandler(QObject):
         self._write.setblocking(False)
         signal.set_wakeup_fd(self._write.fileno())
         for number in ENDS:
-            signal.signal(number, lambda *_: None)  # Python writes it to the socket Qt reads.
+            signal.signal(number, lambda *_: None)  # Python writes the number to the socket Qt reads.
         self._notifier = QSocketNotifier(self._read.fileno(), QSocketNotifier.Type.Read, self)
         self._notifier.activated.connect(lambda *_: self._on_interrupt_signal(close))
 
