@@ -84,13 +84,11 @@ class _GooseMessages(history_rows.HistoryMessages):
     def read_row(self, value: Mapping[str, object]) -> None:
         time, about = history_rows.parse_time(value.get("created")), object_at(value, "metadata")
         content = value.get("content")
-        if about.get("agentVisible") is False:
-            self.hidden = len(self.made) + 1
-        elif about.get("userVisible") is False and self.hidden:
+        if about.get("userVisible") is False and self.hidden and about.get("agentVisible") is not False:
             text = history_rows.text_of_message_content(
                 [part for part in objects_at(content) if part.get("type") == "text"]
             )
-            if text and self.hidden <= len(self.made):
+            if text:
                 self.add_compaction(text, time, "goose compacted the conversation here", self.hidden)
                 self.hidden = 0
             return

@@ -11,7 +11,7 @@ from typing import Self
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedPicture
-from helix_desktop.json_values import object_at, objects_at, text_at
+from helix_desktop.json_values import object_at, text_at
 
 LATEST = 253402300799.0  # The end of the year 9999, the last that Python's calendar knows.
 
@@ -177,11 +177,13 @@ def read_tool_result(block: Mapping[str, object], time: float, call: str, failed
     return RecordedMessage("tool", text, answers=answers, ok=not block.get(failed), time=time, pictures=pictures)
 
 
-def _content_parts(content: object) -> Iterable[Mapping[str, object]]:
-    return [content] if isinstance(content, Mapping) else objects_at(content)
+def _content_parts(content: object) -> Iterable[object]:
+    return content if isinstance(content, list) else [content] if isinstance(content, Mapping) else ()
 
 
-def _picture_of_part(part: Mapping[str, object]) -> RecordedPicture | None:
+def _picture_of_part(part: object) -> RecordedPicture | None:
+    if not isinstance(part, Mapping):
+        return None
     source, inline = object_at(part, "source"), object_at(part, "inlineData")
     if source:
         return decode_picture(source.get("media_type"), source.get("data"), text_at(part, "title"))

@@ -162,6 +162,11 @@ def test_pictures_stand_in_content_in_the_shapes_of_all_protocols() -> None:
     assert history_rows.pictures_in_content([{"type": "text", "text": "a"}, {"type": "image"}]) == ()
     text, pictures = history_rows.text_and_pictures([{"type": "text", "text": "look"}, shapes[0], shapes[3]])
     assert (text, len(pictures)) == ("look", 2)
+    text, pictures = history_rows.text_and_pictures(["see", shapes[0], "and say"])
+    assert (text, len(pictures)) == ("see\nand say", 1), "words that are no object are words too"
+    assert history_rows.pictures_in_content(["see", shapes[0]]) == (pictures[0],)
+    with pytest.raises(history_rows.UnreadableRow):
+        history_rows.text_and_pictures([5, shapes[0]])
 
 
 def test_a_tool_result_names_its_call_and_whether_it_failed() -> None:

@@ -1,0 +1,169 @@
+"""Tasks of Cline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.engine.facts import Text, ToolCall, Usage
+from helix_desktop.histories import cline_history, history_reading
+from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+    build_recorded_reply,
+)
+from tests.histories import written
+
+TASK = "1767323045000"  # Second 1767323045: Cline names a task by the millisecond.
+CALL = "I look.\n<execute_command>\n<command>\nls\n</command>\n<requires_approval>false</requires_approval>\n</execute_command>\n"
+RESULT = "[execute_command for 'ls'] Result:\n"
+
+
+def read(
+    tmp_path: Path,
+    messages: Sequence[Mapping[str, Any]],
+    shown: object = None,
+    about: object = None,
+    task: str = TASK,
+) -> RecordedSession:
+    folder = tmp_path / "tasks" / task
+    folder.mkdir(parents=True)
+    for name, value in (("ui_messages.json", shown), ("task_metadata.json", about)):
+        if value is not None:
+            (folder / name).write_text(json.dumps(value))
+    path = folder / cline_history.NAME
+    path.write_text(json.dumps(messages))
+    (found,) = history_reading.read_sessions(path, ReadingComplaints())
+    return found
+
+
+def said(*words: str, role: str = "user", **more: Any) -> dict[str, Any]:
+    return {"role": role, "content": [written.text(one) for one in words], **more}
+
+
+def reply(*words: str, **more: Any) -> dict[str, Any]:
+    return said(*words, role="assistant", **more)
+
+
+def test_a_task_has_its_title_folder_and_version(tmp_path: Path) -> None:
+    shown = [
+        {"say": "text", "text": "no title"},
+        {"say": "task", "text": "  A title\n of " + "x" * 60},
+        {"say": "task", "text": "later"},
+    ]
+    about = {"environment_history": [{"cline_version": "2.0"}, {"cline_version": "2.18.0"}]}
+    where = "<environment_details>\n# Current Working Directory (/home/me) Files\na.py"
+    found = read(tmp_path, [said("go", where), reply("Done.")], shown, about)
+    assert (found.kind, found.session, found.folder, found.version) == ("cline", TASK, "/home/me", "2.18.0")
+    assert found.title == "A title of " + "x" * 49
+    assert found.name == str(tmp_path / "tasks" / TASK / cline_history.NAME)
+
+
+def test_a_task_with_nothing_beside_it_has_neither(tmp_path: Path) -> None:
+    found = read(tmp_path, [said("go"), reply("Done.")])
+    assert (found.title, found.folder, found.version, found.compactions) == ("", "", "", ())
+    assert {message.time for message in found.messages} == {1767323045.0}
+
+
+def test_times_are_spread_over_what_cline_showed(tmp_path: Path) -> None:
+    shown = [{"ts": 0}, {"ts": 9_000_000_000_000}, {"ts": 9_000_000_300_000}, {"say": "no time"}]
+    ends = reply("Done.", ts=9_000_000_900_000)
+    found = read(tmp_path, [said("one"), said("two"), said("three"), ends], shown)
+    assert [message.time - 9e9 for message in found.messages] == [0, 100, 200, 900]
+
+
+def test_what_cline_showed_before_the_first_time_is_not_after_the_last(tmp_path: Path) -> None:
+    found = read(tmp_path, [said("one"), reply("two")], [{"ts": 9_000_000_000_000}, {"ts": 8_000_000_000_000}])
+    assert [message.time for message in found.messages] == [9e9, 9e9]
+
+
+def test_a_folder_that_is_no_number_has_no_time(tmp_path: Path) -> None:
+    found = read(tmp_path, [said("one"), reply("two")], task="task-1")
+    assert ([message.time for message in found.messages], found.session) == ([0.0, 0.0], "task-1")
+
+
+def test_a_call_written_as_tags_is_a_call(tmp_path: Path) -> None:
+    found = read(tmp_path, [said("go"), reply(CALL), said(RESULT + "a.py"), reply("Done.")])
+    call = ToolCall("cline_1", "execute_command", '{"command": "ls", "requires_approval": "false"}')
+    assert [(one.role, one.text, one.parts, one.answers) for one in found.messages] == [
+        ("user", "go", (), ""),
+        ("assistant", "I look.\n", (Text("I look.\n"), call), ""),
+        ("tool", "a.py", (), "cline_1"),
+        ("assistant", "Done.", (Text("Done."),), ""),
+    ]
+
+
+def test_what_stands_around_a_call_and_its_result_stays(tmp_path: Path) -> None:
+    asked = reply("First.", CALL.removeprefix("I look.\n"), "Last.")
+    found = read(tmp_path, [said("go"), asked, said("Before.", RESULT, "a.py", "After."), reply("Done.")])
+    call = ToolCall("cline_1", "execute_command", '{"command": "ls", "requires_approval": "false"}')
+    assert found.messages[1].parts == (Text("First."), call, Text("Last."))
+    assert sorted((one.role, one.text) for one in found.messages[2:-1]) == [("tool", "a.py"), ("user", "Before.\nAfter.")]
+
+
+def test_a_result_without_an_output_is_empty(tmp_path: Path) -> None:
+    found = read(tmp_path, [said("go"), reply(CALL), said(RESULT), reply("Done.")])
+    assert (found.messages[2].role, found.messages[2].text) == ("tool", "")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [said(CALL), said(RESULT + "a.py"), reply("Done.")],
+        [reply(CALL), said("[read_file for 'x'] Result:\na.py"), reply("Done.")],
+        [reply(CALL), said("no result"), reply("Done.")],
+        [reply("no call"), said(RESULT + "a.py"), reply("Done.")],
+    ],
+)
+def test_tags_that_are_no_call_with_its_result_are_words(tmp_path: Path, messages: Sequence[Mapping[str, Any]]) -> None:
+    found = read(tmp_path, messages)
+    assert [message.text for message in found.messages] == [one["content"][0]["text"] for one in messages]
+
+
+def test_what_cline_adds_to_words_stands_beside_and_behind_them(tmp_path: Path) -> None:
+    added = ["# task_progress\n- [ ] one", "\n<environment_details>\ntime", "# TODO LIST\n", "# todo\n"]
+    found = read(tmp_path, [said("go", *added, ts=9_000_000_000_000), reply("<environment_details>")])
+    assert found.messages[0] == RecordedMessage("user", "go", time=9e9)
+    assert found.messages[1:-1] == tuple(RecordedMessage("user", one.strip(), time=9e9, beside=True) for one in added)
+    assert found.messages[-1].text == "<environment_details>"
+
+
+def test_what_a_reply_cost_is_read_from_its_metrics(tmp_path: Path) -> None:
+    about = {"modelInfo": {"modelId": "m"}, "metrics": {"tokens": {"prompt": 100, "cached": 60, "completion": 20}}}
+    less = {"modelInfo": {"modelId": "m"}, "metrics": {"tokens": {"prompt": 10, "cached": 60, "completion": 20}}}
+    found = read(tmp_path, [said("go"), reply("one", **about), reply("two", **less), reply("three")], task="t")
+    assert found.messages[1:] == (
+        build_recorded_reply([Text("one")], model="m", usage=Usage(100, 60, 0, 20)),
+        build_recorded_reply([Text("two")], model="m", usage=Usage(60, 60, 0, 20)),
+        build_recorded_reply([Text("three")]),
+    )
+
+
+def test_what_cline_cut_out_becomes_a_fold_up_to_the_last_range(tmp_path: Path) -> None:
+    cut = "conversationHistoryDeletedRange"
+    shown = [{cut: [2, 3]}, {cut: "no"}, {cut: [2]}, {cut: [2, "4"]}, {cut: [2, 4]}, {"ts": 9_000_000_000_000}]
+    added = said("three", "<environment_details>")
+    found = read(tmp_path, [said("one"), reply("two"), added, reply("four"), said("five"), reply("six")], shown)
+    assert found.compactions == (RecordedCompaction(7, 6, cline_history.CUT, 9e9, "Cline cut here"),)
+
+
+def test_a_range_means_nothing_where_a_message_could_not_be_read(tmp_path: Path) -> None:
+    shown = [{"conversationHistoryDeletedRange": [0, 1]}]
+    assert read(tmp_path, [said("one"), {"role": "robot"}, reply("two")], shown).compactions == ()
+
+
+def test_a_file_beside_that_leads_out_of_the_folder_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.json").write_text(json.dumps([{"say": "task", "text": "secret"}]))
+    folder = tmp_path / "tasks" / TASK
+    folder.mkdir(parents=True)
+    (folder / "ui_messages.json").symlink_to(tmp_path / "elsewhere.json")
+    path = folder / cline_history.NAME
+    path.write_text(json.dumps([said("one"), reply("two")]))
+    (found,) = history_reading.read_sessions(path, ReadingComplaints())
+    assert found.title == ""
