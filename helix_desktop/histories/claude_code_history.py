@@ -79,7 +79,6 @@ class _ClaudeCodeFile:
 
     told: ReadingComplaints
     beside: Path
-    title: str = ""
 
     def read_recordings(self, rows: Sequence[HistoryRow], session: str, name: str) -> list[RecordedSession]:
         tree, title = HistoryTree(), ""
@@ -95,7 +94,7 @@ class _ClaudeCodeFile:
                     self.told.leave_out("/".join(filter(None, (kind or "no type", text_at(value, "subtype")))))
                 continue
             tree.add_node(index, node)
-            if kind == "system" and value.get("subtype") == "compact_boundary":
+            if kind == "system":
                 kept = _rows_kept_by_compaction(value)
             elif value.get("isCompactSummary"):
                 tree.move_to_end(kept)

@@ -72,7 +72,7 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
         ]
         text = begins.string[begins.end() :]
         # Older versions of Cline put the output into a separate block.
-        end = place + 1 if text or place + 1 == len(back) else place + 2
+        end = place + 1 if text else place + 2
         output = {
             "type": "tool_result",
             "tool_use_id": f"cline_{at}",

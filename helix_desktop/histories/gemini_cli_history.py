@@ -59,7 +59,7 @@ def _project_folder_of(path: Path, about: Mapping[str, object]) -> str:
         return listed
     for place in (path.parent.parent, path.parent.parent.parent):
         try:
-            return read_beneath(place, ".project_root").decode("utf-8").strip()[:4096]
+            return read_beneath(place, ".project_root", 4096).decode("utf-8").strip()
         except (OSError, ValueError):
             continue
     return ""

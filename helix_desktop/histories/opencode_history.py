@@ -93,7 +93,7 @@ def _opencode_recordings(
     """The session; and where its end was reverted, a branch that still has it."""
     back = _first_reverted_message(session)
     stands = sum(not back or text_at(message, "id") < back for message, _ in found)
-    writing, shared = _OpencodeMessages(told), 0
+    writing = _OpencodeMessages(told)
     for at, (message, parts) in enumerate(found):
         if at == stands:
             shared = len(writing.made)
@@ -178,7 +178,7 @@ class _OpencodeMessages(history_rows.HistoryMessages):
             elif kind not in ("step-start", "step-finish", "text"):
                 self.told.leave_out(f"part {kind}", orjson.dumps(part) + b"\n")
         self._add_opencode_reply(written, results, model, time, usage)
-        if (error := object_at(message, "error")) and not written and not results:
+        if error := object_at(message, "error"):
             why = text_at(error, "data", "message") or text_at(error, "name") or "error"
             self.made.append(recorded_session.RecordedMessage("failure", why, time=time))
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from helix_desktop.engine.facts import Reasoning
 from helix_desktop.histories import claude_code_history, history_reading
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
+from helix_desktop.histories.recorded_session import RecordedCall, RecordedCompaction, RecordedMessage, RecordedSession
 from tests.histories import written
 
 
@@ -247,3 +248,247 @@ def test_a_prompt_that_follows_nothing_begins_anew_and_a_compaction_that_names_n
     (one,) = all_of(*written.claude_session(), boundary, summary, written.claude_said(11, 10, "go on"))
     assert [message.text for message in one.messages][-2:] == ["Again.", "go on"]
     assert [(each.at, each.keep) for each in one.compactions] == [(6, 6)]
+
+
+def test_a_file_is_known_by_its_messages_and_not_taken_for_anothers() -> None:
+    known = claude_code_history.is_claude_code_row
+    assert known(said("go"))
+    assert known(reply("m1", TEXT))
+    assert not known({"type": "user"})
+    assert not known({"type": "message", "message": {"role": "user"}})
+    assert not known(said("go", payload={}))
+    assert not known(said("go", parentId="e1"))
+
+
+def test_a_session_is_named_by_its_rows_or_its_file_and_knows_its_folder_version_and_title() -> None:
+    title = {"type": "ai-title", "aiTitle": "A title"}, {"type": "custom-title", "customTitle": ""}
+    (found,) = all_of({"type": "summary", "summary": "older"}, *title, *written.claude_session())
+    assert (found.name, found.kind, found.session, found.title) == ("s.jsonl", "claude-code", "session-1", "A title")
+    assert (found.folder, found.version) == ("/home/me/project", "2.1.197")
+    (found,) = all_of(said("go"), reply("m1", TEXT))
+    assert (found.session, found.title, found.folder, found.version) == ("s", "", "", "")
+
+
+def test_a_sub_agents_own_file_names_its_session_and_its_task(tmp_path: Path) -> None:
+    rows = [{**written.claude_said(1, None, " look\n deep " + "x" * 60), "isSidechain": True}]
+    rows += [{**written.claude_reply(2, 1, "m1", written.text("deep")), "isSidechain": True}]
+    path = tmp_path / "session-9" / "subagents" / "agent-a1.jsonl"
+    (found,) = history_reading.read_history_file(written.lines(path, rows)).recordings
+    assert (found.session, found.parent, found.parent_call) == ("agent-a1", "session-1", "")
+    assert found.title == "look deep " + "x" * 50
+    for row in rows:
+        del row["sessionId"], row["isSidechain"]
+    (found,) = history_reading.read_history_file(written.lines(path, rows)).recordings
+    assert (found.session, found.parent) == ("agent-a1", "session-9")
+    other = written.lines(tmp_path / "loose.jsonl", [{**row, "isSidechain": True} for row in rows])
+    (found,) = history_reading.read_history_file(other).recordings
+    assert (found.session, found.parent) == ("loose", tmp_path.parent.name)
+
+
+def test_a_branch_of_a_sub_agents_file_stays_a_branch(tmp_path: Path) -> None:
+    rows = [*written.claude_session(), written.claude_said(9, 6, [written.text("other")])]
+    path = written.lines(tmp_path / "subagents" / "agent-a1.jsonl", rows)
+    first, branch = history_reading.read_history_file(path).recordings
+    assert (first.parent, branch.parent, branch.forked_from) == ("session-1", "", "agent-a1")
+    assert branch.messages[-1].text == "other"
+
+
+def test_several_sub_agents_in_one_file_are_told_apart() -> None:
+    def aside(row: Mapping[str, object], **more: object) -> Mapping[str, object]:
+        return {**row, "isSidechain": True, **more}
+
+    asked = [written.use("t1", "Task", prompt="look"), written.use("t2", "Agent", prompt=" search ")]
+    main = [*written.claude_session()[:3], written.claude_reply(4, 3, "m1", *asked, written.use("t3", prompt="aid"))]
+    children = [
+        aside(written.claude_said(30, None, "look")),
+        aside(written.claude_said(40, None, "search"), agentId="a1"),
+        aside(written.claude_reply(31, 30, "c1", written.text("seen"))),
+        aside(written.claude_reply(41, 99, "c2", written.text("found")), agentId="a1"),
+        aside(written.claude_said(50, None, "aid")),
+        aside(written.claude_said(60, None, " ")),
+    ]
+    _, *found = all_of(*main, *children)
+    assert [(one.session, one.parent_call, one.title) for one in found] == [
+        ("agent-u30", "t1", "look"),
+        ("agent-a1", "t2", "search"),
+        ("agent-u50", "", "aid"),
+        ("agent-u60", "", ""),
+    ]
+    assert [[message.text for message in one.messages] for one in found[:2]] == [["look", "seen"], ["search", "found"]]
+    assert {one.parent for one in found} == {"session-1"}
+    assert found[1].name == "s.jsonl#agent-a1"
+
+
+def test_a_sub_agents_file_without_a_message_has_no_title(tmp_path: Path) -> None:
+    path = tmp_path / "subagents" / "agent-a1.jsonl"
+    (found,) = claude_code_history.read_claude_code_recordings(
+        [HistoryRow(said(" "), "line 1")], ReadingComplaints(), path
+    )
+    assert (found.title, found.messages) == ("", ())
+
+
+def test_who_speaks_is_told() -> None:
+    spoken: Sequence[tuple[Mapping[str, object], bool]] = [
+        (said("go"), False),
+        (said([TEXT]), False),
+        (said("reminder", isMeta=True), True),
+        (said("answered", toolUseResult={}), True),
+        (said("<local-command-stdout>x"), True),
+        (said("<command-name>x"), True),
+        (said("[Request interrupted by user]"), True),
+        (said([{"type": "text", "text": "[Request interrupted by user]"}]), True),
+        (said([RESULT, TEXT]), True),
+    ]
+    for value, beside in spoken:
+        messages, _ = read(value)
+        assert (messages[-1].role, messages[-1].beside) == ("user", beside), value
+
+
+def test_a_prompt_in_parts_that_goes_back_begins_a_branch_and_an_interruption_does_not() -> None:
+    again = written.claude_said(9, 6, [written.text("other")])
+    assert len(all_of(*written.claude_session(), again)) == 2
+    for content in ([written.text("[Request interrupted by user]")], [written.result("t1")], "[Request interrupted"):
+        assert len(all_of(*written.claude_session(), written.claude_said(9, 6, content))) == 1
+
+
+def test_a_reply_in_words_alone_and_with_blocks_nobody_knows() -> None:
+    words: Mapping[str, object] = {"type": "assistant", "message": {"id": "m1", "content": "Done."}}
+    unknown = [{"type": "novelty"}, {"type": "redacted_thinking", "data": "d"}, {"type": "server_tool_use", "id": "1", "name": "web"}]  # fmt: skip
+    messages, complaints = read(said("go"), words, reply("m2", *unknown, model="m"))
+    assert [message.text for message in messages] == ["go", "Done.", "[novelty]"]
+    assert complaints == []
+    assert messages[2].calls == (RecordedCall("1", "web", "{}"),)
+
+
+def test_thinking_goes_back_only_as_it_was_signed() -> None:
+    def thought(**block: object) -> Reasoning:
+        return claude_code_history.read_claude_thinking(block, "tag", "m")
+
+    signed = thought(type="thinking", thinking="hm", signature="s")
+    assert signed == Reasoning(
+        "hm", opaque='{"type":"thinking","thinking":"hm","signature":"s"}', provider="tag", model="m"
+    )
+    assert thought(type="thinking", thinking="hm") == Reasoning("hm")
+    assert thought(type="redacted_thinking", data="d") == Reasoning(
+        "", opaque='{"type":"redacted_thinking","data":"d"}', provider="tag", model="m"
+    )
+
+
+def test_a_reply_that_goes_on_keeps_its_time_and_takes_the_last_usage() -> None:
+    first, second = (
+        written.claude_reply(2, 1, "m1", written.thinking()),
+        written.claude_reply(3, 2, "m1", written.text("I look.")),
+    )
+    second["message"]["usage"] = {"input_tokens": 10, "output_tokens": 90}
+    (found,) = all_of(written.claude_said(1, None, "go"), first, second)
+    assert (found.messages[1].time % 60, found.messages[1].usage.output) == (2.0, 90)
+    assert (found.messages[1].reasoning, found.messages[1].text) == ("Let me think.", "I look.")
+
+
+def test_a_reply_of_the_same_id_after_a_person_spoke_is_another() -> None:
+    messages, _ = read(said("go"), reply("m1", TEXT), said("more"), reply("m1", TEXT))
+    assert [message.role for message in messages] == ["user", "assistant", "user", "assistant"]
+    failed = reply("e1", {"type": "text", "text": "API Error"}, isApiErrorMessage=True)
+    messages, _ = read(said("go"), reply("m1", TEXT), failed, reply("m1", TEXT))
+    assert [message.role for message in messages] == ["user", "assistant", "failure", "assistant"]
+    messages, _ = read(said("go"), reply("", TEXT), reply("", TEXT))
+    assert len(messages) == 3, "replies without an id are told apart"
+
+
+def test_lines_of_a_reply_around_a_result_are_one_only_where_they_say_so() -> None:
+    def values(parent: int) -> list[Mapping[str, object]]:
+        return [
+            written.claude_said(1, None, "go"),
+            written.claude_reply(2, 1, "m1", written.use("t1")),
+            written.claude_said(3, 2, [written.result("t1", "one")]),
+            written.claude_reply(4, parent, "m1", written.text("Done.")),
+        ]
+
+    assert [len(all_of(*values(parent))[0].messages) for parent in (2, 3)] == [3, 4]
+
+
+def test_a_result_says_all_of_what_the_line_has(tmp_path: Path) -> None:
+    def result(text: str, stdout: str) -> RecordedMessage:
+        answered = written.claude_said(5, 4, [written.result("t1", text)], toolUseResult={"stdout": stdout})
+        return all_of(*written.claude_session()[:4], answered)[0].messages[2]
+
+    shown = "<persisted-output>\n1"
+    assert (result(shown, "1" * 99).text, result(shown, "1" * 99).shown) == ("1" * 99, shown)
+    assert (result(shown, "1" * len(shown)).text, result(shown, "1" * len(shown)).shown) == (shown, "")
+    assert (result("plain", "1" * 99).text, result("plain", "1" * 99).shown) == ("plain", "")
+
+
+def test_attachments_show_their_text_or_all_they_have() -> None:
+    def attachment(**found: object) -> RecordedMessage:
+        return session(*written.claude_session()[:6], written.claude_line(7, "attachment", 6, attachment=found))[-1]
+
+    assert attachment(type="edited_text_file", filename="", path="a.py", content=" ", snippet="1 x").text == (
+        "[Claude Code showed: edited_text_file]\na.py\n1 x"
+    )
+    assert attachment(type="hook", stdout="out").text == "[Claude Code showed: hook]\nout"
+    assert attachment(type="changed", addedLines=["one", 2]).text == "[Claude Code showed: changed]\none\n2"
+    assert attachment(type="todo", items=["ü"]).text == '[Claude Code showed: todo]\n{"items": ["ü"]}'
+    assert attachment(items=1).text == '[Claude Code showed: attachment]\n{"items": 1}'
+    assert attachment(type="hook", stdout="out").beside
+    assert attachment(type="hook", stdout="out").time % 60 == 7.0
+    source = {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}
+    queued = attachment(type="queued_command", prompt=[TEXT, {"type": "image", "source": source}])
+    assert (queued.text, [picture.data for picture in queued.pictures]) == ("I look.\n[image]", [b"hello"])
+    nothing = written.claude_line(7, "attachment", 6, attachment={"type": "queued_command", "prompt": " "})
+    assert session(*written.claude_session()[:6], nothing)[-1].text == "Done."
+
+
+def test_a_compaction_says_why_and_when() -> None:
+    def compaction(**about: object) -> RecordedCompaction:
+        boundary = written.claude_line(7, "system", None, subtype="compact_boundary", compactMetadata=about)
+        summary = written.claude_said(8, 7, [written.text("What happened.")], isCompactSummary=True)
+        ((found,),) = [one.compactions for one in all_of(*written.claude_session()[:6], boundary, summary)]
+        return found
+
+    told = "Claude Code compacted the conversation here"
+    assert (compaction().why, compaction(trigger="auto").why) == (told, f"{told} (auto)")
+    assert (compaction().text, compaction().time % 60) == ("What happened.", 8.0)
+    assert [compaction(preservedSegment={"headUuid": name}).keep for name in ("u1", "u3", "u5", "gone")] == [0, 1, 2, 4]
+
+
+def test_a_second_compaction_without_a_boundary_keeps_nothing_of_the_first() -> None:
+    kept = {"preservedSegment": {"headUuid": "u6"}, "trigger": "manual"}
+    boundary = written.claude_line(7, "system", None, subtype="compact_boundary", compactMetadata=kept)
+    first, second = (written.claude_said(at, at - 1, f"Sum {at}.", isCompactSummary=True) for at in (8, 9))
+    (found,) = all_of(*written.claude_session()[:6], boundary, first, second)
+    assert [(one.text, one.keep, one.why.endswith("(manual)")) for one in found.compactions] == [
+        ("Sum 8.", 3, True),
+        ("Sum 9.", 4, False),
+    ]
+
+
+def test_a_reply_after_a_compaction_is_another_than_before_it() -> None:
+    boundary = written.claude_line(4, "system", 3, subtype="compact_boundary")
+    summary = written.claude_said(5, 4, "What happened.", isCompactSummary=True)
+    values = [*written.claude_session()[:3], boundary, summary, written.claude_reply(6, 5, "m1", written.text("Done."))]
+    assert [message.text for message in all_of(*values)[0].messages] == ["list the files", "I look.", "Done."]
+
+
+def test_a_reply_without_an_id_is_one_step_of_its_own_and_what_is_said_beside_it_a_branch() -> None:
+    nameless = written.claude_reply(3, 2, "", written.text("more"))
+    values = [written.claude_said(1, None, "go"), written.claude_reply(2, 1, "", written.text("one")), nameless]
+    assert len(all_of(*values, written.claude_said(4, 2, "other"))) == 2
+    values = [written.claude_said(1, None, "go"), written.claude_reply(2, 1, "m1", written.text("one"))]
+    assert len(all_of(*values, written.claude_said(3, 1, "other"))) == 2
+    result = written.claude_said(3, 2, [written.result("t1")])
+    assert len(all_of(*values, result, written.claude_said(4, 2, "beside the result"))) == 1
+
+
+def test_a_sub_agents_title_is_the_beginning_of_its_task() -> None:
+    child = {**written.claude_said(30, None, "x" * 61), "isSidechain": True}
+    assert all_of(*written.claude_session(), child)[1].title == "x" * 60
+
+
+def test_a_compaction_that_kept_the_first_lines_names_their_place() -> None:
+    kept = {"preservedSegment": {"headUuid": "u0"}}
+    attachment = written.claude_line(0, "attachment", None, attachment={"type": "queued_command", "prompt": ""})
+    first = written.claude_said(1, 0, "go")
+    boundary = written.claude_line(7, "system", None, subtype="compact_boundary", compactMetadata=kept)
+    summary = written.claude_said(8, 7, "What happened.", isCompactSummary=True)
+    (found,) = all_of(attachment, first, *written.claude_session()[1:6], boundary, summary)
+    assert [one.keep for one in found.compactions] == [0]

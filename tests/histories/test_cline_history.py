@@ -71,6 +71,11 @@ def test_a_task_with_nothing_beside_it_has_neither(tmp_path: Path) -> None:
     assert {message.time for message in found.messages} == {1767323045.0}
 
 
+def test_of_two_messages_one_is_at_the_beginning_and_one_at_the_end(tmp_path: Path) -> None:
+    found = read(tmp_path, [said("go"), reply("Done.")], [{"ts": 9_000_000_000_000}, {"ts": 9_000_000_060_000}])
+    assert [message.time - 9e9 for message in found.messages] == [0, 60]
+
+
 def test_times_are_spread_over_what_cline_showed(tmp_path: Path) -> None:
     shown = [{"ts": 0}, {"ts": 9_000_000_000_000}, {"ts": 9_000_000_300_000}, {"say": "no time"}]
     ends = reply("Done.", ts=9_000_000_900_000)
@@ -104,7 +109,15 @@ def test_what_stands_around_a_call_and_its_result_stays(tmp_path: Path) -> None:
     found = read(tmp_path, [said("go"), asked, said("Before.", RESULT, "a.py", "After."), reply("Done.")])
     call = ToolCall("cline_1", "execute_command", '{"command": "ls", "requires_approval": "false"}')
     assert found.messages[1].parts == (Text("First."), call, Text("Last."))
-    assert sorted((one.role, one.text) for one in found.messages[2:-1]) == [("tool", "a.py"), ("user", "Before.\nAfter.")]
+    assert sorted((one.role, one.text) for one in found.messages[2:-1]) == [
+        ("tool", "a.py"),
+        ("user", "Before.\nAfter."),
+    ]
+
+
+def test_what_follows_a_result_with_its_output_is_not_part_of_it(tmp_path: Path) -> None:
+    found = read(tmp_path, [said("go"), reply(CALL), said(RESULT + "a.py", "After."), reply("Done.")])
+    assert sorted((one.role, one.text) for one in found.messages[2:-1]) == [("tool", "a.py"), ("user", "After.")]
 
 
 def test_a_result_without_an_output_is_empty(tmp_path: Path) -> None:
@@ -147,7 +160,15 @@ def test_what_a_reply_cost_is_read_from_its_metrics(tmp_path: Path) -> None:
 
 def test_what_cline_cut_out_becomes_a_fold_up_to_the_last_range(tmp_path: Path) -> None:
     cut = "conversationHistoryDeletedRange"
-    shown = [{cut: [2, 3]}, {cut: "no"}, {cut: [2]}, {cut: [2, "4"]}, {cut: [2, 4]}, {"ts": 9_000_000_000_000}]
+    shown = [
+        {cut: [2, 3]},
+        {cut: "no"},
+        {cut: [2]},
+        {cut: [2, "4"]},
+        {cut: [2, 4]},
+        {"ts": 8_000_000_000_000},
+        {"ts": 9_000_000_000_000},
+    ]
     added = said("three", "<environment_details>")
     found = read(tmp_path, [said("one"), reply("two"), added, reply("four"), said("five"), reply("six")], shown)
     assert found.compactions == (RecordedCompaction(7, 6, cline_history.CUT, 9e9, "Cline cut here"),)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.facts import Reasoning, Usage
 from helix_desktop.histories import codex_history, history_reading
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
-from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage
+from helix_desktop.histories.recorded_session import RecordedCall, RecordedCompaction, RecordedMessage, RecordedSession
 from tests.histories import written
 
 ITEMS: tuple[Mapping[str, object], ...] = (
@@ -155,3 +156,310 @@ def test_what_another_agent_said_stands_beside_the_persons_words() -> None:
     (session,) = codex_history.read_codex_recordings(rows, ReadingComplaints(), Path("rollout.jsonl"))
     (message,) = session.messages
     assert (message.role, message.text, message.beside) == ("user", "[Message of the agent reviewer]\nDone.", True)
+
+
+def event(kind: str, **payload: object) -> HistoryRow:
+    return HistoryRow({"type": kind, "timestamp": "1970-01-01T00:00:05.000Z", "payload": payload}, "f")
+
+
+def item(kind: str, **more: object) -> HistoryRow:
+    return event("response_item", type=kind, **more)
+
+
+def said(text: str, role: str = "user") -> HistoryRow:
+    return item("message", role=role, content=[{"type": "output_text", "text": text}])
+
+
+def session(*rows: HistoryRow) -> RecordedSession:
+    (recording,) = codex_history.read_codex_recordings(rows, ReadingComplaints(), Path("rollout.jsonl"))
+    return recording
+
+
+def test_a_file_is_known_by_its_events_or_its_items_and_not_taken_for_anothers() -> None:
+    known = codex_history.is_codex_row
+    assert known({"type": "session_meta", "payload": {}})
+    assert not known({"type": "session_meta"})
+    assert not known({"type": "other", "payload": {}})
+    assert known({"type": "message", "role": "user"})
+    assert not known({"type": "message", "message": {}})
+    assert not known({"type": "message", "parentId": "e1"})
+    assert not known({"role": "user"})
+
+
+def test_a_rollout_has_its_id_folder_version_and_instructions() -> None:
+    about = {"id": "thread-1", "cwd": "/w", "cli_version": "0.169.0", "base_instructions": {"text": "Be good."}}
+    found = session(event("session_meta", **about), event("session_meta", id="copied", base_instructions="Other."))
+    assert (found.name, found.kind, found.session, found.folder, found.version) == (
+        "rollout.jsonl", "codex", "thread-1", "/w", "0.169.0",
+    )  # fmt: skip
+    assert found.messages == (RecordedMessage("system", "Be good.", time=5.0),)
+    assert session(event("session_meta", instructions="Be brief.")).messages[0].text == "Be brief."
+    assert (session(event("session_meta")).session, session(event("session_meta")).messages) == ("rollout", ())
+
+
+def test_the_first_line_of_older_files_has_no_type() -> None:
+    first = HistoryRow({"id": "thread-1", "instructions": "Be good."}, "f")
+    found = session(first, said("go"))
+    assert (found.session, [message.text for message in found.messages]) == ("thread-1", ["Be good.", "go"])
+    for value in ({"id": "x"}, {"instructions": "x"}, {"record_type": "state"}):
+        messages, told = read(HistoryRow(value, "f"))
+        assert (messages, sum(told.left_out.values())) == ([], 1)
+    told = ReadingComplaints()
+    codex_history.read_codex_recordings([first, first], told, Path("rollout.jsonl"))
+    assert told.left_out == {"no type": 1}
+
+
+def test_a_sub_agents_rollout_names_its_parent_and_is_no_fork() -> None:
+    spawn = {"subagent": {"thread_spawn": {"parent_thread_id": "thread-0"}}}
+    found = session(event("session_meta", id="thread-1", source=spawn, forked_from_id="thread-0"), said("go"))
+    assert (found.parent, found.forked_from, found.forked_at) == ("thread-0", "", 0)
+
+
+def test_a_new_message_or_new_reasoning_begins_a_reply_of_its_own() -> None:
+    call = item("function_call", name="f", arguments="{}", call_id="c1")
+    thought = item("reasoning", summary=[{"type": "summary_text", "text": "hm"}])
+    done = said("Done.", "assistant")
+    found = session(said("I look.", "assistant"), done, call, done, call, thought, done, thought, thought, call)
+    assert [(one.text, len(one.calls), one.reasoning) for one in found.messages] == [
+        ("I look.", 0, ""),
+        ("Done.", 1, ""),
+        ("Done.", 1, ""),
+        ("Done.", 0, "hm"),
+        ("", 1, "hm\nhm"),
+    ]
+
+
+def test_a_reply_has_the_time_it_began_and_its_model() -> None:
+    later = HistoryRow({"type": "response_item", "timestamp": "1970-01-01T00:00:09.000Z", "payload": ITEMS[3]}, "f")
+    untimed = HistoryRow({"type": "response_item", "payload": ITEMS[5]}, "f")
+    found = session(
+        event("turn_context", model="m"), event("turn_context"), said("I look.", "assistant"), later, untimed
+    )
+    assert [(one.role, one.model, one.time) for one in found.messages] == [("assistant", "m", 5.0), ("tool", "", 9.0)]
+
+
+def test_reasoning_goes_back_only_as_it_was_sealed() -> None:
+    summary = [{"type": "summary_text", "text": "hm"}]
+    sealed = item("reasoning", id="r1", summary=summary, encrypted_content="x", content=[], status="done")
+    bare = item("reasoning", summary=[], content=[{"type": "reasoning_text", "text": "so"}])
+    found = session(
+        event("turn_context", model="m"), sealed, said("One.", "assistant"), bare, said("Two.", "assistant")
+    )
+    opaque = '{"type":"reasoning","id":"r1","summary":[{"type":"summary_text","text":"hm"}],"encrypted_content":"x"}'
+    assert found.messages[0].parts[0] == Reasoning("hm", opaque=opaque, provider=codex_history.TAG, model="m")
+    assert found.messages[1].parts[0] == Reasoning("so")
+
+
+def test_who_speaks_is_told() -> None:
+    beside = "<environment_context>x", "<user_instructions>x", "# AGENTS.md x"
+    found = session(said("go"), *map(said, beside), said("be", "developer"), said("good", "system"))
+    assert [(one.role, one.text, one.beside, one.time) for one in found.messages] == [
+        ("user", "go", False, 5.0),
+        *(("user", text, True, 5.0) for text in beside),
+        ("system", "be", False, 5.0),
+        ("system", "good", False, 5.0),
+    ]
+    messages, told = read(said("?", "robot"))
+    assert (messages, "there is no role 'robot'" in told.complaints[0]) == ([], True)
+
+
+def test_a_picture_in_a_prompt_and_in_an_output_is_kept() -> None:
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    prompt = item("message", role="user", content=[{"type": "input_text", "text": "look"}, picture])
+    found = session(prompt, item("function_call_output", call_id="c1", output=[picture]))
+    assert [[one.data for one in message.pictures] for message in found.messages] == [[b"\0\0\0"], [b"\0\0\0"]]
+    assert [message.text for message in found.messages] == ["look", ""]
+
+
+@pytest.mark.parametrize(
+    ("call", "name", "arguments"),
+    [
+        ({"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}'}, "f", '{"a": 1}'),
+        ({"type": "custom_tool_call", "id": "c", "name": "f", "input": "x"}, "f", '{"input": "x"}'),
+        ({"type": "local_shell_call", "id": "c", "name": "other", "action": {"a": 1}}, "shell", '{"a": 1}'),
+        ({"type": "tool_search_call", "call_id": "c", "arguments": {"q": 1}}, "tool_search", '{"q": 1}'),
+        ({"type": "tool_search_call", "call_id": "c", "name": "find", "arguments": {}}, "find", "{}"),
+    ],
+)
+def test_a_call_of_every_kind(call: Mapping[str, object], name: str, arguments: str) -> None:
+    (message,), _ = read(HistoryRow(call, "f"))
+    assert message.calls == (RecordedCall("c", name, arguments),)
+
+
+def test_an_output_of_every_shape_says_whether_its_call_failed() -> None:
+    shapes: list[tuple[object, str, bool]] = [
+        ("out", "out", True),
+        ({"content": "out"}, "out", True),
+        ({"body": "out", "success": True}, "out", True),
+        ({"content": "bad", "success": False}, "bad", False),
+        ([{"type": "input_text", "text": "out"}], "out", True),
+    ]
+    for output, text, ok in shapes:
+        (message,) = session(item("function_call_output", call_id="c1", output=output)).messages
+        assert message == RecordedMessage("tool", text, answers="c1", ok=ok, time=5.0), output
+
+
+@pytest.mark.parametrize(
+    ("whole", "shown", "text", "kept"),
+    [
+        ("one\ntwo\n", "one", "one\ntwo\n", "one"),
+        ("one", "one", "one", ""),
+        ("  one  ", "one", "one", ""),
+        ("two", "onetwothree", "onetwothree", ""),
+    ],
+)
+def test_what_the_model_saw_of_an_output_is_kept_where_it_was_less(
+    whole: str, shown: str, text: str, kept: str
+) -> None:
+    for told in (
+        event("event_msg", type="exec_command_end", call_id="c1", aggregated_output=whole),
+        event("event_msg", type="item_completed", item={"id": "c1", "aggregated_output": whole}),
+    ):
+        (message,) = session(told, item("function_call_output", call_id="c1", output=shown)).messages
+        assert (message.text, message.shown) == (text, kept)
+
+
+def test_what_the_provider_ran_says_what_there_is_of_it() -> None:
+    drawn = item("image_generation_call", id="i1", status="completed", result="AAAA", revised_prompt="a cat")
+    unnamed = item("web_search_call", action={"type": "search"}), item("web_search_call", call_id="w2")
+    found = session(said("I look.", "assistant"), drawn, *unnamed)
+    calls = [call for message in found.messages for call in message.calls]
+    assert calls == [
+        RecordedCall("i1", "image_generation", '{"revised_prompt": "a cat"}'),
+        RecordedCall("web_search-2-0", "web_search", '{"type": "search"}'),
+        RecordedCall("w2", "web_search", "{}"),
+    ]
+    results = [message for message in found.messages if message.role == "tool"]
+    assert [(one.text, one.answers, one.time) for one in results] == [
+        ("(a picture)", "i1", 5.0),
+        (codex_history.NOT_RECORDED, "web_search-2-0", 5.0),
+        (codex_history.NOT_RECORDED, "w2", 5.0),
+    ]
+    assert [[picture.data for picture in one.pictures] for one in results] == [[b"\0\0\0"], [], []]
+
+
+def test_a_request_that_failed_is_noted_with_its_reason() -> None:
+    found = session(
+        said("Half", "assistant"),
+        event("event_msg", type="error", message="overloaded"),
+        event("event_msg", type="stream_error", reason="cut"),
+        event("event_msg", type="turn_aborted"),
+    )
+    assert [(one.role, one.text) for one in found.messages] == [
+        ("assistant", "Half"),
+        ("failure", "overloaded"),
+        ("failure", "cut"),
+        ("failure", "turn_aborted"),
+    ]
+
+
+def test_events_that_say_nothing_are_counted() -> None:
+    told = read(
+        event("event_msg", type="agent_message"), event("world_state"), event("event_msg", type="item_completed")
+    )[1]
+    assert told.left_out == {"event agent_message": 1, "event item_completed": 1, "world_state": 1}
+
+
+def test_what_a_request_cost_stands_with_its_reply() -> None:
+    cost = {
+        "input_tokens": 100, "cached_input_tokens": 60, "cache_write_input_tokens": 30, "output_tokens": 20,
+        "reasoning_output_tokens": 5,
+    }  # fmt: skip
+    told = event("event_msg", type="token_count", info={"last_token_usage": cost})
+    rows = (
+        told,
+        said("go"),
+        said("One.", "assistant"),
+        told,
+        said("Two.", "assistant"),
+        event("event_msg", type="token_count"),
+    )
+    found = session(*rows)
+    assert [one.usage for one in found.messages] == [Usage(), Usage(100, 60, 30, 20, 5), Usage()]
+    found = session(said("One.", "assistant"), event("token_usage_record", usage=cost))
+    assert [one.usage.input for one in found.messages] == [100]
+
+
+def test_a_compaction_says_its_text_or_what_it_kept() -> None:
+    kept = [
+        {"type": "message", "content": [{"type": "input_text", "text": "one"}]},
+        {"type": "reasoning", "encrypted_content": "x"},
+        {"type": "message", "content": "two"},
+    ]
+    sealed = [{"type": "compaction", "encrypted_content": "x"}]
+    rest = "\n[The rest of the summary is sealed: only its provider can read it.]"
+    for about, text in (
+        ({"message": "What happened."}, "What happened."),
+        ({"replacement_history": kept}, "one\n\ntwo"),
+        ({"message": "Sum.", "replacement_history": [*kept, *sealed]}, f"Sum.{rest}"),
+    ):
+        found = session(said("go"), said("Half", "assistant"), event("compacted", **about))
+        why = "Codex compacted the conversation here"
+        assert found.compactions == (RecordedCompaction(2, 2, text, 5.0, why),)
+    assert session(said("go"), event("compacted")).compactions == ()
+
+
+def test_a_compaction_of_what_is_not_in_the_file_is_a_message() -> None:
+    found = session(event("session_meta", base_instructions={"text": "Be good."}), event("compacted", message="Sum."))
+    assert found.compactions == ()
+    assert found.messages[1] == RecordedMessage("user", "Sum.", time=5.0, beside=True, is_summary=True)
+
+
+def test_an_empty_reply_is_none() -> None:
+    assert (
+        session(said("", "assistant"), item("reasoning", summary=[{"type": "summary_text", "text": "hm"}])).messages
+        == ()
+    )
+
+
+def test_a_fork_that_says_otherwise_from_the_beginning_shares_nothing(tmp_path: Path) -> None:
+    source = written.codex(tmp_path)
+    values = [json.loads(line) for line in source.read_text().splitlines()]
+    about = {"id": "thread-2", "forked_from_id": "thread-1"}
+    rows = [{**values[0], "payload": about}, *values[2:]]
+    path = written.lines(source.with_name("rollout-thread-2.jsonl"), rows)
+    (fork,) = history_reading.read_history_file(path).recordings
+    assert (fork.forked_from, fork.forked_at) == ("", 0)
+    lost = {**about, "forked_from_id": "thread-2"}
+    path = written.lines(source.with_name("rollout-thread-2.jsonl"), [{**values[0], "payload": lost}, *values[2:]])
+    (fork,) = history_reading.read_history_file(path).recordings
+    assert fork.forked_at == 0, "it is not compared with itself"
+
+
+def test_a_source_outside_the_sessions_is_not_read(tmp_path: Path) -> None:
+    source = written.codex(tmp_path / "elsewhere")
+    values = [json.loads(line) for line in source.read_text().splitlines()]
+    about = {**values[0]["payload"], "id": "thread-2", "forked_from_id": "thread-1"}
+    folder = tmp_path / "sessions" / "2026"
+    path = written.lines(folder / "rollout-thread-2.jsonl", [{**values[0], "payload": about}, *values[1:]])
+    (folder / "rollout-thread-1.jsonl").symlink_to(source)
+    (fork,) = history_reading.read_history_file(path).recordings
+    assert fork.forked_at == 0
+    (folder / "rollout-thread-1.jsonl").unlink()
+    source.rename(folder / "rollout-thread-1.jsonl")
+    (fork,) = history_reading.read_history_file(path).recordings
+    assert fork.forked_at == len(fork.messages)
+
+
+def test_a_rollout_that_left_none_shares_nothing_with_those_beside_it(tmp_path: Path) -> None:
+    source = written.codex(tmp_path)
+    values = [json.loads(line) for line in source.read_text().splitlines()]
+    spawn = {"source": {"subagent": {"thread_spawn": {"parent_thread_id": "thread-1"}}}, "forked_from_id": "thread-1"}
+    for about in ({"id": "thread-2"}, {"id": "thread-2", **spawn}):
+        rows = [{**values[0], "payload": {**values[0]["payload"], **about}}, *values[1:]]
+        path = written.lines(source.with_name("rollout-thread-2.jsonl"), rows)
+        (found,) = history_reading.read_history_file(path).recordings
+        assert (found.forked_from, found.forked_at) == ("", 0)
+
+
+def test_what_interrupts_a_reply_stands_behind_what_was_said_before() -> None:
+    between = (
+        item("agent_message", author="a", content="x"),
+        said("go on"),
+        event("compacted", message="Sum."),
+        event("token_usage_record", usage={"input_tokens": 1}),
+    )
+    for row in between:
+        found = session(said("go"), said("Half", "assistant"), row, said("Rest", "assistant"))
+        assert [message.text for message in found.messages][:2] == ["go", "Half"], row
+        assert found.messages[-1].text == "Rest"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories import gemini_cli_history, history_reading
 from helix_desktop.histories.history_rows import ReadingComplaints
 from helix_desktop.histories.recorded_session import (
@@ -67,6 +67,21 @@ def test_a_session_has_its_title_and_the_folder_that_lies_beside_it(tmp_path: Pa
     assert (found.folder, found.title, found.session) == ("/listed", "Another", "session-1")
 
 
+def test_a_folder_of_the_project_that_can_be_no_path_is_none(tmp_path: Path) -> None:
+    one(tmp_path, said("1", "hi"))
+    for size in (4096, 4097):
+        (tmp_path / "project" / ".project_root").write_text("/" + "x" * (size - 1))
+        assert len(one(tmp_path, said("1", "hi")).folder) == (4096 if size == 4096 else 0)
+    (tmp_path / "project" / ".project_root").write_bytes(b"\xff")
+    assert one(tmp_path, said("1", "hi")).folder == ""
+
+
+def test_what_is_set_beside_an_id_alone_is_about_the_session(tmp_path: Path) -> None:
+    found = read(tmp_path, said("1", "go"), {"id": "2", "summary": "Another"}, {"type": "info", "directories": ["/d"]})
+    assert ([one.title for one in found.recordings], found.recordings[0].folder) == (["Another"], "/d")
+    assert found.complaints == ()
+
+
 def test_a_sub_agents_session_names_the_one_that_made_it(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / ".project_root").write_text("/home/me")
@@ -79,7 +94,7 @@ def test_a_reply_says_its_thoughts_calls_and_tokens(tmp_path: Path) -> None:
     call = {"id": "c1", "name": "shell", "args": {"command": "ls"}}
     tokens = {"input": 100, "cached": 60, "output": 20, "thoughts": 5}
     found = one(tmp_path, reply("1", "I look.", thoughts=thoughts, toolCalls=[call], tokens=tokens, model="m"))
-    parts = [Reasoning("One\nhm\n\nso"), Text("I look."), ToolCall("c1", "shell", '{"command": "ls"}')]
+    parts: list[ReplyPart] = [Reasoning("One\nhm\n\nso"), Text("I look."), ToolCall("c1", "shell", '{"command": "ls"}')]
     assert found.messages == (build_recorded_reply(parts, model="m", time=5.0, usage=Usage(100, 60, 0, 25, 5)),)
 
 
@@ -160,6 +175,12 @@ def test_going_back_before_a_message_makes_a_branch(tmp_path: Path) -> None:
     assert (branch.session, branch.forked_from, branch.forked_at) == ("chat-1#5", "chat-1", 2)
 
 
+def test_asking_anew_behind_the_first_words_makes_a_branch(tmp_path: Path) -> None:
+    rows = said("1", "one"), reply("2", "two"), {"$rewindTo": "2"}, said("3", "other")
+    stays, branch = read(tmp_path, *rows).recordings
+    assert (texts(stays), texts(branch)) == (["one", "two"], ["one", "other"])
+
+
 @pytest.mark.parametrize("name", ["1", "unknown"])
 def test_going_back_before_the_first_message_begins_anew(tmp_path: Path, name: str) -> None:
     rows = said("1", "one"), reply("2", "two"), {"$rewindTo": name}, said("5", "other")
@@ -168,7 +189,7 @@ def test_going_back_before_the_first_message_begins_anew(tmp_path: Path, name: s
 
 
 def test_a_new_history_in_the_place_of_the_old_is_a_compaction(tmp_path: Path) -> None:
-    fresh = [said("8", "The summary."), reply("9", "I see.")]
+    fresh = [said("8", "The summary."), reply("9", "I see.", timestamp="1970-01-01T00:00:09.000Z")]
     rows = said("1", "one"), reply("2", "two"), {"$set": {"messages": [*fresh, reply("2", "two")]}}, said("10", "three")
     found = one(tmp_path, *rows)
     assert texts(found) == ["one", "two", "three"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.histories import goose_history, history_reading
 from helix_desktop.histories.history_rows import ReadingComplaints
 from helix_desktop.histories.recorded_session import (
@@ -70,7 +70,7 @@ def test_a_reply_keeps_its_parts_in_order(tmp_path: Path) -> None:
         {"type": "toolRequest", "id": "c3", "toolCall": {"status": "error", "error": "no JSON"}},
     ]
     found, complaints = read(tmp_path, said("go"), ("assistant", content, {}), ("assistant", [], {}))
-    parts = [
+    parts: list[ReplyPart] = [
         Reasoning("hm"),
         Text("I look."),
         ToolCall("c1", "shell", '{"command": "ls"}'),

@@ -71,7 +71,7 @@ def test_a_reply_says_its_parts_its_model_and_what_it_cost(tmp_path: Path) -> No
         message("toolResult", "bad", toolCallId="c2", isError=True),
         message("assistant", "Done."),
     )
-    parts = [Reasoning("hm"), Text("I look."), ToolCall("c1", "bash", '{"command": "ls"}')]
+    parts: list[ReplyPart] = [Reasoning("hm"), Text("I look."), ToolCall("c1", "bash", '{"command": "ls"}')]
     assert found.messages == (
         RecordedMessage("user", "go", time=9_000_000_000.0),
         build_recorded_reply(parts, model="m", time=5.0, usage=Usage(100, 60, 30, 20, cost=0.25)),
