@@ -187,7 +187,7 @@ def test_a_turn_as_facts() -> None:
         returned("c1", "bad", ok=False, child="s2"),
         replied("Done."),
     )
-    parts = (
+    parts: tuple[ReplyPart, ...] = (
         Reasoning("let me see", 3),
         Text("I look.", 2),
         *(ToolCall(c, "bash", '{"a": 1}', 3) for c in ("c1", "c2")),
