@@ -84,7 +84,8 @@ class _GooseMessages(history_rows.HistoryMessages):
     def read_row(self, value: Mapping[str, object]) -> None:
         time, about = history_rows.parse_time(value.get("created")), object_at(value, "metadata")
         content = value.get("content")
-        if about.get("userVisible") is False and self.hidden and about.get("agentVisible") is not False:
+        is_seen, is_shown = about.get("agentVisible") is not False, about.get("userVisible") is not False
+        if is_seen and not is_shown and self.hidden:
             text = history_rows.text_of_message_content(
                 [part for part in objects_at(content) if part.get("type") == "text"]
             )
@@ -98,7 +99,7 @@ class _GooseMessages(history_rows.HistoryMessages):
             self._read_goose_user(objects_at(content), time)
         else:
             raise history_rows.UnreadableRow(f"there is no role {value.get('role')!r}")
-        if about.get("agentVisible") is False:
+        if not is_seen:
             self.hidden = len(self.made)
 
     def _read_goose_reply(self, content: Sequence[Mapping[str, object]], time: float) -> None:

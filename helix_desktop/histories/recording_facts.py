@@ -161,7 +161,8 @@ class _FactDrafting:
         parts: list[facts.UserPart] = []
         contents: list[Content] = []
         if message.beside and len(text) > LONG:
-            name = " ".join(re.sub(r"[<>\[\]]", " ", text.split("\n", 1)[0]).split())[:60] or "text"
+            first = re.sub(r"[<>\[\]]", " ", text.split("\n", 1)[0])
+            name = " ".join(first.split())[:60] or "text"
             parts.append(
                 facts.Attachment(
                     name, reference_to_content(text.encode("utf-8", "replace")), self.tokens.count_tokens(text)
@@ -268,12 +269,7 @@ class _FactDrafting:
         while end <= len(self.made) and isinstance(self.made[end - 1].fact, facts.ToolReturned | facts.Folded):
             end += 1
         numbers = [number for number in self.state.branch.order if number < end]
-        waiting = any(
-            isinstance(self.made[number - 1].fact, facts.ToolReturned)
-            for number in self.state.branch.order
-            if number >= end
-        )
-        if not numbers or (waiting and not self._keeps_calls_whole(end)):
+        if not numbers or not self._keeps_calls_whole(end):
             return None
         return facts.Span(numbers[0], numbers[-1])
 

@@ -261,7 +261,7 @@ def test_a_long_text_that_nobody_typed_is_an_attachment(length: int, attached: b
 
 
 def test_an_attachment_is_named_by_the_beginning_of_its_first_line() -> None:
-    for first, name in (("x" * 70, "x" * 60), ("<>", "text")):
+    for first, name in (("x" * 70, "x" * 60), ("<>", "text"), ("one\ntwo", "one")):
         fact, _ = message_facts(said(f"{first}\n" + "y" * 200, beside=True))
         assert isinstance(fact, UserSaid)
         assert isinstance(fact.parts[0], Attachment)
@@ -361,6 +361,8 @@ def test_compactions_are_numbered_and_one_may_cover_another() -> None:
 def test_a_compaction_of_nothing_is_a_message() -> None:
     made = compacted(*TURNS, at=0, keep=0)
     assert made[0] == UserSaid((Text("short", 4),))
+    made = compacted(*TURNS, at=3, keep=0)
+    assert Text("short", 4) in [part for fact in made if isinstance(fact, UserSaid) for part in fact.parts]
     made = compacted(*TURNS, at=2, keep=2, text="word " * 200)
     assert made[2] == UserSaid((Text("word " * 200, 203),), steering=True)
     assert not any(isinstance(fact, Folded) for fact in made)
@@ -369,14 +371,21 @@ def test_a_compaction_of_nothing_is_a_message() -> None:
 
 
 def test_a_call_is_not_parted_from_its_result_by_a_compaction() -> None:
-    parted = said("word " * 50), replied("", "c1"), said("stop"), returned("c1")
-    made = compacted(*parted[:2], said("wait", beside=True), returned("c1"), replied("done"), at=5, keep=2)
-    assert not any(isinstance(fact, Folded) for fact in made), (
-        "the call before the kept messages, its result among them"
-    )
-    made = compacted(*parted[:2], returned("c1"), replied("", "c2"), returned("c2"), replied("done"), at=6, keep=3)
-    (fold,) = [fact for fact in made if isinstance(fact, Folded)]
-    assert fold.cover == Span(1, 3)
+    asked, wait = (said("word " * 50), replied("word " * 50, "c1")), said("wait", beside=True)
+    for before in ((), (replied("so " * 9, "c0"), returned("c0"))):
+        messages = *asked[:1], *before, asked[1], wait, returned("c1"), replied("done")
+        made = compacted(*messages, at=len(messages), keep=len(before) + 2)
+        assert not any(isinstance(fact, Folded) for fact in made), "its result is among what was kept"
+    done = *asked, returned("c1"), replied("", "c2"), wait, returned("c2"), replied("done")
+    for at, keep, last in ((7, 3, 3), (7, 2, 3), (6, 6, 6)):
+        (fold,) = [fact for fact in compacted(*done, at=at, keep=keep) if isinstance(fact, Folded)]
+        assert fold.cover == Span(1, last)
+
+
+def test_a_very_long_text_is_not_searched_for_a_title() -> None:
+    title = recording_facts.title_of_recording
+    for spaces in (1_999, 2_000):
+        assert title(RecordedSession("f", (said(" " * spaces + "word"),))) == "w" * (2_000 - spaces)
 
 
 def test_a_title_is_short_and_shows_no_key() -> None:
