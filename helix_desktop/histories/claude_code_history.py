@@ -150,7 +150,7 @@ def _rows_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
     ]
 
 
-# --- messages -------------------------------------------------------------------------------------------------------
+# --- messages ----------------------------------------
 
 
 @dataclass(slots=True)
@@ -319,7 +319,7 @@ def _text_of_claude_attachment(found: Mapping[str, object]) -> str:
     return json.dumps({name: value for name, value in found.items() if name != "type"}, ensure_ascii=False)
 
 
-# --- sub-agents -----------------------------------------------------------------------------------------------------
+# --- sub-agents ----------------------------------------
 
 
 def _group_by_subagent(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:

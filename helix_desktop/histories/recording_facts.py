@@ -81,7 +81,7 @@ def title_of_recording(recording: RecordedSession) -> str:
     """Its title, or how a person's first words begin."""
     said = (message.text for message in recording.messages if message.role == "user" and not message.beside)
     text = (recording.title or next(said, ""))[:2_000]
-    for key in leaked_keys.find_keys(text):  # A title is shown in many places, so keys are removed from it.
+    for key in leaked_keys.find_keys(text):  # A title is shown in many places, without keys.
         text = text.replace(key, leaked_keys.mask_key(key))
     return " ".join(text.split())[:TITLE]
 
@@ -112,7 +112,7 @@ def draft_facts(recording: RecordedSession, tokens: TokenCounter, child: Callabl
 
 @dataclass(slots=True)
 class _FactDrafting:
-    """The drafts so far. `state` is kept where folds are to come: one that would not hold becomes a message."""
+    """The drafts so far. `state` is kept where folds are to come: one that does not hold is a message."""
 
     tokens: TokenCounter
     child: Callable[[str], str]
