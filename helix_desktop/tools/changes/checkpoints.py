@@ -424,18 +424,12 @@ class Checkpoints:
         self._linked = found.linked
         for group in found.linked.values():
             paths = sorted(path for path, _ in group)
-            leader = self._item_after_walk(found, paths[0])
-            if leader is None:
+            items = (self._item_after_walk(found, path) for path in paths)
+            file = next((item for item in items if item is not None and item.kind is PathKind.FILE), None)
+            if file is None:
                 continue
-            content = leader.content
-            if leader.kind is PathKind.TWIN:
-                other = self._item_after_walk(found, leader.content.decode("utf-8", "surrogateescape"))
-                content = other.content if other is not None and other.kind is PathKind.FILE else b""
-            if len(content) != 32:
-                continue
-            file = TreeItem(PathKind.FILE, leader.mode, leader.size, content)
             self._replace_found_item(found, paths[0], file)
-            twin = TreeItem(PathKind.TWIN, leader.mode, leader.size, paths[0].encode("utf-8", "surrogateescape"))
+            twin = TreeItem(PathKind.TWIN, file.mode, file.size, paths[0].encode("utf-8", "surrogateescape"))
             for path in paths[1:]:
                 self._replace_found_item(found, path, twin)
 

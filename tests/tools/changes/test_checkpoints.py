@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import subprocess
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.errors import StoreFailed, StoreFull
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.tools.changes import checkpoints
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
-from helix_desktop.tools.changes.checkpoints import Checkpoints
+from helix_desktop.tools.changes.checkpoints import CheckpointProgress, Checkpoints
 from helix_desktop.tools.changes.content_storing import ABOUT
 from tests.tools.changes.conftest import Net
 
@@ -330,3 +333,147 @@ async def test_a_fact_counts_all_and_names_the_first(net: Net) -> None:
     assert (fact.files, fact.added, fact.removed) == (7, 14, 0)
     assert fact.names == ("f0", "f1", "f2", "f3", "f4")
     assert (fact.by, fact.call, fact.left_out) == ("command", "call", ())
+
+
+async def settle(checkpoints: Checkpoints) -> None:
+    """Until the files are old enough that their times prove something."""
+    await checkpoints.look_for_changes()
+    while checkpoints._unsure:
+        await checkpoints.look_for_changes()
+
+
+async def test_a_command_is_looked_after_thoroughly_and_a_tool_by_what_is_heard(net: Net) -> None:
+    """Nobody is told of what is written through a mapping of memory."""
+    path = net.folder / "a"
+    path.write_text("before")
+    for by, seen in (("tool", False), ("command", True)):
+        await settle(net.checkpoints)
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+            await net.checkpoints.look_for_changes(thorough=True)
+            await settle(net.checkpoints)
+
+            def write(mapped: mmap.mmap = mapped, by: str = by) -> None:
+                mapped[:] = by[:4].encode() + b"!!"
+                mapped.flush()
+
+            assert (await net.step(write, by) is not None) == seen, by
+
+
+async def test_a_thorough_look_takes_too_long_in_a_large_folder(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "SHORT", 0.0)
+    path = net.folder / "a"
+    path.write_text("before")
+    await settle(net.checkpoints)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        await net.checkpoints.look_for_changes(thorough=True)
+        await settle(net.checkpoints)
+        window = await net.checkpoints.begin_step("1", "c", "command")
+        assert window is not None
+        mapped[:] = b"after!"
+        mapped.flush()
+        fact = await net.checkpoints.end_step(window, thorough=True)
+    assert await names(net, fact) == ["0/a"], "as asked for"
+
+
+async def test_other_rules_are_applied_to_folders_in_which_nothing_changed(net: Net) -> None:
+    for path in ("deep/a.txt", "deep/b.log", "c.log"):
+        (net.folder / path).parent.mkdir(exist_ok=True)
+        (net.folder / path).write_text("x")
+    await settle(net.checkpoints)
+    await net.checkpoints.look_for_changes(thorough=True)
+    await net.checkpoints.apply_coverage(CheckpointCoverage(leave_out=("*.log",)))
+    assert sorted(net.checkpoints.known_items()) == ["0/deep", "0/deep/a.txt"]
+    await net.checkpoints.look_for_changes(thorough=True)
+    await net.checkpoints.apply_coverage(CheckpointCoverage())
+    assert sorted(net.checkpoints.known_items()) == ["0/c.log", "0/deep", "0/deep/a.txt", "0/deep/b.log"]
+
+
+async def test_progress_is_told_and_after_a_restart_little_is_read(net: Net) -> None:
+    for number in range(3):
+        (net.folder / f"f{number}").write_text("x" * 10)
+    told: list[CheckpointProgress] = []
+    net.checkpoints.listeners.append(told.append)
+    await settle(net.checkpoints)
+    assert [one.state for one in told][:2] == ["reading", "reading"]
+    assert [(one.files, one.of_files, one.bytes) for one in told if one.state == "ready"] == [(3, 3, 30)]
+    assert (told[-2].files, told[-2].of_files) == (3, 3)
+    assert net.checkpoints.progress == told[-1]
+    (net.folder / "f3").write_text("more")
+    await settle(net.checkpoints)
+    await net.checkpoints.aclose()
+    again, told_again = net.again(), list[CheckpointProgress]()
+    again.listeners.append(told_again.append)
+    (net.folder / "f1").write_text("other")
+    await again.ensure_first_look()
+    assert {one.of_files for one in told_again if one.state == "reading"} == {0, 1}
+    assert [one.files for one in told_again if one.state == "ready"] == [4]
+
+
+async def test_a_change_right_after_a_look_is_seen_without_being_told(net: Net) -> None:
+    """A file that is so young may be written again in the same moment of its times."""
+    path = net.folder / "a"
+    path.write_text("before")
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        await net.checkpoints.ensure_first_look()
+        assert net.checkpoints._unsure == {"0"}
+        mapped[:] = b"after!"
+        mapped.flush()
+        await net.checkpoints.look_for_changes()
+        assert await net.checkpoints.read_item_content(net.checkpoints.known_item("0/a")) == b"after!"
+        await settle(net.checkpoints)
+    (net.folder / "folder").mkdir()
+    await net.checkpoints.look_for_changes()
+    await settle(net.checkpoints)
+
+
+async def test_content_that_is_lost_from_the_cache_is_stored_again_after_a_restart(net: Net, tmp_path: Path) -> None:
+    (net.folder / "a").write_text("lost")
+    await settle(net.checkpoints)
+    (net.folder / "b").write_text("kept")
+    await settle(net.checkpoints)
+    latest = net.checkpoints.latest_checkpoint
+    assert latest is not None
+    await net.checkpoints.aclose()
+    other = AllWorkspaces(tmp_path / "other home")
+    workspace = await other.open_stored_workspace(other.create_stored_workspace("other", net.folder).id)
+    for kept in (b"kept", await net.cache.read_content(latest)):
+        await workspace.cache.store_content(kept, ABOUT)
+    again = Checkpoints([net.folder], workspace.cache, file=net.file)
+    told: list[CheckpointProgress] = []
+    again.listeners.append(told.append)
+    await again.ensure_first_look()
+    assert {one.of_files for one in told if one.state == "reading"} == {0, 1}, "only that one is read"
+    assert sorted(again.known_items()) == ["0/a", "0/b"]
+    assert await again.read_item_content(again.known_item("0/a")) == b"lost"
+    await again.aclose()
+    await workspace.aclose()
+
+
+async def test_steps_that_are_open_keep_what_nobody_claimed(net: Net) -> None:
+    await net.checkpoints.ensure_first_look()
+    first = await net.checkpoints.begin_step("1", "one", "tool")
+    assert first is not None
+    (net.folder / "a").write_text("first's")
+    second = await net.checkpoints.begin_step("2", "two", "tool")
+    assert second is not None
+    (net.folder / "b").write_text("second's")
+    assert await names(net, await net.checkpoints.end_step(second, ["b"])) == ["0/b"]
+    assert await names(net, await net.checkpoints.end_step(first, ["a"])) == ["0/a"]
+    assert await net.step(lambda: None) is None
+
+
+async def test_names_of_one_file_stay_together_when_the_folder_of_the_first_is_renamed(net: Net) -> None:
+    (net.folder / "x").mkdir()
+    (net.folder / "y").mkdir()
+    (net.folder / "x" / "a").write_text("one")
+    (net.folder / "y" / "b").hardlink_to(net.folder / "x" / "a")
+    await settle(net.checkpoints)
+    (net.folder / "x").rename(net.folder / "z")
+    await net.checkpoints.look_for_changes(thorough=True)
+    known = net.checkpoints.known_items()
+    assert (known["0/y/b"].kind, known["0/z/a"].kind) == (folder_state.PathKind.FILE, folder_state.PathKind.TWIN)
+    assert await net.checkpoints.read_item_content(known["0/z/a"]) == b"one"
+    fact = await net.step((net.folder / "y" / "b").unlink)
+    assert fact is not None
+    await net.undo(fact)
+    assert (net.folder / "y" / "b").samefile(net.folder / "z" / "a")
