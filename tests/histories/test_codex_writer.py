@@ -1,0 +1,108 @@
+"""Rollouts for Codex."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
+from helix_desktop.histories import codex_writer
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedPicture,
+    RecordedSession,
+    build_recorded_reply,
+)
+
+PICTURE = RecordedPicture("image/png", b"\0\0\0")
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+
+
+def lines(*messages: RecordedMessage, **more: Any) -> list[dict[str, Any]]:
+    session = RecordedSession("s", messages, folder="/work", **more)
+    return [dict(line) for line in codex_writer.write_codex_session(session, "thread-1", 61.0)]
+
+
+def items(*messages: RecordedMessage) -> list[dict[str, Any]]:
+    _, *written = lines(*messages)
+    assert {line["type"] for line in written} <= {"response_item"}
+    return [line["payload"] for line in written]
+
+
+def text(words: str, kind: str = "input_text") -> dict[str, str]:
+    return {"type": kind, "text": words}
+
+
+def test_the_head_says_where_when_and_with_which_instructions() -> None:
+    when = "1970-01-01T00:01:01.000Z"
+    about = {
+        "id": "thread-1", "session_id": "thread-1", "timestamp": when, "cwd": "/work",
+        "originator": "codex_exec", "cli_version": "0.169.0", "source": "exec",
+    }  # fmt: skip
+    assert lines() == [{"timestamp": when, "type": "session_meta", "payload": about}]
+    said = RecordedMessage("user", "go", time=2.0)
+    head, first = lines(RecordedMessage("system", "Be good."), said)
+    assert head["payload"] == {**about, "base_instructions": {"text": "Be good."}}
+    assert first["timestamp"] == "1970-01-01T00:00:02.000Z"
+    assert first["payload"] == {"type": "message", "role": "user", "content": [text("go")]}
+
+
+def test_instructions_that_are_not_the_first_words_are_a_message() -> None:
+    beside = RecordedMessage("system", "Be brief.", beside=True)
+    developer = {"type": "message", "role": "developer", "content": [text("Be brief.")]}
+    assert items(beside) == [developer]
+    assert "base_instructions" not in lines(beside)[0]["payload"]
+    assert items(RecordedMessage("user", "go"), RecordedMessage("system", "Be brief."))[1] == developer
+
+
+def test_words_and_pictures() -> None:
+    assert items(RecordedMessage("user", "look", pictures=(PICTURE,)))[0]["content"] == [text("look"), IMAGE]
+    assert items(RecordedMessage("user", " ", pictures=(PICTURE,)))[0]["content"] == [IMAGE]
+    assert items(RecordedMessage("user", " "), RecordedMessage("failure", "cut")) == []
+
+
+def test_a_reply_its_calls_and_their_results() -> None:
+    sealed = Reasoning("hm", opaque='{"type":"reasoning","encrypted_content":"x"}')
+    parts: list[ReplyPart] = [sealed, Reasoning("unsealed"), Text("I look."), Text(" "), ToolCall("c 1", "f", "{}")]
+    parts += [ToolCall("c2", "apply_patch", '{"input": "*** Begin"}')]
+    results = (
+        RecordedMessage("tool", "out", answers="c 1"),
+        RecordedMessage("tool", "seen", answers="c2", pictures=(PICTURE,)),
+        RecordedMessage("tool", " ", answers="c2", pictures=(PICTURE,)),
+    )
+    assert items(build_recorded_reply(parts), *results) == [
+        {"summary": [], "type": "reasoning", "encrypted_content": "x"},
+        {"type": "message", "role": "assistant", "content": [text("I look.", "output_text")]},
+        {"type": "function_call", "call_id": "c_1", "name": "f", "arguments": "{}"},
+        {"type": "custom_tool_call", "call_id": "c2", "name": "apply_patch", "input": "*** Begin"},
+        {"type": "function_call_output", "call_id": "c_1", "output": "out"},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": [text("seen"), IMAGE]},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": [IMAGE]},
+    ]
+
+
+@pytest.mark.parametrize("arguments", ['{"input": 5}', '{"input": "x", "more": 1}', "{}", '{"patch": "x"}'])
+def test_a_patch_with_other_arguments_is_a_function(arguments: str) -> None:
+    (call,) = items(build_recorded_reply([ToolCall("c1", "apply_patch", arguments)]))
+    assert (call["type"], call["arguments"]) == ("function_call", arguments)
+    (other,) = items(build_recorded_reply([ToolCall("c1", "f", '{"input": "x"}')]))
+    assert other["type"] == "function_call"
+
+
+def test_a_compaction_stands_for_all_before_it() -> None:
+    *_, line = lines(RecordedMessage("user", "go"), compactions=(RecordedCompaction(1, 1, "Sum.", 2.0),))
+    kept = [{"type": "message", "role": "user", "content": [text("Sum.")]}]
+    assert line == {
+        "timestamp": "1970-01-01T00:00:02.000Z",
+        "type": "compacted",
+        "payload": {"message": "Sum.", "replacement_history": kept},
+    }
+
+
+def test_a_rollout_is_named_by_the_time_here() -> None:
+    when = datetime(2026, 1, 2, 3, 4, 5).timestamp()  # noqa: DTZ001 -- the time here
+    found = codex_writer.name_rollout_file("thread-1", when)
+    assert found == "2026/01/02/rollout-2026-01-02T03-04-05-thread-1.jsonl"
