@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from obstore.store import MemoryStore
 
-from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable, StoreFailed, StoreFull
+from helix_desktop.errors import (
+    HelixError,
+    NotFound,
+    SharedStoreUnreachable,
+    StoreFailed,
+    StoreFull,
+    WrittenByNewerVersion,
+)
 from helix_desktop.store.shared import s3_rows
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, Tombstone
 from helix_desktop.store.shared.s3_rows import LARGE_ROW_BYTES, S3RowStore
@@ -152,3 +159,133 @@ def test_a_reader_finds_the_rows_of_a_pack_that_was_rewritten_and_none_that_were
     assert reader.fetch_rows([kept, b"n" * 32]) == {kept: rows[kept]}
     other.remove_rows([removed])
     assert reader.fetch_rows(list(rows)) == {kept: rows[kept]}
+
+
+def test_what_is_there_or_was_forgotten_is_not_put_again() -> None:
+    bucket = MemoryStore()
+    here, rows = machine(bucket), rows_of_sizes(100, 100)
+    first, second = rows
+    here.store_rows({})
+    assert objects(bucket) == {}
+    here.store_rows({first: rows[first]})
+    here.store_rows({first: rows[first]})
+    assert len(objects(bucket)["index"]) == 1
+    here.forget_rows([Tombstone(second, b"sealed")])
+    here.store_rows(rows)
+    assert len(objects(bucket)["index"]) == 1
+    assert machine(bucket).fetch_rows(list(rows)) == {first: rows[first]}
+
+
+def test_rows_that_are_missing_are_named() -> None:
+    bucket = MemoryStore()
+    here, rows = machine(bucket), rows_of_sizes(100, 100, 100)
+    first, second, third = rows
+    here.store_rows({first: rows[first]})
+    here.forget_rows([Tombstone(second, b"")])
+    assert machine(bucket).find_missing_rows([first, second, third]) == {third}
+    assert machine(bucket).find_missing_rows([]) == frozenset()
+    assert machine(bucket).fetch_rows([]) == {}
+
+
+def test_what_was_forgotten_is_told_with_its_sealed_digest_once() -> None:
+    bucket = MemoryStore()
+    here = machine(bucket)
+    assert here.fetch_tombstones(0) == ([], 0)
+    here.forget_rows([Tombstone(b"b" * 32, b"sealed"), Tombstone(b"a" * 32, b"")])
+    there = machine(bucket)
+    assert there.fetch_tombstones(0) == ([Tombstone(b"a" * 32, b""), Tombstone(b"b" * 32, b"sealed")], 2)
+    assert there.fetch_tombstones(2) == ([], 2)
+    assert len(there.fetch_tombstones(1)[0]) == 2
+
+
+def test_what_each_machine_uses_is_published_until_it_is_taken_back() -> None:
+    bucket = MemoryStore()
+    here, there = machine(bucket), machine(bucket)
+    here.publish_used_rows(b"1" * 16, b"one")
+    here.publish_used_rows(b"2" * 16, b"two")
+    here.publish_used_rows(b"2" * 16, b"newer")
+    assert there.fetch_published_uses() == {b"1" * 16: b"one", b"2" * 16: b"newer"}
+    there.publish_used_rows(b"1" * 16, b"")
+    there.publish_used_rows(b"3" * 16, b"")
+    assert here.fetch_published_uses() == {b"2" * 16: b"newer"}
+
+
+def test_rows_are_old_by_the_stores_clock() -> None:
+    bucket = MemoryStore()
+    here, rows = machine(bucket), rows_of_sizes(100, 100, 100)
+    here.store_rows(rows)
+    names = sorted(rows)
+    assert here.list_old_rows(3600) == []
+    assert machine(bucket).list_old_rows(-3600) == names
+    assert here.list_old_rows(-3600, after=names[0]) == names[1:]
+    assert here.list_old_rows(-3600, limit=2) == names[:2]
+
+
+def test_a_quota_holds_to_the_byte_for_every_machine() -> None:
+    bucket = MemoryStore()
+    here, there = machine(bucket), machine(bucket)
+    assert here.fetch_row_usage().quota == 0
+    here.set_quota(300)
+    assert there.fetch_row_usage().quota == 300
+    there.store_rows(rows_of_sizes(100, 200))
+    with pytest.raises(StoreFull):
+        here.store_rows(rows_of_sizes(100))
+    assert (here.fetch_row_usage().rows, here.fetch_row_usage().bytes) == (2, 300)
+
+
+def test_large_rows_stay_and_go_as_small_ones_do() -> None:
+    bucket = MemoryStore()
+    here, rows = machine(bucket), rows_of_sizes(LARGE_ROW_BYTES, LARGE_ROW_BYTES + 1, 100, 200)
+    here.store_rows(rows)
+    large, kept, small, stays = rows
+    here.remove_rows([large, small])
+    for one in (here, machine(bucket)):
+        assert one.fetch_rows(list(rows)) == {kept: rows[kept], stays: rows[stays]}
+        assert one.fetch_row_usage().bytes == len(rows[kept]) + len(rows[stays])
+    found = objects(bucket)
+    assert (found["row"], len(found["pack"]), len(found["index"])) == ([kept.hex()], 1, 2)
+    here.remove_rows([kept, stays, b"n" * 32])
+    assert {folder: names for folder, names in objects(bucket).items() if names} == {}
+
+
+def test_a_damaged_index_says_nothing_and_its_rows_come_again() -> None:
+    bucket = MemoryStore()
+    rows = rows_of_sizes(100)
+    machine(bucket).store_rows(rows)
+    (path,) = [one["path"] for page in bucket.list() for one in page if "/index/" in one["path"]]
+    whole = bytes(bucket.get(path).bytes())
+    bucket.put(path, whole[:-40] + b"?" + whole[-39:])
+    here = machine(bucket)
+    assert here.find_missing_rows(list(rows)) == frozenset(rows)
+    here.store_rows(rows)
+    assert machine(bucket).fetch_rows(list(rows)) == rows
+
+
+def test_what_a_newer_version_wrote_is_not_touched() -> None:
+    bucket = MemoryStore()
+    head = s3_rows._HEAD % (s3_rows.VERSION + 1)
+    bucket.put(f"trial/{SPACE.hex()}/index/{'0' * 12}a", s3_rows._with_checksum(head))
+    with pytest.raises(WrittenByNewerVersion) as refused:
+        machine(bucket).store_rows(rows_of_sizes(100))
+    assert "Nothing was changed" in refused.value.remedy
+    assert set(objects(bucket)) == {"index"}
+
+
+def test_the_address_says_the_bucket_the_folder_and_the_host() -> None:
+    made: Any = S3RowStore("s3://shared/a/b/?endpoint=http://127.0.0.1:1&region=eu-1", SPACE, login="key:sec:ret")
+    config = made._store.config
+    assert (config["access_key_id"], config["secret_access_key"]) == ("key", "sec:ret")
+    assert (config["bucket"], config["endpoint"], config["region"]) == ("shared", "http://127.0.0.1:1", "eu-1")
+    assert made._base == f"a/b/{SPACE.hex()}"
+    plain: Any = S3RowStore("s3://shared", SPACE)
+    assert (plain._store.config["region"], plain._base) == ("us-east-1", SPACE.hex())
+    assert "access_key_id" not in plain._store.config
+    assert [made._store.client_options["allow_http"], plain._store.client_options["allow_http"]] == ["true", "false"]
+    assert plain.server != S3RowStore("s3://shared", SPACE, login="key:secret").server
+
+
+def test_people_are_told_what_the_store_is_and_what_it_may_keep() -> None:
+    here = machine(MemoryStore())
+    assert here.describe_server().startswith("an S3-compatible store")
+    assert [one for one in here.describe_remaining_copies() if "old versions" in one]
+    assert len(s3_rows.error_of_s3(ValueError("x" * 999)).what) < 300
