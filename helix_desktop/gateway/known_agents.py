@@ -1,6 +1,7 @@
 """Lists the agents the gateway knows and how each is pointed at it: for one run, or in its own settings file."""
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from helix_desktop.gateway.access_check import TOKEN_HEADER
 from helix_desktop.gateway.agent_identity import title_of_known_agent
 from helix_desktop.gateway.agent_upstreams import ADDRESS_ENDS, ADDRESS_VARIABLES, AgentUpstream
 from helix_desktop.json_values import object_at
+from helix_desktop.tools.command_lines import command_analysis
 
 CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- a name: of the variable Codex reads the token from
 TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Unless this is set, Claude Code sends all MCP schemas to a foreign address.
@@ -66,7 +68,10 @@ def build_agent_of_command(command: Sequence[str], protocol: str) -> KnownAgent:
         words = [*(word.replace("{url}", url) for word in command), *start.arguments]
         return AgentLaunch(tuple(words), dict.fromkeys(ADDRESS_VARIABLES[protocol], url))
 
-    name = Path(command[0]).name
+    found = command_analysis.find_started_programs(shlex.join(command))
+    started = found.all_programs if isinstance(found, command_analysis.KnownPrograms) else ()
+    # A program such as `env` only starts the agent.
+    name = next((one.program_name for one in reversed(started) if one.is_certain), Path(command[0]).name)
     return KnownAgent(name, title_of_known_agent(name), command[0], launch, lambda home, _: home, lambda text, _: text)
 
 

@@ -63,6 +63,21 @@ def test_any_agent_is_started_by_its_command(home: Path, helix: Helix, monkeypat
     assert "known agents only" in "".join(told)
 
 
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("env DEBUG=1 qwen --yolo", "qwen"),
+        ("timeout 60 env -u DEBUG /opt/bin/goose run", "goose"),
+        ("sh -c 'cd /tmp && crush'", "crush"),
+        ("python -m aider", "python"),
+        ("qwen --url {url}", "qwen"),
+    ],
+)
+def test_an_agent_is_called_after_the_program_that_runs(home: Path, helix: Helix, line: str, name: str) -> None:
+    _, *told = helix("wrap", "--dry-run", "--command", line, "--protocol", "openai")
+    assert f"{name}, requests: to " in "".join(told)
+
+
 def test_install_takes_yes_behind_the_name_and_nothing_else(helix: Helix) -> None:
     code, *told = helix("wrap", "--uninstall", "claude", "--yes")
     assert code
