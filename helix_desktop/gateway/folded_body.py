@@ -111,20 +111,29 @@ def _build_messages(
     else:
         ends, needs, inside = [], [], []
         units = [(unit, False) for message in messages[:first] for unit in message.units]
-    for entry in entries[known:]:
-        made, own = (
-            _units_of_entry(protocol, said, entry),
-            first + entry.at if isinstance(entry, _CLIENT_MESSAGES) else -1,
-        )
+    for number, entry in enumerate(entries[known:], known):
+        own = first + entry.at if isinstance(entry, _CLIENT_MESSAGES) else -1
+        made = _units_of_entry(protocol, said, entry)
+        if number and _is_left_out_between(entries[number - 1], entry, nothing=ends[-1:] == ends[-2:-1]):
+            made = [(unit, True) for unit, _ in made]
         marks = inside[-1] if inside else 0
         if own in marked:
-            made = [(anthropic_wire.without_cache_marks(unit), False) for unit, _ in made]
+            made = [(anthropic_wire.without_cache_marks(unit), added) for unit, added in made]
             marks += sum(anthropic_wire.count_cache_marks(unit) for unit, _ in made)
         units.extend(made)
         ends.append(len(units))
         needs.append(max(own + 1, first, *needs[-1:]))
         inside.append(marks)
     return BuiltMessages(messages, entries, units, ends, needs, inside)
+
+
+def _is_left_out_between(before: Entry, entry: Entry, *, nothing: bool) -> bool:
+    """Whether a message of the client's before this one is left out: then two of one role may follow each other. `nothing`:
+    whether `before` became none.
+    """
+    if isinstance(before, As | Changed) and isinstance(entry, As | Changed):
+        return nothing or before.at + 1 < entry.at
+    return False
 
 
 def _count_known_entries(before: BuiltMessages, messages: Sequence[Wired], first: int, entries: Sequence[Entry]) -> int:
@@ -165,8 +174,7 @@ def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> U
         case As(at=at):
             return [(unit, False) for unit in messages[at].units]
         case Changed(at=at, parts=parts, answers=answers):
-            edits = [edit for part in parts for edit in _edits_for_part(messages[at], part, answers)]
-            return [(unit, False) for unit in protocol.edited(messages[at], edits)]
+            return [(unit, False) for unit in _edit_message(protocol, messages[at], parts, answers)]
         case Says(text=text):
             return [(protocol.said(text), True)]
         case Returned(call=call, name=name, text=text, ok=ok):
@@ -174,12 +182,28 @@ def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> U
         case Hidden(raw=raw, parts=parts):
             units = parse_hidden_reply(raw)
             message = protocol.message(units if protocol is responses_wire else units[0])
-            edits = [edit for part in parts for edit in _edits_for_part(message, part, ())]
-            return [(unit, True) for unit in protocol.edited(message, edits)]
+            return [(unit, True) for unit in _edit_message(protocol, message, parts)]
+
+
+def _edit_message(protocol: Any, message: Wired, parts: Sequence[Part], answers: Sequence[str] = ()) -> Sequence[Json]:
+    """The message with these parts shown as something else. Of one that only reasoning is left of, nothing: providers refuse it."""
+    edits = {edit.at: edit for part in parts for edit in _edits_for_part(message, part, answers)}
+    gone = {at for at, edit in edits.items() if edit.text is None}
+    left = (at not in gone and p.kind is not PieceKind.REASONING for at, p in enumerate(message.pieces))
+    return protocol.edited(message, list(edits.values())) if not gone or any(left) else ()
 
 
 def _edits_for_part(message: Wired, part: Part, answers: Sequence[str]) -> list[PieceEdit]:
-    """Which pieces of the message the part is."""
+    """Which pieces of the message the part is. A text of a reply is found by its words: clients join texts, and cut them."""
+    if part.kind == "reasoning":
+        return [PieceEdit(at, part.text) for at, p in enumerate(message.pieces) if p.kind is PieceKind.REASONING]
+    if part.kind == "text":
+        words = "".join(part.name.split())
+        texts = {at: "".join(p.text.split()) for at, p in enumerate(message.pieces) if p.kind is PieceKind.TEXT}
+        texts |= {at: f"[{p.text[:200]}]" for at, p in enumerate(message.pieces) if p.kind is PieceKind.OTHER}
+        same = [at for at, text in texts.items() if text == words]
+        near = [at for at, text in texts.items() if words in text or (text and text in words)]
+        return [PieceEdit(at, part.text) for at in same or near]
     if part.kind in ("result", "call"):
         kind = PieceKind.RESULT if part.kind == "result" else PieceKind.CALL
         return [PieceEdit(at, part.text) for at, p in enumerate(message.pieces) if p.kind is kind and p.id == part.name]

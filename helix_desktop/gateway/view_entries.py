@@ -28,7 +28,9 @@ class As:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part shown as `text`; None: left out. `kind`: result, call or said; `name`: the call's id; `place`: of said parts."""
+    """A part shown as `text`; None: left out. `kind`: result, call or said, and of a reply text or reasoning; `name`: the call's id, of
+    a text what it was; `place`: of said parts.
+    """
 
     kind: str
     name: str
@@ -54,7 +56,7 @@ class Says:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """A reply the agent was not shown whole, as its provider wrote it; calls of it shown as something else by id."""
+    """A reply the agent was not shown whole, as its provider wrote it; parts of it shown as something else."""
 
     raw: str
     parts: tuple[Part, ...] = ()
@@ -189,6 +191,8 @@ class ViewEntriesBuilder:
                 yield Part("call", part.id, place, arguments)
             elif isinstance(fact, facts.UserSaid):
                 yield Part("said", "", place, text)
+            elif isinstance(part, facts.Text | facts.Reasoning):
+                yield Part("text" if isinstance(part, facts.Text) else "reasoning", part.text, place, text)
 
     @staticmethod
     def _is_exclusion_note(block: Block, part: object) -> bool:
@@ -208,7 +212,7 @@ class ViewEntriesBuilder:
             if recorded.seq not in seen:
                 continue  # A fold covers this whole step.
             if isinstance(fact, facts.ModelReplied):
-                changes = tuple(part for part in self._find_changed_parts(recorded, blocks) if part.kind == "call")
+                changes = tuple(self._find_changed_parts(recorded, blocks))
                 yield Hidden(fact.raw, changes) if fact.raw else As(at)
             elif isinstance(fact, facts.ToolReturned):
                 block = shown.get(facts.PartRef(recorded.seq))

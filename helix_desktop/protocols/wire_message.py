@@ -9,7 +9,7 @@ from typing import Any
 
 from helix_desktop.engine.facts import Stop, Usage
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.json_values import format_json_value, object_at, text_at
+from helix_desktop.json_values import format_json_value, list_at, object_at, text_at
 
 Json = Any
 Path = tuple[int | str, ...]
@@ -182,7 +182,10 @@ def edit_pieces(
     for edit in sorted(edits, key=lambda edit: -edit.at):
         piece = wired.pieces[edit.at]
         below, fresh = ((), None) if edit.text is None else field_of(units, piece, edit.text)
-        units = copy_with_change(units, (*piece.path, *below), fresh)
+        path = (*piece.path, *below)
+        if fresh is None and len(path) > 1 and len(list_at(units, *path[:-1])) == 1:
+            path = path[:-1]  # No provider takes an empty list of parts.
+        units = copy_with_change(units, path, fresh)
     return list(units)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +15,11 @@ from helix_desktop.engine import token_budget
 from helix_desktop.engine.blocks import Message, Reply, Request, Role
 from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.facts import (
+    Excluded,
     Fact,
     FoldKind,
     ModelReplied,
+    PartRef,
     Recorded,
     Rewound,
     Stop,
@@ -31,16 +35,19 @@ from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituatio
 from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.gateway.agent_conversation import ConnectedAgentModel, OpenAgentConversation, _decode_base64_picture
 from helix_desktop.gateway.conversation_matching import LONG_HISTORY_MESSAGES, compute_message_hashes
-from helix_desktop.gateway.conversations_port import Arrival, Replied
-from helix_desktop.gateway.folded_body import are_all_unchanged
+from helix_desktop.gateway.conversations_port import Arrival, Replied, Ticket
+from helix_desktop.gateway.folded_body import are_all_unchanged, build_folded_body, count_leading_instructions
 from helix_desktop.gateway.local_conversations import MESSAGES_IN_COMMIT, LocalAgentConversations, title_from_messages
 from helix_desktop.gateway.view_entries import As, Changed
 from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
 from helix_desktop.protocols.wire_message import SLICE, Piece, PieceKind, Wired
 from tests.conftest import Expect
 from tests.faults.gateway_histories import TOOLS, _nobody, bench
-from tests.peers.agent_provider import WRITERS, Calls, Says
+from tests.gateway.running import PROTOCOLS, Agent
+from tests.peers.agent_provider import WRITERS, Asked, Calls, Says, Thinks, complaint
 
+Json = Any
 USAGE = {"input": 3, "read": 0, "write": 0}
 
 
@@ -71,6 +78,75 @@ async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_
         (figure,) = await room.figures_since()
         assert figure.requests == 1
         await room.aclose()
+
+
+def _as_the_client_has_it(protocol: str, units: Sequence[Json], client: str) -> list[Json]:
+    """A reply in the next request: some clients leave its reasoning out, some put its texts into one."""
+    kept: list[Json] = json.loads(json.dumps(units))
+    if client == "without the reasoning":
+        kept = [unit for unit in kept if unit.get("type") != "reasoning"]
+        for unit in kept:
+            unit.pop("reasoning_content", None)
+            for name in ("content", "parts"):
+                if isinstance(unit.get(name), list):
+                    unit[name] = [p for p in unit[name] if not p.get("thought") and p.get("type") != "thinking"]
+    if client == "in one text" and protocol in ("anthropic", "gemini"):
+        field = "content" if protocol == "anthropic" else "parts"
+        texts = [p for p in kept[0][field] if "text" in p and not p.get("thought")]
+        texts[0]["text"] = " ".join(p["text"] for p in texts)
+        kept[0][field] = [p for p in kept[0][field] if p not in texts[1:]]
+    return kept
+
+
+@pytest.mark.parametrize("client", ["as it came", "in one text", "without the reasoning"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_what_the_user_took_out_of_a_reply_is_not_sent_again(tmp_path: Path, protocol: str, client: str) -> None:
+    wire, agent = WIRE_MODULES[protocol], Agent(protocol, "")
+    agent.say("look around")
+    replies = [
+        [Thinks("I ponder 4711"), Says("the password is 4711"), Says("I look."), Calls("Bash", {}, "c1")],
+        [Thinks("I ponder on"), Says("again, 4711")],
+        [Says("That is all.")],
+    ]
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+
+        async def send() -> tuple[Ticket, dict[str, Json]]:
+            messages = wire.messages(body := agent.body())
+            said = messages[count_leading_instructions(messages) :]
+            chain = compute_message_hashes(protocol, said)
+            asks = Arrival(protocol, "an agent", "s", "head", "m", "system", TOOLS, chain)
+            sent = await room.receive_request(asks, said)
+            return sent.ticket, build_folded_body(protocol, body, messages, sent.entries)
+
+        for blocks in replies:
+            ticket, _ = await send()
+            answer = wire.answer(WRITERS[protocol].whole(blocks, USAGE, "1"))
+            replied = Replied(answer.message.pieces, "m", answer.stop, Usage())
+            await room.record_agent_reply(ticket, replied, answer.message.identity_key)
+            agent.units += _as_the_client_has_it(protocol, answer.message.units, client)
+            calls = answer.message.pieces_of_kind(PieceKind.CALL)
+            if calls:
+                agent.results([(call.id, "Bash", "fine") for call in calls])
+            else:
+                agent.say("go on")
+        _, body = await send()
+        assert "4711" in json.dumps(body)
+        conversation = (await made.open_session(ticket.conversation)).conversation
+        for recorded in conversation.state.facts:
+            for place, part in enumerate(getattr(recorded.fact, "parts", ())):
+                if "4711" in getattr(part, "text", ""):
+                    await conversation.append_facts(Excluded(PartRef(recorded.seq, place)))
+        _, body = await send()
+        await room.aclose()
+    assert "4711" not in json.dumps(body)
+    assert not complaint(Asked(agent.path, {}, json.dumps(body).encode(), protocol))
+    left = [piece for message in wire.messages(body) for piece in message.pieces]
+    assert [piece.kind for piece in left].count(PieceKind.CALL) == 1
+    assert [piece.kind for piece in left].count(PieceKind.RESULT) == 1
+    assert "That is all." in json.dumps(body)
+    in_one = protocol == "openai-chat" or (client == "in one text" and protocol != "openai-responses")
+    assert ("I look." in json.dumps(body)) == (not in_one)
 
 
 async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands_for(tmp_path: Path) -> None:

@@ -163,14 +163,25 @@ async def test_a_call_that_quotes_the_note_is_none_that_was_taken_out() -> None:
     assert await entries(talk, (1, 2, 3, 4)) == [As(0), As(1), As(2), As(3)]
 
 
-async def test_a_text_of_a_reply_is_never_edited_and_a_call_without_a_block_has_no_arguments() -> None:
+async def test_text_and_reasoning_of_a_reply_are_left_out_by_what_they_said() -> None:
+    talk = Talk()
+    talk.user("look")
+    talk.add(ModelReplied((Reasoning("hm", 4), Text("goes", 4), Text(" "), Text("stays", 4)), "m", Stop.END))
+    talk.user("on")
+    for place in (0, 1):
+        talk.add(Excluded(PartRef(2, place)))
+    gone = (Part("reasoning", "hm", 0, None), Part("text", "goes", 1, None))
+    assert await entries(talk, (1, 2, 3)) == [As(0), Changed(1, gone), As(2)]
+
+
+async def test_a_call_without_a_block_has_no_arguments() -> None:
     talk = Talk()
     talk.user("look")
     talk.add(ModelReplied((Text("I look", 4), ToolCall("c1", "read", "{}", 4), Text("now", 4)), "m", Stop.CALLS))
     talk.add(Excluded(PartRef(2, 0)))
     view = talk.view()
     _, shown = await build(talk, (1, 2), view=replace(view, blocks=(view.blocks[0], view.blocks[2])))
-    assert shown.entries == (As(0), Changed(1, (Part("call", "c1", 1, "{}"),)))
+    assert shown.entries == (As(0), Changed(1, (Part("text", "I look", 0, None), Part("call", "c1", 1, "{}"))))
 
 
 async def test_a_picture_whose_output_is_not_shown_leaves_an_empty_result() -> None:

@@ -115,8 +115,9 @@ def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -
 
 
 def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
-    """The items with some pieces shown as something else."""
-    return edit_pieces(wired, edits, _find_text_place)
+    """The items with some pieces shown as something else. A message of which nothing is left is none."""
+    units = edit_pieces(wired, edits, _find_text_place)
+    return [u for u in units if isinstance(u, str) or u.get("content") or text_at(u, "type") not in ("", "message")]
 
 
 def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
