@@ -194,10 +194,7 @@ def _html_entities(sign: str, escape: Escape) -> Iterator[str]:
     code, again = ord(sign), f"{escape('&')}(?:{escape('amp;')}){{0,4}}"
     yield f"{again}{escape(f'#{code};')}"
     yield f"{again}{escape('#')}(?:{escape('x')}|{escape('X')}){_hex_pattern(f'{code:x}', escape)}{escape(';')}"
-    names = [
-        *_ENTITIES.get(sign, ()),
-        *([codepoint2name[code]] if code in codepoint2name else []),
-    ]
+    names = [*_ENTITIES.get(sign, ()), *([codepoint2name[code]] if code in codepoint2name else [])]
     yield from (f"{again}{escape(f'{name};')}" for name in dict.fromkeys(names))
 
 

@@ -57,11 +57,7 @@ class ChangePlace:
 
 
 def find_changes(
-    recorded_facts: Sequence[facts.Recorded],
-    head: Sequence[object],
-    head_now: Sequence[object],
-    after: int,
-    until: int,
+    recorded_facts: Sequence[facts.Recorded], head: Sequence[object], head_now: Sequence[object], after: int, until: int
 ) -> list[ChangePlace]:
     """What the facts behind `after` up to `until` changed. `head`, `head_now`: the tools offered before and now."""
     found = list(_changed_tools(head, head_now))

@@ -112,10 +112,11 @@ def _build_messages(
         ends, needs, inside = [], [], []
         units = [(unit, False) for message in messages[:first] for unit in message.units]
     for number, entry in enumerate(entries[known:], known):
-        own = first + entry.at if isinstance(entry, _CLIENT_MESSAGES) else -1
+        two = (entry, entries[max(0, number - 1)])
+        own, last = (first + one.at if isinstance(one, _CLIENT_MESSAGES) else -1 for one in two)
         made = _units_of_entry(protocol, said, entry)
-        if number and _is_left_out_between(entries[number - 1], entry, nothing=ends[-1:] == ends[-2:-1]):
-            made = [(unit, True) for unit, _ in made]
+        if 0 <= last < own and (last + 1 < own or ends[-1:] == ends[-2:-1]):
+            made = [(unit, True) for unit, _ in made]  # What stood before is left out: two of one role may meet.
         marks = inside[-1] if inside else 0
         if own in marked:
             made = [(anthropic_wire.without_cache_marks(unit), added) for unit, added in made]
@@ -125,15 +126,6 @@ def _build_messages(
         needs.append(max(own + 1, first, *needs[-1:]))
         inside.append(marks)
     return BuiltMessages(messages, entries, units, ends, needs, inside)
-
-
-def _is_left_out_between(before: Entry, entry: Entry, *, nothing: bool) -> bool:
-    """Whether a message of the client's before this one is left out: then two of one role may follow each other. `nothing`:
-    whether `before` became none.
-    """
-    if isinstance(before, As | Changed) and isinstance(entry, As | Changed):
-        return nothing or before.at + 1 < entry.at
-    return False
 
 
 def _count_known_entries(before: BuiltMessages, messages: Sequence[Wired], first: int, entries: Sequence[Entry]) -> int:

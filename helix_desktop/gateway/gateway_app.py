@@ -59,6 +59,10 @@ UseConversations = Callable[[str], AbstractAsyncContextManager[AgentConversation
 # How many conversations' last requests are kept, so that the agent's model can be asked for folds.
 MOST_HELD_REQUESTS = 64
 ASK_SECONDS = 180.0
+_HEAD_FIELDS = (
+    "system", "instructions", "systemInstruction", "tools", "tool_choice", "toolConfig", "thinking",
+    "context_management",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -367,16 +371,7 @@ def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, alone
     body = dict(last.body)
     units = [] if alone else _units_of_body(wire, body)
     if alone:
-        for name in (
-            "system",
-            "instructions",
-            "systemInstruction",
-            "tools",
-            "tool_choice",
-            "toolConfig",
-            "thinking",
-            "context_management",
-        ):
+        for name in _HEAD_FIELDS:
             body.pop(name, None)
         question = f"{alone}\n\n{question}"
         if "max_tokens" in body:

@@ -5,7 +5,7 @@ import itertools
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
@@ -327,16 +327,13 @@ class ReplyRelay:
     def _build_request_after_recall(self, answer: WireReply) -> BodyPieces:
         """The request that goes on behind the hidden calls."""
         raw = orjson.dumps(answer.message.units).decode()
-        entries: list[Entry] = [
-            As(at) for at in range(len(_messages_without_instructions(self._wire_module, self.body)))
-        ]
+        messages: list[Wired] = self._wire_module.messages(self.body)
+        entries: list[Entry] = [As(at) for at in range(len(messages) - count_leading_instructions(messages))]
         entries.append(Hidden(raw))
         entries.extend(Returned(*result) for result in self._recall_results)
         read = self.request.body
         kept = PreviousBody(marked_request=read.previous.marked_request)
-        self.body = build_folded_body(
-            self.request.body.wire, self.body, self._wire_module.messages(self.body), entries, kept=kept
-        )
+        self.body = build_folded_body(self.request.body.wire, self.body, messages, entries, kept=kept)
         read.previous.marked_request = kept.marked_request
         return read.encode_changed_body(self.body)
 
@@ -346,8 +343,3 @@ def _refusal_to_retry(sentence: str) -> provider_reply_bodies.ProviderRefusal:
     error = {"type": "overloaded_error", "message": sentence}
     failed = httpx.Response(529, json={"type": "error", "error": error})
     return provider_reply_bodies.ProviderRefusal(failed, failed.content, failed.content)
-
-
-def _messages_without_instructions(wire: Any, body: Mapping[str, Json]) -> list[Wired]:
-    messages: list[Wired] = wire.messages(body)
-    return messages[count_leading_instructions(messages) :]

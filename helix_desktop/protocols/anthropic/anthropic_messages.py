@@ -38,12 +38,7 @@ from helix_desktop.protocols.protocol_dialect import (
 )
 from helix_desktop.protocols.reply_draft import format_opaque
 from helix_desktop.protocols.reply_reader import ReplyReaderBase
-from helix_desktop.protocols.request_parts import (
-    arguments_as_object,
-    base64_text,
-    legal_ids,
-    text_for_omitted_image,
-)
+from helix_desktop.protocols.request_parts import arguments_as_object, base64_text, legal_ids, text_for_omitted_image
 
 KIND = "anthropic"
 VERSION = "2023-06-01"

@@ -154,9 +154,7 @@ def message(unit: Json, tally: CallNumbering | None = None) -> Wired:
     speaker = Speaker.ASSISTANT if text_at(value, "role") == "model" else Speaker.USER
     parts = enumerate(list_at(value, "parts"))
     return Wired(
-        speaker,
-        (unit,),
-        tuple(_piece_of_gemini_part(object_at(part), (0, "parts", at), tally) for at, part in parts),
+        speaker, (unit,), tuple(_piece_of_gemini_part(object_at(part), (0, "parts", at), tally) for at, part in parts)
     )
 
 

@@ -148,10 +148,7 @@ def answer(value: Mapping[str, Json]) -> WireReply:
     unit = {k: v for k, v in object_at(choice, "message").items() if v is not None or k == "content"}
     stop = STOPS.get(text_at(choice, "finish_reason"), Stop.CUT)
     return WireReply(
-        message({"role": "assistant", **unit}),
-        stop,
-        usage(object_at(value, "usage")),
-        text_at(value, "model"),
+        message({"role": "assistant", **unit}), stop, usage(object_at(value, "usage")), text_at(value, "model")
     )
 
 
