@@ -9,7 +9,6 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.engine.facts import Attachment, Stored
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.chat.attachment_chips import AttachmentChips
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_scroll_area
@@ -29,7 +28,10 @@ class PictureDialog(TransientDialog):
         self.picture.setPixmap(QPixmap.fromImage(image))
         self.picture.setAccessibleName(tr("Image, {w} × {h}", w=image.width(), h=image.height()))
         self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        build_column(build_scroll_area(self.picture, self), owner=self, margins=0)
+        area = build_scroll_area(self.picture, self)
+        area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # The arrows scroll it.
+        area.setAccessibleName(name)
+        build_column(area, owner=self, margins=0)
         screen = (parent.screen() or QGuiApplication.primaryScreen()).availableGeometry()
         self.resize(
             min(image.width() + 24, screen.width() * 9 // 10), min(image.height() + 24, screen.height() * 9 // 10)
@@ -48,16 +50,16 @@ def show_attachment_preview(window: MainWindow, attachment: Attachment) -> None:
         return
     if attachment.stored.media_type.startswith("image/"):
         work = _read_stored_image(bench, attachment.stored, THUMBNAIL_WIDTH_PIXELS)
-        then = partial(_show_thumbnail, held, attachment)
-        run.run_in_background(work, then=then, owner=held, failed=lambda _error: None)
+        run.run_in_background(
+            work,
+            then=lambda image: held.show_thumbnail(attachment, QPixmap.fromImage(image)),
+            owner=held,
+            failed=lambda _error: None,
+        )
     else:
         going = bench.tokens_sent_of_attachment(attachment)
         then_tokens = partial(held.show_attachment_tokens, attachment)
         run.run_in_background(going, then=then_tokens, owner=held, failed=lambda _error: None)
-
-
-def _show_thumbnail(held: AttachmentChips, attachment: Attachment, image: QImage) -> None:
-    held.show_thumbnail(attachment, QPixmap.fromImage(image))
 
 
 async def _read_stored_image(bench: Workbench, stored: Stored, widest: int) -> QImage:

@@ -31,6 +31,7 @@ from helix_desktop.gui.frame.welcome_page import WelcomePage
 from helix_desktop.gui.frame.window_frame import WindowFrame
 from helix_desktop.gui.frame.window_pages import WindowPages
 from helix_desktop.gui.inspector.context_panel import ContextPanel
+from helix_desktop.gui.shared.accessible_roles import install_accessible_roles
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.running_states import WORKING_STATES
 from helix_desktop.gui.theme import Theme
@@ -62,6 +63,7 @@ class MainWindow(WindowFrame):
 
     def __init__(self, theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner) -> None:
         super().__init__(theme, memory)
+        install_accessible_roles()
         self._desk: Workbenches | None = None
         self._startup_queue: list[Callable[[], object]] = []  # What to do once the stores are open.
         self._blocking_error: HelixError | None = None  # Why the stores cannot be opened, if they cannot.

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt, QTimer
-from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QHeaderView, QTreeWidgetItem, QWidget
 
 from helix_desktop.engine.list_rows import SubagentRow
 from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.shared.figure_formats import format_dollars, format_duration
+from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
@@ -30,14 +31,14 @@ class SubagentsDialog(TransientDialog):
         self._turn = 0
         self.resize(860, 420)
         self._summary_label = build_plain_label("", "muted", self, wraps=False)
-        self._tree = QTreeWidget(self)
+        self._tree = RowTree(self)
         self._tree.setHeaderLabels([tr("Agent"), tr("Task"), tr("State"), tr("Context"), tr("Cost"), tr("Time")])
         self._tree.setAccessibleName(tr("Agents"))
         for number, width in enumerate((160, 0, 90, 110, 80, 60)):
             self._tree.setColumnWidth(number, width)
         self._tree.header().setStretchLastSection(False)
         self._tree.header().setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
-        self._tree.itemDoubleClicked.connect(lambda item, _column: self._open_agent_of_item(item))
+        self._tree.itemDoubleClicked.connect(lambda _item, _column: self._open_selected_agent())
         build_column(self._summary_label, self._tree, self._build_button_row(), owner=self, margins=(20, 16, 20, 16))
         timer = QTimer(self)
         timer.timeout.connect(lambda: self.update_agent_rows(PARTS))
@@ -94,9 +95,6 @@ class SubagentsDialog(TransientDialog):
     def _open_selected_agent(self) -> None:
         if chosen := self._selected_agent_id():
             self._open_conversation(chosen)
-
-    def _open_agent_of_item(self, item: QTreeWidgetItem) -> None:
-        self._open_conversation(str(item.data(0, Qt.ItemDataRole.UserRole)))
 
     def _stop_selected_agent(self) -> None:
         if chosen := self._selected_agent_id():

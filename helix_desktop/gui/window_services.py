@@ -203,8 +203,6 @@ class WindowServices(QObject):
             self._settings.reject()
 
     def _on_settings_closed(self) -> None:
-        if self._settings is not None:
-            self._settings.deleteLater()
         self._settings = None
         self._window.show_workspace_choices()
 

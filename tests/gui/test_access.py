@@ -9,8 +9,11 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QScrollArea, QWidget
 
 from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.gui.chat.composer import ALLOW_ALL
+from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.settings_dialog import SettingsDialog
+from helix_desktop.gui.transcript.text_surface import TextSurface
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
@@ -98,3 +101,34 @@ def test_right_to_left_the_rail_is_at_the_right(window: MainWindow) -> None:
         assert window.sidebar.list.grab().toImage().width() > 0
     finally:
         application.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
+
+
+def role_of(widget: QWidget) -> QAccessible.Role:
+    interface = QAccessible.queryAccessibleInterface(widget)
+    assert interface is not None
+    return interface.role()
+
+
+def test_what_is_painted_has_a_role(window: MainWindow) -> None:
+    window.switch_to_page("timeline")
+    window.switch_to_page("changes")
+    pages = window.pages
+    assert role_of(window.chat.transcript.view) is QAccessible.Role.Document
+    assert role_of(pages.timeline.chart) is QAccessible.Role.Chart
+    assert {role_of(each) for each in pages.changes.findChildren(TextSurface)} == {QAccessible.Role.Document}
+    assert role_of(window.chat.composer.text) is QAccessible.Role.EditableText
+
+
+def test_the_permission_mode_that_allows_all_shows_the_focus(window: MainWindow) -> None:
+    assert QTest.qWaitForWindowActive(window)
+    mode = window.chat.composer._mode
+    window.chat.composer.show_permission_modes([(ALLOW_ALL, "Everything allowed")], ALLOW_ALL)
+    before = mode.grab().toImage()
+    mode.setFocus(Qt.FocusReason.TabFocusReason)
+    assert mode.grab().toImage() != before
+
+
+def test_tab_passes_by_what_merely_scrolls(window: MainWindow) -> None:
+    dialog = ConnectModelDialog(FakeSetup(), window.background_runner, window, message_waits=True)
+    assert not [area for area in dialog.findChildren(QScrollArea) if area.focusPolicy() & Qt.FocusPolicy.TabFocus]
+    dialog.close()

@@ -89,8 +89,7 @@ class UndoChangesDialog(plain_widgets.TransientDialog):
         grid.setContentsMargins(0, 0, 0, 0)
         for row, one in enumerate(planned):
             name = plain_widgets.build_plain_label(self._path_for_display(one), "mono", inner, wraps=False)
-            box = QComboBox(inner)
-            box.setAccessibleName(self._path_for_display(one))
+            box = plain_widgets.build_combo_box(self._path_for_display(one), inner)
             for words, choice in zip(self._conflict_choice_labels(), ("now", "before", "merge"), strict=True):
                 box.addItem(words, choice)
             look = plain_widgets.build_push_button(tr("Compare…"), inner, partial(compare, one))

@@ -34,7 +34,7 @@ from helix_desktop.gui.chat.attachment_chips import FlowLayout
 from helix_desktop.gui.deep_links import open_in_browser
 from helix_desktop.gui.engine_sentences import translate_sentences, translate_title
 from helix_desktop.gui.layouts import build_column, build_row
-from helix_desktop.gui.shared.plain_widgets import build_centred_column, build_plain_label, set_surface_look
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
 from helix_desktop.gui.translation import format_count, format_number, tr
@@ -128,7 +128,7 @@ class PermissionQuestionCard(QWidget):
         self._form = self._build_server_form() if question.form else None
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
-        set_surface_look(self, "ask")
+        plain_widgets.set_surface_look(self, "ask")
         self.setAccessibleName(announce_question_text(question))
         self._inside = build_column(owner=self, margins=(14, 11, 14, 11), spacing=8)
         self._build_question_label(question_title(question), "title")
@@ -196,7 +196,7 @@ class PermissionQuestionCard(QWidget):
         )
 
     def _build_question_label(self, text: str, look: str) -> QLabel:
-        label = build_plain_label(text, look, self)
+        label = plain_widgets.build_plain_label(text, look, self)
         self._inside.addWidget(label)
         return label
 
@@ -250,11 +250,10 @@ class PermissionQuestionCard(QWidget):
 
     def _build_rule_chooser(self) -> QComboBox:
         """The exact rule that allowing for longer would make; the user may take a narrower one."""
-        label = build_plain_label(tr("Rule to add:"), "small", self, wraps=False)
-        choice = QComboBox(self)
+        label = plain_widgets.build_plain_label(tr("Rule to add:"), "small", self, wraps=False)
+        choice = plain_widgets.build_combo_box(tr("Rule for “Always allow”"), self)
         choice.addItems([exact_text.mark_text(rule) for rule in self._question.rules])
         choice.setFont(self._theme.monospaced_font())
-        choice.setAccessibleName(tr("Rule for “Always allow”"))
         choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
         choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         choice.setEnabled(len(self._question.rules) > 1)
@@ -371,9 +370,9 @@ class PermissionQuestionPanel(QWidget):
         self.keys = keys
         self._question: PermissionQuestion | None = None
         self.visible_card: PermissionQuestionCard | None = None
-        self._more = build_plain_label("", "faint", self, wraps=False)
+        self._more = plain_widgets.build_plain_label("", "faint", self, wraps=False)
         self._column = build_column(self._more, margins=(0, 8, 0, 8))
-        build_centred_column(self, theme).setLayout(self._column)
+        plain_widgets.build_centred_column(self, theme).setLayout(self._column)
         self.hide()
 
     def show_oldest_question(self, questions: Mapping[int, PermissionQuestion], uncovered: str = "") -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
 from helix_desktop.errors import InvalidInput
-from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.shared.plain_widgets import build_combo_box, build_plain_label
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 
@@ -69,7 +69,7 @@ class SchemaForm(QWidget):
     def _build_schema_field(self, name: str, about: Mapping[str, Any]) -> tuple[QWidget, Callable[[], Any]]:
         kind, default = about.get("type"), about.get("default")
         if choices := _list_schema_choices(about):
-            box = QComboBox(self)
+            box = build_combo_box(make_safe_text(str(about.get("title") or name)[:500]), self)
             for value, words in [*([] if name in self._required else [("", tr("(none)"))]), *choices]:
                 box.addItem(words, value)
             box.setCurrentIndex(max(box.findData(default), 0))

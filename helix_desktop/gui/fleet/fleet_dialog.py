@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QSize
-from PySide6.QtWidgets import QComboBox, QHBoxLayout, QPlainTextEdit, QPushButton, QStackedWidget, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPlainTextEdit, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -97,7 +97,8 @@ class FleetDialog(TransientDialog):
         self._open = build_push_button(tr("Open conversation"), card, self._open_chosen_conversation)
         self._stop = build_push_button(tr("Stop"), card, self._stop_chosen_task)
         self._retry = build_push_button(tr("Run again"), card, self._retry_chosen_task)
-        self._allow = build_push_button("", card, self._allow_chosen_task, "primary")
+        self._allow = build_push_button("", card, look="primary")
+        self._allow.clicked.connect(lambda: self._retry_chosen_task(self._chosen_task()[2]["asked"]))
         head = build_row((self._title, 1), self._open, self._stop, self._retry, self._allow, spacing=8)
         build_column(head, self._detail, owner=card, margins=(16, 12, 16, 12), spacing=8)
         return card
@@ -147,9 +148,6 @@ class FleetDialog(TransientDialog):
             self._fleet.change_tasks(one["workspace"], lambda tasks: tasks.cancel_fleet_task(task["id"]))
         )
 
-    def _allow_chosen_task(self) -> None:
-        self._retry_chosen_task(self._chosen_task()[2]["asked"])
-
     def _retry_chosen_task(self, *allowed: str) -> None:
         """`allowed`: what it may do from now on."""
         _, one, task = self._chosen_task()
@@ -164,15 +162,15 @@ class FleetDialog(TransientDialog):
 
     def _ask_for_task(self) -> None:
         dialog = TransientDialog(tr("New task"), self)
-        text, workspace, allowed = QPlainTextEdit(dialog), QComboBox(dialog), QComboBox(dialog)
+        text, workspace = QPlainTextEdit(dialog), plain_widgets.build_combo_box(tr("Workspace"), dialog)
+        allowed = plain_widgets.build_combo_box(tr("Permissions"), dialog)
+        text.setAccessibleName(tr("What to do"))
         text.setTabChangesFocus(True)
         for identity, name in self._names.items():
             workspace.addItem(name, identity)
         allowed.addItem(tr("The agent waits for you if it needs permission"), ())
         allowed.addItem(tr("The agent may edit files without asking"), ("edits",))
         allowed.addItem(tr("The agent may edit files and run commands without asking"), ("edits", "commands"))
-        for field, name in ((text, tr("What to do")), (workspace, tr("Workspace")), (allowed, tr("Permissions"))):
-            field.setAccessibleName(name)
 
         def add() -> None:
             if words := text.toPlainText().strip():

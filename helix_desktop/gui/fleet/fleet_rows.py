@@ -6,11 +6,12 @@ from typing import Any
 
 from PySide6.QtCore import QLocale, QSize, Qt
 from PySide6.QtGui import QIcon
-from PySide6.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import QHeaderView, QTreeWidgetItem, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_dollars, format_time_ago
+from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.shared.running_states import describe_running_state
 from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
@@ -23,7 +24,7 @@ DOT_BY_STATE = {"running": "output", "needs_you": "handover", "waiting": "faint"
 Figures = Mapping[str, Any]  # of a workspace or a task, as `fleet status --json` prints them
 
 
-class FleetList(QTreeWidget):
+class FleetList(RowTree):
     """`columns`: their titles and widths; one of width 0 takes what is left. `figures`:
     the columns of numbers. Only cells that changed are drawn again.
     """

@@ -5,12 +5,7 @@ Actions and conversations are in memory and shown at once; the results of the wo
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import (
-    QRect,
-    Qt,
-    QTimer,
-    Signal,
-)
+from PySide6.QtCore import QRect, Qt, QTimer, Signal
 from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
 from PySide6.QtWidgets import QStyle, QStyleOptionViewItem, QWidget
 

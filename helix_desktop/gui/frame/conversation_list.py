@@ -5,17 +5,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import IntEnum
 
-from PySide6.QtCore import (
-    QAbstractListModel,
-    QModelIndex,
-    QPoint,
-    QRect,
-    QRectF,
-    QSize,
-    Qt,
-    Signal,
-)
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPen
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
@@ -257,10 +248,6 @@ class ConversationRowPainter(RowPainter):
         if state & QStyle.StateFlag.State_Selected or state & QStyle.StateFlag.State_MouseOver:
             selected = bool(state & QStyle.StateFlag.State_Selected)
             theme.fill_surface(painter, card, "selected" if selected else "rail", 8)
-        if state & QStyle.StateFlag.State_HasFocus and state & QStyle.StateFlag.State_KeyboardFocusChange:
-            painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.setPen(QPen(theme.colour_of_token("accent"), 1))
-            painter.drawRoundedRect(QRectF(card).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
         inner = card.adjusted(px(10), px(7), -px(10), -px(7))
         self._draw_conversation_title(painter, inner, row)
         if has_second_line(row, running):
@@ -344,7 +331,7 @@ class ConversationList(QListView):
         self.customContextMenuRequested.connect(self._request_conversation_menu)
         self.clicked.connect(self._on_conversation_activated)
         self.activated.connect(self._on_conversation_activated)
-        theme.changed.connect(self._relayout_conversation_rows)
+        theme.changed.connect(self.scheduleDelayedItemsLayout)
 
     def select_conversation(self, conversation: str) -> None:
         at = self.lines.find_conversation_row(conversation)
@@ -387,7 +374,3 @@ class ConversationList(QListView):
         found = self._conversation_id_at(self.indexAt(at))
         if found:
             self.menu_wanted.emit(found, self.viewport().mapToGlobal(at))
-
-    def _relayout_conversation_rows(self) -> None:
-        self.scheduleDelayedItemsLayout()
-        self.viewport().update()

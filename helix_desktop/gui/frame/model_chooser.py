@@ -2,14 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from PySide6.QtCore import (
-    QEvent,
-    QLocale,
-    QObject,
-    QRect,
-    Qt,
-    Signal,
-)
+from PySide6.QtCore import QEvent, QLocale, QObject, QRect, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QPushButton, QStyle, QStyleOptionViewItem, QWidget
 

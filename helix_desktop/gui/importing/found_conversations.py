@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHeaderView, QTreeWidget, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import QHeaderView, QTreeWidgetItem, QWidget
 
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.sidebar import format_folder
 from helix_desktop.gui.importing.history_import_port import HistoryDetails, HistoryGroup
 from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date, format_dollars
+from helix_desktop.gui.shared.list_row_model import RowTree
 from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import format_count, tr
 
@@ -17,7 +18,7 @@ _GROUP = Qt.ItemDataRole.UserRole
 _TITLE, _DATE, _LENGTH, _COST = range(4)
 
 
-class FoundConversationTree(QTreeWidget):
+class FoundConversationTree(RowTree):
     """A tick chooses a conversation, or all of a project. Only what the filter leaves in sight counts as chosen."""
 
     choice_changed = Signal()

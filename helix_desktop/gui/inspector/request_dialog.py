@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QComboBox, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.blocks import Image, MessagePart, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.gui.layouts import build_column, build_row
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.shared.figure_formats import format_byte_size
-from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
@@ -19,7 +19,7 @@ from helix_desktop.gui.views.text_line_view import TextLineView
 ProviderBody = tuple[str, Mapping[str, Any]]  # The name of a model, and the body that its provider receives.
 
 
-class RequestDialog(TransientDialog):
+class RequestDialog(plain_widgets.TransientDialog):
     """Shows a request as text and as the provider got it, to read, search and copy. Its forms are built in a thread."""
 
     def __init__(
@@ -29,12 +29,12 @@ class RequestDialog(TransientDialog):
         self.resize(theme.zoomed_pixels(900), theme.zoomed_pixels(640))
         self.view = TextLineView(theme, self)
         self._forms = forms
-        self.form = QComboBox(self)
+        self.form = plain_widgets.build_combo_box(tr("View as"), self)
         self.form.addItems(list(self._forms))
-        self.form.setAccessibleName(tr("View as"))
         self.form.currentTextChanged.connect(self._show_request_form)
         self._show_request_form(self.form.currentText())
-        about, copying = build_plain_label(said, "small", self), build_push_button(tr("Copy"), self, self._copy_request)
+        about = plain_widgets.build_plain_label(said, "small", self)
+        copying = plain_widgets.build_push_button(tr("Copy"), self, self._copy_request)
         build_column(build_row((about, 1), self.form, copying), (self.view, 1), owner=self)
 
     def _show_request_form(self, form: str) -> None:

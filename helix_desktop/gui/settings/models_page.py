@@ -9,7 +9,7 @@ from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row, build_labelled_row
-from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
@@ -18,12 +18,12 @@ EFFORTS = ("", "low", "medium", "high")  # the values of ModelSet.effort
 UNSET_STEP = 0.05  # A field shows "Default" at its least value, which is this far below 0.
 
 
-class ModelsPage(SettingsPage):
+class ModelsPage(WorkspaceSettingsPage):
     """Each role has a button that opens the same chooser as the window's."""
 
     def __init__(self, window: MainWindow, bench: Workbench, models: Sequence[ModelChoice]) -> None:
-        super().__init__(tr("Models"))
-        self._window, self._bench, self._doing = window, bench, window.background_runner
+        super().__init__(tr("Models"), bench, window.background_runner)
+        self._window = window
         self._models = {model.name: model for model in models}
         self._chooser: ModelChooser | None = None
         self._rebuild_models_page()
@@ -94,16 +94,14 @@ class ModelsPage(SettingsPage):
         )
         words = [tr("Default"), tr("Short"), tr("Medium"), tr("Long")]
         declared = FieldDeclaration("effort", tr("Thinking"), sentence, current, EFFORTS, words)
-        return build_field_row(
-            declared, lambda value: self._change_model_setting("effort", value or None), self.page_content
-        )
+        return build_field_row(declared, lambda value: self.change_setting("effort", value or None), self.page_content)
 
     def _build_sampling_row(self, name: str, title: str, sentence: str, current: float | None, most: float) -> QWidget:
         value = -UNSET_STEP if current is None else current
         declared = FieldDeclaration(name, title, sentence, value, least=-UNSET_STEP, most=most, unset=tr("Default"))
 
         def change_sampling_value(value: Value) -> None:
-            self._change_model_setting(name, value if isinstance(value, float) and value >= 0 else None)
+            self.change_setting(name, value if isinstance(value, float) and value >= 0 else None)
 
         return build_field_row(declared, change_sampling_value, self.page_content)
 
@@ -112,6 +110,3 @@ class ModelsPage(SettingsPage):
         if model is None or model.temperature:
             return ""
         return tr("{model} supports neither temperature nor top-p, so neither is sent.", model=model.id)
-
-    def _change_model_setting(self, name: str, value: Value | None) -> None:
-        self._doing.run_in_background(self._bench.change_settings({name: value}), owner=self)

@@ -13,8 +13,8 @@ from helix_desktop.gui.layouts import build_row, clear_layout
 from helix_desktop.gui.question_dialogs import ask_allow_all
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value
-from helix_desktop.gui.settings.settings_page import SettingsPage
-from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_plain_label, build_push_button, build_surface
+from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
+from helix_desktop.gui.shared import plain_widgets
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
@@ -28,14 +28,14 @@ def describe_permission_rule(rule: Mapping[str, Any]) -> str:
     return " · ".join([str(rule.get("decision", "")), *(fits or [tr("everything")]), *network])
 
 
-class PermissionsPage(SettingsPage):
+class PermissionsPage(WorkspaceSettingsPage):
     """`folder_wanted`: the workspace is to work on another folder."""
 
     folder_wanted = Signal()
 
     def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
-        super().__init__(tr("Permissions"))
-        self._bench, self._program, self._doing = bench, program, doing
+        super().__init__(tr("Permissions"), bench, doing)
+        self._program = program
         modes = bench.describe_permission_modes()
         declared = FieldDeclaration(
             "mode",
@@ -95,13 +95,11 @@ class PermissionsPage(SettingsPage):
 
     def _set_home_opening(self, name: str, value: Value) -> None:
         self._opened = [*(each for each in self._opened if each != name), *([name] if value else [])]
-        work = self._bench.change_settings({"permissions.openings": self._opened})
-        self._doing.run_in_background(work, owner=self)
+        self.change_setting("permissions.openings", self._opened)
 
     def _save_path_lines(self, name: str, text: str) -> None:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        work = self._bench.change_settings({f"permissions.{name}": lines})
-        self._doing.run_in_background(work, owner=self)
+        self.change_setting(f"permissions.{name}", lines)
 
     def _choose_permission_mode(self, mode: str) -> None:
         def apply_permission_mode() -> None:
@@ -124,28 +122,33 @@ class PermissionsPage(SettingsPage):
             self._rules.addWidget(self._build_permission_rule_row(rule))
 
     def _build_permission_rule_row(self, rule: Mapping[str, Any]) -> QWidget:
-        row_widget = build_surface(self.page_content, "card")
+        row_widget = plain_widgets.build_surface(self.page_content, "card")
         line = build_row(
-            (build_plain_label(describe_permission_rule(rule), "mono", row_widget, wraps=False), 1),
+            (plain_widgets.build_plain_label(describe_permission_rule(rule), "mono", row_widget, wraps=False), 1),
             owner=row_widget,
             margins=(12, 4, 6, 4),
         )
         if self._program.is_rule_too_broad(rule):
-            wide = build_plain_label(tr("Too broad: also allows other programs"), "danger", row_widget, wraps=False)
+            wide = plain_widgets.build_plain_label(
+                tr("Too broad: also allows other programs"), "danger", row_widget, wraps=False
+            )
             line.addWidget(wide)
-        remove = build_push_button(tr("Remove"), row_widget, lambda: self._remove_permission_rule(rule), "link")
+        remove = plain_widgets.build_push_button(
+            tr("Remove"), row_widget, lambda: self._remove_permission_rule(rule), "link"
+        )
         remove.setAccessibleName(tr("Remove the rule {rule}", rule=describe_permission_rule(rule)))
         line.addWidget(remove)
         return row_widget
 
     def _build_new_rule_form(self) -> QHBoxLayout:
-        self._decision = QComboBox(self.page_content)
+        self._decision = plain_widgets.build_combo_box(tr("Decision"), self.page_content)
         for name, words in zip(DECISIONS, (tr("Allow"), tr("Ask"), tr("Deny")), strict=True):
             self._decision.addItem(words, name)
-        self._decision.setAccessibleName(tr("Decision"))
-        self._tool = build_line_edit(tr("Tool"), tr("Tool, such as run_command"), self.page_content)
-        self._command = build_line_edit(tr("Command"), tr("Command, such as cargo test *"), self.page_content)
-        add = build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
+        self._tool = plain_widgets.build_line_edit(tr("Tool"), tr("Tool, such as run_command"), self.page_content)
+        self._command = plain_widgets.build_line_edit(
+            tr("Command"), tr("Command, such as cargo test *"), self.page_content
+        )
+        add = plain_widgets.build_push_button(tr("Add"), self.page_content, self._add_permission_rule)
         return build_row(self._decision, self._tool, self._command, add)
 
     def _add_permission_rule(self) -> None:

@@ -202,7 +202,9 @@ def build_labelled_row(title: str, sentence: str, widget: QWidget, parent: QWidg
     words.setSpacing(1)
     for text, look in ((title, ""), (sentence, "small")):
         if text:
-            words.addWidget(build_plain_label(text, look, whole))
+            words.addWidget(label := build_plain_label(text, look, whole))
+            if text == (title or sentence):
+                label.setBuddy(widget)  # On Linux a choice has no other name for a screen reader.
     line.addLayout(words, 1)
     line.addWidget(widget)
     return whole

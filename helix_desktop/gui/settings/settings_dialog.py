@@ -3,12 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QSize, Signal
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QButtonGroup, QDialog, QPushButton, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QButtonGroup, QPushButton, QStackedWidget, QWidget
 
 from helix_desktop.gui import forget_text_dialog
-from helix_desktop.gui.enter_key import press_focused_button
-from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.layouts import build_column, build_row
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
 from helix_desktop.gui.settings.about_page import AboutPage
@@ -28,14 +26,14 @@ from helix_desktop.gui.settings.workspace_settings_pages import (
     PolicyPage,
     TurnLimitsPage,
 )
-from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_plain_label, build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Recorder", "Logs", "Tools", "Sharing", "Keys")
 
 
-class SettingsDialog(QDialog):
+class SettingsDialog(TransientDialog):
     """`model_chosen`: a provider was connected, and this model is to be used.
     `comparison_wanted`: what each policy would have cost.
     """
@@ -44,7 +42,7 @@ class SettingsDialog(QDialog):
     comparison_wanted = Signal()
 
     def __init__(self, window: MainWindow, setup: ModelSetupPort, program: Installation) -> None:
-        super().__init__(window)
+        super().__init__(tr("Settings"), window)
         self._window = window
         self._setup = setup
         self._program = program
@@ -52,13 +50,10 @@ class SettingsDialog(QDialog):
         self._page_factories: dict[str, Callable[[], SettingsPage]] = {}
         self._pages: dict[str, SettingsPage] = {}
         self._buttons: dict[str, QPushButton] = {}
-        self.setWindowTitle(tr("Settings"))
         wanted = QSize(window.theme.zoomed_pixels(920), window.theme.zoomed_pixels(660))
         self.resize(wanted.boundedTo(window.screen().availableGeometry().size() * 0.9))
         self._stack = QStackedWidget(self)
-        self._page_list = QVBoxLayout()
-        self._page_list.setContentsMargins(8, 12, 8, 12)
-        self._page_list.setSpacing(2)
+        self._page_list = build_column(margins=(8, 12, 8, 12), spacing=2)
         self._group = QButtonGroup(self)
         self._add_all_pages()
         self._page_list.addStretch(1)
@@ -78,10 +73,6 @@ class SettingsDialog(QDialog):
         self._stack.setCurrentWidget(self._pages[name])
         self._buttons[name].setChecked(True)
         self._buttons[name].setFocus()
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if not press_focused_button(event):
-            super().keyPressEvent(event)
 
     def page_names(self) -> tuple[str, ...]:
         return tuple(self._page_factories)

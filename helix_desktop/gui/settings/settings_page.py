@@ -6,9 +6,11 @@ from typing import TypeVar
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QWidget
 
+from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column, clear_layout
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, ValueListener, build_field_row
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button, build_surface
+from helix_desktop.gui.workbench_types import Workbench
 
 W = TypeVar("W", bound=QWidget)
 # How many items the column has once a first sentence is added: title, sentence and stretch.
@@ -64,3 +66,14 @@ class SettingsPage(QScrollArea):
     def add_page_widget(self, widget: W) -> W:
         self._column.insertWidget(self._column.count() - 1, widget)
         return widget
+
+
+class WorkspaceSettingsPage(SettingsPage):
+    """Shows settings of one workspace, and changes them."""
+
+    def __init__(self, title: str, bench: Workbench, doing: BackgroundRunner) -> None:
+        super().__init__(title)
+        self._bench, self._doing = bench, doing
+
+    def change_setting(self, name: str, value: object) -> None:
+        self._doing.run_in_background(self._bench.change_settings({name: value}), owner=self)

@@ -10,7 +10,7 @@ from helix_desktop.engine import context_policy
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.settings.installation_port import Installation
 from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value
-from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.settings.settings_page import WorkspaceSettingsPage
 from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.translation import tr
@@ -59,28 +59,23 @@ TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
 )
 
 
-class InstructionsPage(SettingsPage):
+class InstructionsPage(WorkspaceSettingsPage):
     """What the user tells every agent of this workspace."""
 
     everywhere_wanted = Signal()
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
-        super().__init__(tr("Instructions"))
-        self._bench, self._doing = bench, doing
+        super().__init__(tr("Instructions"), bench, doing)
         sentence = tr("Sent with the system prompt to every agent in this workspace, starting with the next message.")
         declared = FieldDeclaration("instructions", "", sentence, bench.workspace.settings.instructions, long=True)
-        self.add_field(declared, self._save_instructions)
+        self.add_field(declared, lambda text: self.change_setting("instructions", str(text).strip() or None))
         self.add_sentence(
             tr("The system prompt is cached by the provider. The first message after a change costs a little more.")
         )
         self.add_page_button(tr("Instructions for every workspace…"), self.everywhere_wanted.emit, "link")
 
-    def _save_instructions(self, text: Value) -> None:
-        work = self._bench.change_settings({"instructions": str(text).strip() or None})
-        self._doing.run_in_background(work, owner=self)
 
-
-class PolicyPage(SettingsPage):
+class PolicyPage(WorkspaceSettingsPage):
     """The preset and what it decides; every other threshold is under Advanced. A value that
     differs from the preset can be put back. `comparison_wanted`: what each preset would have cost.
     """
@@ -88,8 +83,7 @@ class PolicyPage(SettingsPage):
     comparison_wanted = Signal()
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
-        super().__init__(tr("Policy"))
-        self._bench, self._doing = bench, doing
+        super().__init__(tr("Policy"), bench, doing)
         self._is_advanced_open = any(name not in BASIC_THRESHOLDS for name in bench.workspace.settings.policy)
         self._rebuild_policy_page()
 
@@ -159,12 +153,11 @@ class PolicyPage(SettingsPage):
         )
 
 
-class CheckpointsPage(SettingsPage):
+class CheckpointsPage(WorkspaceSettingsPage):
     """What checkpoints cover, and how long they are kept."""
 
     def __init__(self, bench: Workbench, program: Installation, doing: BackgroundRunner) -> None:
-        super().__init__(tr("Checkpoints"))
-        self._bench, self._doing = bench, doing
+        super().__init__(tr("Checkpoints"), bench, doing)
         covered = program.checkpoint_settings(bench)
         self.add_sentence(
             tr(
@@ -246,7 +239,7 @@ class CheckpointsPage(SettingsPage):
             self.add_field(declared, partial(self._change_copies_setting, declared.name))
 
     def _change_copies_setting(self, name: str, value: Value) -> None:
-        self._doing.run_in_background(self._bench.change_settings({f"copies.{name}": value or None}), owner=self)
+        self.change_setting(f"copies.{name}", value or None)
 
     def _show_checkpoint_disk_use(self, room: tuple[int, int]) -> None:
         self._disk_use_label.setText(tr("Checkpoints currently take up {size}.", size=format_byte_size(room[1])))
@@ -257,26 +250,20 @@ class CheckpointsPage(SettingsPage):
             changed = [line.strip() for line in str(value).splitlines() if line.strip()]
         elif name == "most_bytes":
             changed = int(value) * MEGABYTE
-        work = self._bench.change_settings({f"changes.{name}": changed})
-        self._doing.run_in_background(work, owner=self)
+        self.change_setting(f"changes.{name}", changed)
 
 
-class TurnLimitsPage(SettingsPage):
+class TurnLimitsPage(WorkspaceSettingsPage):
     """Where a turn stops by itself."""
 
     def __init__(self, bench: Workbench, doing: BackgroundRunner) -> None:
-        super().__init__(tr("Limits"))
-        self._bench, self._doing = bench, doing
+        super().__init__(tr("Limits"), bench, doing)
         chosen = bench.workspace.settings.limits
         for name, title, sentence, usual, most in TURN_LIMITS:
             value = type(usual)(chosen.get(name, usual))
             unset = "" if usual else tr("No limit")
             declared = FieldDeclaration(name, tr(title), tr(sentence), value, least=0, most=most, unset=unset)
-            self.add_field(declared, partial(self._set_turn_limit, name))
-
-    def _set_turn_limit(self, name: str, value: Value) -> None:
-        work = self._bench.change_settings({f"limits.{name}": value})
-        self._doing.run_in_background(work, owner=self)
+            self.add_field(declared, partial(self.change_setting, f"limits.{name}"))
 
 
 def describe_threshold_value(value: Any) -> str:

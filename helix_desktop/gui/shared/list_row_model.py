@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Generic, TypeVar
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QSize
-from PySide6.QtGui import QPainter
-from PySide6.QtWidgets import QStyledItemDelegate, QStyleOptionViewItem, QWidget
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPen
+from PySide6.QtWidgets import QStyle, QStyledItemDelegate, QStyleOptionViewItem, QTreeWidget, QWidget
 
 from helix_desktop.gui.theme import Theme
 
@@ -45,7 +45,27 @@ class RowPainter(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         self.draw_row(painter, option, index)
+        if option.state & QStyle.StateFlag.State_HasFocus:
+            draw_row_focus(painter, option, self._theme.zoomed_pixels(8))
         painter.restore()
 
     def draw_row(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         raise NotImplementedError
+
+
+class RowTree(QTreeWidget):
+    """A tree or table that shows which row has the keyboard: Qt marks a cell, which the style sheet leaves out."""
+
+    def drawRow(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        super().drawRow(painter, option, index)
+        now = self.currentIndex()
+        if self.hasFocus() and (index.row(), index.parent()) == (now.row(), now.parent()):
+            draw_row_focus(painter, option, 0)
+
+
+def draw_row_focus(painter: QPainter, option: QStyleOptionViewItem, inset: float) -> None:
+    """A frame around the row that the keyboard is on, if keys led there."""
+    if option.state & QStyle.StateFlag.State_KeyboardFocusChange:
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(QPen(option.palette.accent(), 1))
+        painter.drawRoundedRect(QRectF(option.rect).adjusted(inset + 0.5, 0.5, -inset - 0.5, -0.5), inset, inset)

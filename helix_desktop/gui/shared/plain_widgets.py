@@ -1,8 +1,9 @@
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction
+from PySide6.QtGui import QAction, QKeyEvent
 from PySide6.QtWidgets import (
+    QComboBox,
     QDialog,
     QDialogButtonBox,
     QFrame,
@@ -15,6 +16,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.gui.enter_key import press_focused_button
 from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
@@ -52,6 +54,15 @@ def build_line_edit(name: str, example: str, parent: QWidget) -> QLineEdit:
     return line
 
 
+def build_combo_box(name: str, parent: QWidget) -> QComboBox:
+    """A choice. Qt tells a screen reader on Linux its value as its name, and its name by a label alone."""
+    box, label = QComboBox(parent), build_plain_label(name.replace("&", "&&"), parent=parent)
+    box.setAccessibleName(name)
+    label.setBuddy(box)
+    label.hide()
+    return box
+
+
 def build_push_button(
     text: str, parent: QWidget, act: Callable[[], object] | None = None, look: str = ""
 ) -> QPushButton:
@@ -76,8 +87,9 @@ def build_tool_button(hint: str, parent: QWidget, text: str = "", look: str = "i
 
 
 def build_scroll_area(inside: QWidget, parent: QWidget) -> QScrollArea:
-    """Shows `inside` as wide as there is room, and scrolls what is too high."""
+    """Shows `inside` as wide as there is room, and scrolls what is too high. Tab leads to what is inside."""
     area = QScrollArea(parent)
+    area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     area.setWidgetResizable(True)
     area.setFrameShape(QFrame.Shape.NoFrame)
     area.setWidget(inside)
@@ -85,12 +97,16 @@ def build_scroll_area(inside: QWidget, parent: QWidget) -> QScrollArea:
 
 
 class TransientDialog(QDialog):
-    """A dialog that is deleted once it is closed."""
+    """A dialog that is deleted once it is closed. Enter presses the button that has the keyboard, else the default one."""
 
     def __init__(self, title: str, parent: QWidget | None) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(title)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not press_focused_button(event):
+            super().keyPressEvent(event)
 
 
 def build_popup_menu(parent: QWidget) -> QMenu:

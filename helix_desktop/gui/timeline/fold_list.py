@@ -3,13 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from PySide6.QtCore import (
-    QModelIndex,
-    QPointF,
-    QRectF,
-    Qt,
-    Signal,
-)
+from PySide6.QtCore import QModelIndex, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -120,7 +114,7 @@ class FoldList(QListView):
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setAccessibleName(tr("Folds, newest first"))
         self.selectionModel().currentChanged.connect(self._on_fold_selected)
-        theme.changed.connect(self._relayout_fold_rows)
+        theme.changed.connect(self.scheduleDelayedItemsLayout)
 
     def show_fold_events(self, events: Sequence[TimelineEvent], window: int, *, keep: TimelineEvent | None) -> None:
         """Replaces the rows. The chosen event stays selected if it is among them."""
@@ -140,10 +134,6 @@ class FoldList(QListView):
     def _on_fold_selected(self, index: QModelIndex, _: QModelIndex) -> None:
         if index.isValid():
             self.chosen.emit(self.rows.items[index.row()])
-
-    def _relayout_fold_rows(self) -> None:
-        self.scheduleDelayedItemsLayout()
-        self.viewport().update()
 
 
 def describe_event_time(event: TimelineEvent) -> str:

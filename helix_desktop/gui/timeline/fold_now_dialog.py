@@ -1,6 +1,6 @@
 """The dialog to fold now: what to create, and what to keep in particular."""
 
-from PySide6.QtWidgets import QComboBox, QWidget
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background_runner import BackgroundRunner
@@ -17,14 +17,13 @@ class FoldNowDialog(plain_widgets.TransientDialog):
         super().__init__(tr("Fold now"), parent)
         self._session = session
         self._doing = doing
-        self.kind = QComboBox(self)
+        self.kind = plain_widgets.build_combo_box(tr("What to create"), self)
         for name, kind in (
             (tr("Handover: a document with six sections"), FoldKind.HANDOVER),
             (tr("Observations: a dated list"), FoldKind.OBSERVATIONS),
             (tr("Cache old outputs"), FoldKind.MARKER),
         ):
             self.kind.addItem(name, kind)
-        self.kind.setAccessibleName(tr("What to create"))
         keep = plain_widgets.build_plain_label(tr("What to keep in particular"), "muted", self)
         self.wish = plain_widgets.build_line_edit(keep.text(), tr("For example: the API decisions"), self)
         words = tr("You can keep working. Everything stays in the journal, and you can undo this.")

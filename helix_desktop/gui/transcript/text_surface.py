@@ -43,6 +43,8 @@ class TextSurface(QAbstractScrollArea):
         self.selection = TextSelection()
         self._press_at = self._drag_to = QPoint()
         self._dragging = False
+        self._spot: HotSpotPlace | None = None  # The hot spot that has the keyboard focus.
+        self._reached_by_tab = False
         self._pull = QTimer(self, interval=30)
         self._pull.timeout.connect(self._scroll_while_dragging)
         self._again = QTimer(self, interval=QApplication.doubleClickInterval(), singleShot=True)
@@ -77,6 +79,31 @@ class TextSurface(QAbstractScrollArea):
     def follow_end_if_scrolled_there(self, _wanted: int) -> None:
         """The reader scrolls, to about this value."""
 
+    # --- the focus
+
+    @property
+    def has_focus_frame(self) -> bool:
+        """Tab led here, and to nothing in particular."""
+        return self._reached_by_tab and self._spot is None
+
+    def focusInEvent(self, event: QFocusEvent) -> None:
+        super().focusInEvent(event)
+        self._reached_by_tab = event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self._reached_by_tab = False
+        self.viewport().update()
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        handled = super().viewportEvent(event)
+        if event.type() == QEvent.Type.Paint and self.has_focus_frame:
+            painter = QPainter(self.viewport())
+            painter.setPen(QPen(self.theme.colour_of_token("accent"), 2))
+            painter.drawRect(self.viewport().rect().adjusted(1, 1, -1, -1))
+            painter.end()
+        return handled
+
     # --- the mouse
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
@@ -91,7 +118,7 @@ class TextSurface(QAbstractScrollArea):
 
     def _press(self, event: QMouseEvent, *, clicks: int) -> None:
         point = event.position().toPoint()
-        self._press_at, self._dragging = point, False
+        self._press_at, self._dragging, self._reached_by_tab = point, False, False
         place = self.text_position_at(point)
         if event.modifiers() & _SHIFT and self.selection.anchor.number >= 0:
             self.selection.caret = place
@@ -178,7 +205,6 @@ class BoxSurface(TextSurface):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
         self._near: LayoutBox | None = None  # the box under the pointer
-        self._spot: HotSpotPlace | None = None  # The hot spot that has the keyboard focus.
         self._pressed: HotSpot | None = None
         self.viewport().setMouseTracking(True)
 
@@ -242,14 +268,9 @@ class BoxSurface(TextSurface):
     def focusInEvent(self, event: QFocusEvent) -> None:
         """Tab that leads here leads to what can be clicked first, or last."""
         super().focusInEvent(event)
-        by_tab = (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
-        if event.reason() in by_tab and self.visible_hot_spots():
+        if self._reached_by_tab and self.visible_hot_spots():
             self._spot = None
             self.focusNextPrevChild(event.reason() is Qt.FocusReason.TabFocusReason)
-
-    def focusOutEvent(self, event: QFocusEvent) -> None:
-        super().focusOutEvent(event)
-        self.viewport().update()
 
     def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's signature
         """Tab walks through what can be clicked, then leaves; from a button that stands in the text, it leaves at once."""

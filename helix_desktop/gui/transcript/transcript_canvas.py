@@ -218,7 +218,7 @@ class TranscriptCanvas(BoxSurface):
         """Scrolls what has only moved instead of drawing it again."""
         viewport = self.viewport()
         before, self._drawn = self._drawn, self._drawn_now()
-        marked = not self.selection.is_empty_selection or self.finding is not None
+        marked = not self.selection.is_empty_selection or self.finding is not None or self.has_focus_frame
         # With a fractional ratio, scrolled content would not fall on whole pixels of the screen.
         whole = self.devicePixelRatioF().is_integer()
         found = compute_scrolled_change(before, self._drawn) if whole and not (anew or marked) else None

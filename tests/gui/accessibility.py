@@ -1,0 +1,272 @@
+"""What somebody without a mouse, or without a screen, meets in a window: its controls as Qt tells them to a screen reader, and the stops of Tab.
+
+`faults_of(window, press)` is what is wrong with one page or dialog; it presses nothing but Tab.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtGui import QAccessible, QAccessibleInterface, QImage
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QAbstractScrollArea,
+    QAbstractSpinBox,
+    QApplication,
+    QCheckBox,
+    QComboBox,
+    QDialog,
+    QHeaderView,
+    QKeySequenceEdit,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QScrollBar,
+    QWidget,
+)
+
+from helix_desktop.gui.frame.search_popup import SearchPopup
+from helix_desktop.gui.inspector.context_panel import ContextPanel
+
+Role = QAccessible.Role
+Press = Callable[[Qt.Key], Awaitable[None]]
+PRESSED = {Role.Button, Role.CheckBox, Role.RadioButton, Role.PageTab, Role.Link, Role.ButtonMenu, Role.ButtonDropDown}
+OPERATED = PRESSED | {Role.ComboBox, Role.EditableText, Role.Slider, Role.SpinBox}
+NAMED = OPERATED | {Role.ListItem, Role.TreeItem, Role.MenuItem, Role.List, Role.Tree, Role.Table, Role.Graphic}
+VAGUE = {Role.NoRole, Role.Client, Role.Pane, Role.Window}  # what says nothing of what can be done with it
+ROWS = 40  # of a long list the first
+STOPS = 200  # more than any page has
+AROUND = 4  # pixels around a control where its focus may be drawn
+
+
+@dataclass(frozen=True)
+class Control:
+    """One node of the tree. `widget` is none for what is no widget of its own, such as a row."""
+
+    role: QAccessible.Role
+    name: str
+    widget: QWidget | None
+    states: tuple[str, ...]
+
+    def __str__(self) -> str:
+        kind = type(self.widget).__name__ if self.widget is not None else ""
+        return " ".join(filter(None, [self.role.name, repr(self.name[:60]), kind, ",".join(self.states)]))
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Where Tab stopped: a widget, and the place in it where it has several; `seen` is how it looked with the focus."""
+
+    widget: QWidget
+    place: object
+    seen: QImage
+    area: QRect
+
+
+def controls_of(window: QWidget) -> list[Control]:
+    """The tree below a window, as far as it can be seen."""
+    root = QAccessible.queryAccessibleInterface(window)
+    return list(_below(root)) if root is not None else []
+
+
+def _below(node: QAccessibleInterface) -> Iterator[Control]:
+    rows = node.role() in (Role.List, Role.Tree, Role.Table)
+    for at in range(min(node.childCount(), ROWS) if rows else node.childCount()):
+        child = node.child(at)
+        if child is None or not child.isValid() or child.state().invisible:
+            continue
+        thing = child.object()
+        widget = thing if isinstance(thing, QWidget) else None
+        if widget is not None and not widget.isVisible():
+            continue
+        if isinstance(widget, QScrollBar | QHeaderView) or (widget is not None and widget.isWindow() and not rows):
+            continue
+        state = child.state()
+        states = [
+            name
+            for name in (
+                "checked",
+                "disabled",
+                "focusable",
+                "focused",
+                "expanded",
+                "readOnly",
+                "selected",
+                "hasPopup",
+                "checkable",
+                "editable",
+                "defaultButton",
+            )
+            if getattr(state, name)
+        ]
+        yield Control(child.role(), name_told(child), widget, tuple(states))
+        if not isinstance(widget, QAbstractSpinBox | QComboBox | QKeySequenceEdit):
+            yield from _below(child)
+
+
+def name_told(node: QAccessibleInterface) -> str:
+    """As a screen reader learns it: for a choice on Linux, by its label alone."""
+    if node.role() is not Role.ComboBox:
+        return node.text(QAccessible.Text.Name)
+    labels = [each for each, kind in node.relations() if kind & QAccessible.RelationFlag.Label]
+    return " ".join(each.text(QAccessible.Text.Name) for each in labels)
+
+
+def spoken_of(widget: QWidget) -> str:
+    interface = QAccessible.queryAccessibleInterface(widget)
+    name = interface.text(QAccessible.Text.Name) if interface is not None else ""
+    return f"{type(widget).__name__} {name[:60]!r}"
+
+
+def has_keyboard(window: QWidget) -> QWidget | None:
+    popup = QApplication.activePopupWidget()
+    if popup is not None and popup.focusWidget() is not None:
+        return popup.focusWidget()
+    return QApplication.focusWidget() or window.focusWidget()
+
+
+def place_in(widget: QWidget) -> object:
+    """Which of the places in a painted widget has the keyboard."""
+    spot = getattr(widget, "_spot", None)
+    return str(spot) if spot is not None else None
+
+
+def _seen_at(window: QWidget, widget: QWidget) -> Stop:
+    top = widget.window()
+    area = QRect(widget.mapTo(top, QPoint(0, 0)), widget.size()).adjusted(-AROUND, -AROUND, AROUND, AROUND)
+    return Stop(widget, place_in(widget), top.grab(area).toImage(), area)
+
+
+async def stops_of(window: QWidget, press: Press) -> tuple[list[Stop], list[str]]:
+    """Every stop of Tab, once around, and those whose focus is not to be seen or that keep the keyboard."""
+    stops: list[Stop] = []
+    faults: list[str] = []
+    known: set[tuple[int, object]] = set()
+    for _ in range(STOPS):
+        await press(Qt.Key.Key_Tab)
+        here = has_keyboard(window)
+        if here is None:
+            faults.append("Tab leads to nothing that has the keyboard")
+            break
+        one = (id(here), place_in(here))
+        now = _seen_at(window, here)
+        if stops:
+            last = stops[-1]
+            if (last.widget, last.place) == (here, now.place):
+                if len(stops) == 1:
+                    break
+                faults.append(f"Tab does not leave {spoken_of(here)}")
+                break
+            without = last.widget.window().grab(last.area).toImage()
+            if without == last.seen and last.widget.isVisible():
+                faults.append(f"focus not to be seen: {spoken_of(last.widget)} {last.place or ''}")
+        if one in known:
+            break
+        known.add(one)
+        stops.append(now)
+        shown = here.viewport() if isinstance(here, QAbstractScrollArea) else here
+        if not here.isVisible() or shown.visibleRegion().isEmpty():
+            faults.append(f"the keyboard is where nothing is seen: {spoken_of(here)}")
+    else:
+        faults.append(f"no way around in {STOPS} presses of Tab")
+    return stops, faults
+
+
+def reached_by_arrows(stops: list[Stop]) -> set[QWidget]:
+    """Buttons beside a stop to which the arrows lead, as those of which one is chosen."""
+    reached: set[QWidget] = set()
+    for stop in stops:
+        here = stop.widget
+        owner = here.parentWidget()
+        if isinstance(here, QAbstractButton) and owner is not None and (here.autoExclusive() or here.group()):
+            group = here.group()
+            siblings = group.buttons() if group is not None else owner.findChildren(type(here))
+            reached |= {each for each in siblings if each.parentWidget() is owner}
+    return reached
+
+
+def _inside_reached(widget: QWidget, reached: set[QWidget]) -> bool:
+    above: QWidget | None = widget
+    while above is not None:
+        if above in reached or (above.focusProxy() is not None and above.focusProxy() in reached):
+            return True
+        above = (
+            above.parentWidget()
+            if isinstance(above.parentWidget(), QAbstractItemView | QAbstractSpinBox | QComboBox)
+            or above.objectName().startswith("qt_")
+            else None
+        )
+    return False
+
+
+def popup_in(window: QWidget) -> QWidget:
+    """What lies over the rest of a window and keeps the keyboard, or the window."""
+    kinds = (SearchPopup, ContextPanel)
+    return next((each for kind in kinds for each in window.findChildren(kind) if each.isVisible()), window)
+
+
+async def faults_of(window: QWidget, press: Press) -> tuple[list[Control], list[Stop], list[str]]:
+    """The controls, the stops and what is wrong with a page or a dialog that is open."""
+    window = popup_in(window)
+    if not isinstance(window, QMenu):
+        stops, faults = await stops_of(window, press)
+    else:
+        stops, faults = [], []
+    controls = controls_of(window)
+    operated = [each for each in controls if each.role in OPERATED]
+    faults += [
+        f"no name: {each}"
+        for each in controls
+        if each.role in NAMED and not each.name.strip() and each.widget is not None
+    ]
+    faults += [
+        f"a check box that is none: {each}"
+        for each in controls
+        if each.role is Role.CheckBox and not isinstance(each.widget, QCheckBox) and each.widget is not None
+    ]
+    twice = Counter((each.role, each.name) for each in operated if each.name)
+    faults += [f"{count} times the same: {role.name} {name!r}" for (role, name), count in twice.items() if count > 1]
+    reached = {stop.widget for stop in stops} | reached_by_arrows(stops)
+    if stops:
+        faults += [
+            f"not by keyboard: {each}"
+            for each in operated
+            if each.widget is not None and "disabled" not in each.states and not _inside_reached(each.widget, reached)
+        ]
+    for stop in {stop.widget: stop for stop in stops}.values():
+        interface = QAccessible.queryAccessibleInterface(stop.widget)
+        if interface is None or (interface.role() in VAGUE and not isinstance(stop.widget, QKeySequenceEdit)):
+            faults.append(f"no role: {spoken_of(stop.widget)} {interface.role().name if interface else ''}")
+        elif not interface.text(QAccessible.Text.Name).strip():
+            faults.append(f"a stop without a name: {type(stop.widget).__name__} {interface.role().name}")
+        if (wrong := pressed_by_enter_instead(stop.widget)) is not None:
+            faults.append(f"Enter on {spoken_of(stop.widget)} presses {spoken_of(wrong)}")
+    for label in window.findChildren(QLabel):
+        if (
+            label.isVisible()
+            and "<a " in label.text()
+            and not label.textInteractionFlags() & Qt.TextInteractionFlag.LinksAccessibleByKeyboard
+        ):
+            faults.append(f"a link for the mouse alone: {label.text()[:60]!r}")
+    return controls, stops, list(dict.fromkeys(faults))
+
+
+def pressed_by_enter_instead(widget: QWidget) -> QPushButton | None:
+    """In a dialog, Enter on a button that does not take it presses the default button."""
+    dialog = widget.window()
+    if not isinstance(dialog, QDialog) or not isinstance(widget, QAbstractButton):
+        return None
+    if isinstance(widget, QPushButton) and (widget.autoDefault() or widget.isDefault()):
+        return None
+    return next(
+        (
+            each
+            for each in dialog.findChildren(QPushButton)
+            if each.isDefault() and each.isEnabled() and each.isVisible() and each is not widget
+        ),
+        None,
+    )

@@ -1,0 +1,67 @@
+"""Rows that are painted show which of them has the keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QTreeWidgetItem, QWidget
+
+from helix_desktop.engine.changes.folder_state import PathChange
+from helix_desktop.engine.changes.turn_changes import FileChange
+from helix_desktop.gui.changes.changed_files_list import ChangedFilesList, ChangesListRow
+from helix_desktop.gui.fleet.fleet_rows import FleetList
+from helix_desktop.gui.importing.found_conversations import FoundConversationTree
+from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.theme import Theme
+
+
+def changed_files(theme: Theme, owner: QWidget) -> QAbstractItemView:
+    made = ChangedFilesList(theme, owner)
+    files = [FileChange(PathChange(f"0/{name}", None, None), name) for name in ("a.py", "b.py")]
+    made.show_changes_rows([ChangesListRow(file=file) for file in files])
+    return made
+
+
+def fleet(_theme: Theme, owner: QWidget) -> QAbstractItemView:
+    made = FleetList("Tasks", [("State", 80), ("Task", 0)], owner)
+    made.show_rows({"1": ["running", "One"], "2": ["waiting", "Two"]})
+    return made
+
+
+def found_conversations(_theme: Theme, owner: QWidget) -> QAbstractItemView:
+    made = FoundConversationTree(owner)
+    made.addTopLevelItems([QTreeWidgetItem(["One"]), QTreeWidgetItem(["Two"])])
+    return made
+
+
+@pytest.mark.parametrize("build", [changed_files, fleet, found_conversations])
+def test_the_row_with_the_keyboard_is_framed_and_one_that_was_clicked_is_not(
+    theme: Theme, build: Callable[[Theme, QWidget], QAbstractItemView]
+) -> None:
+    owner = QWidget()
+    line, rows = QLineEdit(owner), build(theme, owner)
+    build_column(line, rows, owner=owner)
+    owner.resize(400, 300)
+    owner.show()
+    assert QTest.qWaitForWindowActive(owner)
+    rows.setCurrentIndex(rows.model().index(0, 0))
+    line.setFocus()
+
+    def accent() -> int:
+        """Pixels in the colour of the focus."""
+        seen, wanted = rows.viewport().grab().toImage(), theme.colour_of_token("accent").rgb()
+        return sum(seen.pixel(x, y) == wanted for x in range(seen.width()) for y in range(0, seen.height(), 3))
+
+    before = accent()
+    at = rows.visualRect(rows.model().index(0, 0)).center() + QPoint(40, 0)
+    QTest.mouseClick(rows.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    assert rows.hasFocus()
+    assert accent() == before
+    line.setFocus()
+    QTest.keyClick(line, Qt.Key.Key_Tab)
+    assert rows.hasFocus()
+    assert accent() > before
+    owner.close()

@@ -1,0 +1,39 @@
+"""A text that the keyboard is on, with nothing in it to click, shows that."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QLineEdit, QWidget
+
+from helix_desktop.gui.layouts import build_column
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.views.text_line_view import TextLineView
+
+
+def shown(theme: Theme) -> tuple[QWidget, TextLineView]:
+    owner = QWidget()
+    line, view = QLineEdit(owner), TextLineView(theme, owner)
+    build_column(line, view, owner=owner)
+    view.show_text_lines(["first", "second"])
+    owner.resize(300, 200)
+    owner.show()
+    assert QTest.qWaitForWindowActive(owner)
+    line.setFocus()
+    return owner, view
+
+
+def test_a_text_reached_with_tab_has_a_frame_and_one_that_was_clicked_has_none(theme: Theme) -> None:
+    owner, view = shown(theme)
+    before = view.viewport().grab().toImage()
+    view.setFocus(Qt.FocusReason.MouseFocusReason)
+    assert view.viewport().grab().toImage() == before
+    view.clearFocus()
+    view.setFocus(Qt.FocusReason.TabFocusReason)
+    assert view.hasFocus()
+    framed = view.viewport().grab().toImage()
+    assert framed != before
+    assert framed.pixelColor(1, 1) == theme.colour_of_token("accent")
+    view.clearFocus()
+    assert view.viewport().grab().toImage() == before
+    owner.close()
