@@ -26,11 +26,13 @@ from PySide6.QtWidgets import (
     QMenu,
     QPushButton,
     QScrollBar,
+    QToolButton,
     QWidget,
 )
 
 from helix_desktop.gui.frame.search_popup import SearchPopup
 from helix_desktop.gui.inspector.context_panel import ContextPanel
+from helix_desktop.gui.shared.plain_widgets import TransientDialog
 
 Role = QAccessible.Role
 Press = Callable[[Qt.Key], Awaitable[None]]
@@ -260,6 +262,8 @@ def pressed_by_enter_instead(widget: QWidget) -> QPushButton | None:
     dialog = widget.window()
     if not isinstance(dialog, QDialog) or not isinstance(widget, QAbstractButton):
         return None
+    if isinstance(dialog, TransientDialog) and isinstance(widget, QPushButton | QToolButton):
+        return None  # It passes Enter on to the button with the keyboard.
     if isinstance(widget, QPushButton) and (widget.autoDefault() or widget.isDefault()):
         return None
     return next(

@@ -179,7 +179,6 @@ class ChangedFilesList(QListView):
         self.setItemDelegate(_ChangesRowDelegate(theme, self))
         self.setUniformItemSizes(False)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setFrameShape(QListView.Shape.NoFrame)
         self.setAccessibleName(tr("Changed files"))
         self.selectionModel().currentChanged.connect(self._on_current_row_changed)
         theme.changed.connect(self.viewport().update)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QWidget
+from PySide6.QtWidgets import QLabel, QLayout, QPushButton, QScrollArea, QWidget
 
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.layouts import build_column, clear_layout
@@ -23,7 +23,6 @@ class SettingsPage(QScrollArea):
     def __init__(self, title: str) -> None:
         super().__init__()
         self.setWidgetResizable(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
         # The page shows no focus itself, and it scrolls focused widgets into view.
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)

@@ -36,9 +36,10 @@ class ShortcutsPage(SettingsPage):
         edit = QKeySequenceEdit(self._actions[name].shortcut(), self.page_content)
         edit.setMaximumSequenceLength(1)
         edit.setClearButtonEnabled(True)
+        edit.setAccessibleName(tr("Shortcut for {action}", action=title))
         if (line_edit := edit.findChild(QLineEdit)) is not None:
             line_edit.setPlaceholderText(tr("Press keys"))
-        edit.setAccessibleName(tr("Shortcut for {action}", action=title))
+            line_edit.setAccessibleName(edit.accessibleName())
         edit.editingFinished.connect(partial(self._on_shortcut_edited, name))
         self._edits[name] = edit
         line = grid.rowCount()

@@ -6,7 +6,6 @@ from PySide6.QtWidgets import (
     QComboBox,
     QDialog,
     QDialogButtonBox,
-    QFrame,
     QLabel,
     QLineEdit,
     QMenu,
@@ -91,7 +90,6 @@ def build_scroll_area(inside: QWidget, parent: QWidget) -> QScrollArea:
     area = QScrollArea(parent)
     area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
     area.setWidgetResizable(True)
-    area.setFrameShape(QFrame.Shape.NoFrame)
     area.setWidget(inside)
     return area
 

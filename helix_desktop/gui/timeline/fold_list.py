@@ -7,7 +7,6 @@ from PySide6.QtCore import QModelIndex, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QPainter, QPen
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QFrame,
     QListView,
     QStyle,
     QStyleOptionViewItem,
@@ -109,7 +108,6 @@ class FoldList(QListView):
         self.setModel(self.rows)
         self.setItemDelegate(_FoldRowPainter(theme, self, ROW))
         self.setUniformItemSizes(True)
-        self.setFrameShape(QFrame.Shape.NoFrame)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setAccessibleName(tr("Folds, newest first"))

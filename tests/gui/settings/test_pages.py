@@ -112,6 +112,14 @@ def test_a_value_that_is_not_allowed_is_said(window: MainWindow, settings: Progr
     assert settings[LOG_SIZE] == LOG_SIZE.default
 
 
+def test_each_shortcut_is_named_to_a_screen_reader(window: MainWindow) -> None:
+    """The line in the field is what has the keyboard."""
+    page = ShortcutsPage(window.window_actions)
+    lines = page.findChildren(QLineEdit)
+    assert lines
+    assert [line for line in lines if not line.accessibleName()] == []
+
+
 def test_a_shortcut_is_changed_and_the_one_that_lost_it_is_named(window: MainWindow) -> None:
     page = ShortcutsPage(window.window_actions)
     edits = {edit.accessibleName(): edit for edit in page.findChildren(QKeySequenceEdit)}
