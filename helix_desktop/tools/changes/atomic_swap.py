@@ -21,6 +21,8 @@ from helix_desktop.tools.changes.folder_walk import STAMP
 _NOREPLACE, _EXCHANGE = 1, 2
 _NAMED_LATER = getattr(os, "O_TMPFILE", 0)
 _PATH = getattr(os, "O_PATH", 0)
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_READ = os.O_RDONLY | _NO_LINK | getattr(os, "O_NONBLOCK", 0)
 _PIECE = 1 << 20
 _SIMPLE = (errno.ENOSYS, errno.EINVAL)  # The errors of systems and file systems without renameat2.
 
@@ -39,8 +41,7 @@ def create_unnamed_file(folder: int) -> tuple[int, str]:
         with suppress(OSError):
             return os.open(".", _NAMED_LATER | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder), ""
     name = temporary_name()
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    return os.open(name, flags, 0o600, dir_fd=folder), name
+    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder), name
 
 
 def ensure_file_name(folder: int, handle: int, name: str) -> str:
@@ -91,7 +92,7 @@ def remove_if_expected(folder: int, name: str, expected: TreeItem, digest: bytes
 
 def set_entry_mode(folder: int, name: str, mode: int, kind: PathKind) -> None:
     """Of the entry itself; Changed where it is of another kind by now."""
-    handle = os.open(name, _PATH | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), dir_fd=folder)
+    handle = os.open(name, _PATH | _NO_LINK, dir_fd=folder)
     try:
         if kind_of_entry(os.fstat(handle)) is not kind and kind is not PathKind.TWIN:
             raise ChangedMeanwhile(name)
@@ -107,14 +108,13 @@ def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) ->
         kind = kind_of_entry(st)
         if expected.kind is PathKind.OTHER and expected.content:
             return _is_as_stamped(st, expected.content)
-        if kind is PathKind.LINK and expected.kind is PathKind.LINK:
+        if expected.kind is PathKind.LINK:
             return os.fsencode(os.readlink(name, dir_fd=folder)) == expected.content
         if kind is not PathKind.FILE or expected.kind not in (PathKind.FILE, PathKind.TWIN):
             return kind is expected.kind
         if st.st_size != expected.size or stat.S_IMODE(st.st_mode) != expected.mode:
             return False
-        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-        handle = os.open(name, flags, dir_fd=folder)
+        handle = os.open(name, _READ, dir_fd=folder)
     except OSError:
         return False
     try:
@@ -136,7 +136,7 @@ def read_entry_identity(folder: int, name: str) -> bytes | str:
         return os.readlink(name, dir_fd=folder)
     if kind is not PathKind.FILE:
         return ""
-    handle = os.open(name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), dir_fd=folder)
+    handle = os.open(name, _READ, dir_fd=folder)
     try:
         return hash_open_file(handle)
     finally:

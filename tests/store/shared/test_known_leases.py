@@ -37,7 +37,9 @@ def test_another_machine_writes_until_its_lease_ends(leases: KnownLeases, clock:
     found = [leases.find_machine_writing(name) for name in ("mine", "theirs", "over", "unknown")]
     assert found == ["", "laptop of theirs", "", ""]
     assert leases.conversations_written_elsewhere() == {"theirs": "laptop of theirs"}
-    clock.seconds += 10
+    clock.seconds += 9.5
+    assert leases.find_machine_writing("theirs") == "laptop of theirs"
+    clock.seconds += 0.5
     assert leases.find_machine_writing("theirs") == ""
     assert leases.conversations_written_elsewhere() == {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import socket
 import subprocess
@@ -21,13 +22,14 @@ from helix_desktop.errors import (
     NotFound,
     SharedStoreUnreachable,
     StoreFailed,
+    StoreFull,
     WrittenByNewerVersion,
 )
 from helix_desktop.store.shared import postgres_pool, row_encryption
 from helix_desktop.store.shared.async_rows import THREADS, AsyncRowStore
 from helix_desktop.store.shared.postgres_rows import PostgresRowStore, error_of_postgres
 from helix_desktop.store.shared.row_encryption import RowCipher, new_workspace_key
-from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, Tombstone
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone
 from tests.peers import pgbouncer, ports, postgres
 from tests.store.shared.homes import machine
 
@@ -334,3 +336,135 @@ def test_a_put_that_began_before_a_tombstone_leaves_nothing(server: postgres.Ser
     with psycopg.connect(server.url) as connection:
         assert connection.execute(b"SELECT count(*) FROM helix.rows WHERE name = %b", (name,)).fetchone() == (0,)
     engine.close()
+
+
+REFUSED = "The shared store rejected the user name or the password."
+AWAY = "The shared store is not responding:"
+
+
+def server_error(code: str, text: str) -> psycopg.Error:
+    return psycopg.errors.lookup(code)(text)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "sentence"),
+    [
+        (server_error("28P01", "no"), StoreFailed, REFUSED),
+        (psycopg.OperationalError("FATAL: password authentication failed for x"), StoreFailed, REFUSED),
+        (psycopg.OperationalError("fe_sendauth: no password supplied"), StoreFailed, REFUSED),
+        (psycopg.OperationalError('role "me" does not exist'), StoreFailed, REFUSED),
+        (psycopg.OperationalError("server does not support SSL"), StoreFailed, "The shared store's server does not encrypt its connections."),
+        (psycopg.OperationalError("Certificate is bad"), StoreFailed, "The shared store's certificate was rejected: Certificate is bad."),
+        (psycopg.OperationalError("SSL error: bad"), StoreFailed, "The shared store's certificate was rejected: SSL error: bad."),
+        (psycopg.OperationalError("SSL connection has been closed"), SharedStoreUnreachable, f"{AWAY} SSL connection has been closed."),
+        (psycopg.OperationalError("SSL: unexpected EOF"), SharedStoreUnreachable, f"{AWAY} SSL: unexpected EOF."),
+        (server_error("57P01", "ssl is off"), SharedStoreUnreachable, f"{AWAY} ssl is off."),
+        (server_error("53100", "no space"), StoreFull, "The shared store is full."),
+        (server_error("53200", "no memory"), StoreFull, "The shared store is full."),
+        (server_error("53300", "too many"), SharedStoreUnreachable, f"{AWAY} too many."),
+        (server_error("3D000", "x"), NotFound, "The database of the shared store does not exist."),
+        (psycopg.OperationalError('database "x" does not exist'), NotFound, "The database of the shared store does not exist."),
+        (psycopg.OperationalError('database "x" is gone'), SharedStoreUnreachable, f'{AWAY} database "x" is gone.'),
+        (psycopg.OperationalError("a table does not exist"), SharedStoreUnreachable, f"{AWAY} a table does not exist."),
+        (server_error("42501", "x"), StoreFailed, "The database user for the shared store does not have permission to use or create its tables."),
+        (server_error("42P01", "no table"), StoreFailed, "The shared store refused the request: no table."),
+        (server_error("40001", "again"), SharedStoreUnreachable, f"{AWAY} again."),
+        (
+            psycopg.OperationalError('connection failed: connection to server at "1.2.3.4", port 5 failed: FATAL:  busy.\nmore'),
+            SharedStoreUnreachable,
+            f"{AWAY} busy.",
+        ),
+        (psycopg.OperationalError(" "), SharedStoreUnreachable, f"{AWAY} OperationalError."),
+        (psycopg.OperationalError("x" * 400), SharedStoreUnreachable, f"{AWAY} {'x' * 300}."),
+        (psycopg.OperationalError("Connection refused"), SharedStoreUnreachable, "No server is running at the address of the shared store."),
+    ],
+)  # fmt: skip
+def test_what_the_server_says_becomes_a_sentence(error: psycopg.Error, kind: type[HelixError], sentence: str) -> None:
+    found = error_of_postgres(error)
+    assert (type(found), found.what) == (kind, sentence)
+
+
+@pytest.mark.parametrize(
+    ("address", "private"),
+    [
+        ("host=127.0.0.1", True), ("host=192.168.1.2", True), ("host=8.8.8.8", False), ("host=/run/postgres", True),
+        ("host=@socket", True), ("dbname=x", True), ("host=localhost,10.0.0.1", True), ("host=localhost,8.8.8.8", False),
+        ("host=db.example.org hostaddr=10.0.0.1", True), ("host=db.example.org", False),
+    ],
+)  # fmt: skip
+def test_what_is_near_need_not_prove_who_it_is(address: str, private: bool, seal: RowCipher) -> None:
+    assert ("sslmode" not in PostgresRowStore(address, seal.space)._pool._arguments) == private
+
+
+def test_a_certificate_or_a_password_in_the_address_is_taken(seal: RowCipher, monkeypatch: pytest.MonkeyPatch) -> None:
+    def arguments(address: str, password: str = "") -> dict[str, object]:
+        return PostgresRowStore(address, seal.space, password=password)._pool._arguments
+
+    own = arguments("host=db.example.org sslrootcert=/own.pem")
+    assert (own.get("sslmode"), own["sslrootcert"]) == (None, "/own.pem")
+    assert arguments("host=localhost password=there", "here")["password"] == "there"
+    assert arguments("host=localhost", "here")["password"] == "here"
+    assert "password" not in arguments("host=localhost")
+    assert (own["target_session_attrs"], own["connect_timeout"], own["tcp_user_timeout"]) == ("read-write", 5, 20_000)
+    assert arguments("host=localhost connect_timeout=9")["connect_timeout"] == "9"
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "/there")
+            assert arguments("host=db.example.org")["sslrootcert"] == "system"
+
+
+def test_a_quota_is_read_again_when_it_is_near_and_else_now_and_then(server: postgres.Server, seal: RowCipher) -> None:
+    def rows(size: int) -> dict[bytes, bytes]:
+        return {secrets.token_bytes(32): secrets.token_bytes(ROW_KEY_BYTES + size)}
+
+    here, there = PostgresRowStore(server.url, seal.space), PostgresRowStore(server.url, seal.space)
+    assert here.fetch_row_usage() == RowUsage(0, 0, 0)
+    here.store_rows(rows(100))
+    assert here.fetch_row_usage() == RowUsage(1, 100 + ROW_KEY_BYTES, 0)
+    there.set_quota(400 + ROW_KEY_BYTES)
+    for _ in range(20):
+        here.store_rows(rows(10))  # Nothing says yet that there is one.
+    with pytest.raises(StoreFull):
+        here.store_rows(rows(10))
+    there.set_quota(there.fetch_row_usage().bytes + 50)
+    there.store_rows(rows(50))
+    with pytest.raises(StoreFull):
+        there.store_rows(rows(50))
+    there.set_quota(1 << 40)
+    there.store_rows(rows(50))
+    assert there._left == 20, "far from its limit it is not read again soon"
+    here.close()
+    there.close()
+    there.close()
+
+
+def test_marks_of_what_was_forgotten_go_on_from_the_last(server: postgres.Server, seal: RowCipher) -> None:
+    here = PostgresRowStore(server.url, seal.space)
+    assert here.fetch_tombstones(0) == ([], 0)
+    assert here.fetch_tombstones(7) == ([], 7)
+    here.forget_rows([Tombstone(b"a" * 32, b"sealed"), Tombstone(b"b" * 32, b"")])
+    found, mark = here.fetch_tombstones(0)
+    assert sorted(one.sealed_digest for one in found) == [b"", b"sealed"]
+    assert here.fetch_tombstones(mark)[1] == mark
+    assert here.fetch_tombstones(mark + 1_000) == ([], mark + 1_000)
+    assert len(here.fetch_tombstones(mark + 998)[0]) >= 1, "marks that were seen late come again"
+    here.close()
+
+
+def test_it_says_which_server_it_is_and_what_may_remain(server: postgres.Server, seal: RowCipher) -> None:
+    here = PostgresRowStore(server.url, seal.space)
+    assert re.fullmatch(r"PostgreSQL \d+[.\w]*(, .* standby servers?)?", here.describe_server())
+    assert [word for word in ("VACUUM", "WAL", "Backups") if any(word in one for one in here.describe_remaining_copies())] == ["VACUUM", "WAL", "Backups"]  # fmt: skip
+    assert PostgresRowStore(f"{server.url}?application_name=x", seal.space).server != here.server
+    here.close()
+
+
+def test_old_rows_are_listed_from_a_name_on(server: postgres.Server, seal: RowCipher) -> None:
+    here = PostgresRowStore(server.url, seal.space)
+    rows = {secrets.token_bytes(32): secrets.token_bytes(ROW_KEY_BYTES + 9) for _ in range(3)}
+    here.store_rows(rows)
+    names = sorted(rows)
+    assert here.list_old_rows(3600) == []
+    assert here.list_old_rows(-3600) == names
+    assert here.list_old_rows(-3600, names[0], 1) == names[1:2]
+    here.close()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -198,3 +200,34 @@ def test_what_an_entry_is_known_by(folder: int, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     read = {name: atomic_swap.read_entry_identity(folder, name) for name in ("a", "link", "f", "pipe")}
     assert read == {"a": digest, "link": "a", "f": "", "pipe": ""}
+
+
+def test_no_handle_is_left_open(folder: int, tmp_path: Path) -> None:
+    item, digest = put(tmp_path / "a", "x")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        assert atomic_swap.is_as_expected(folder, "a", item, digest)
+        assert atomic_swap.read_entry_identity(folder, "a") == digest
+        atomic_swap.set_entry_mode(folder, "a", 0o644, PathKind.FILE)
+    assert len(os.listdir("/proc/self/fd")) < before + 20
+
+
+def test_linux_has_a_call_that_swaps_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (atomic_swap._find_renameat2() is not None) == sys.platform.startswith("linux")
+    put(tmp_path / "new", "new")
+    expected = put(tmp_path / "a", "old")
+    folder = os.open(tmp_path, os.O_RDONLY)
+
+    def answer(code: int) -> Callable[[], Callable[..., int]]:
+        return lambda: lambda *_: ctypes.set_errno(code) or -1
+
+    monkeypatch.setattr(atomic_swap, "_find_renameat2", answer(errno.EROFS))
+    with pytest.raises(OSError, match=os.strerror(errno.EROFS)):
+        atomic_swap.remove_if_expected(folder, "a", *expected)
+    for code in (errno.ENOSYS, errno.EINVAL):
+        monkeypatch.setattr(atomic_swap, "_find_renameat2", answer(code))
+        put(tmp_path / "new", "new")
+        atomic_swap.swap_into_place(folder, "a", "new", *expected)
+        assert held(tmp_path) == {"a": "new"}, "a file system without the call"
+        expected = put(tmp_path / "a", "new")
+    os.close(folder)
