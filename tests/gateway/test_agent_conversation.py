@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+import json
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.engine.facts import (
+    Attachment,
+    Fact,
+    Folded,
+    ModelReplied,
+    ModelRole,
+    Reasoning,
+    Rewound,
+    Spent,
+    Stop,
+    SystemSet,
+    Text,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.engine.view import build_state
 from helix_desktop.gateway.agent_conversation import parts_from_pieces
-from helix_desktop.protocols.wire_message import Piece, PieceKind
+from helix_desktop.gateway.conversation_matching import compute_message_hashes
+from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent
+from helix_desktop.gateway.folded_body import are_all_unchanged
+from helix_desktop.gateway.local_conversations import LocalAgentConversations
+from helix_desktop.gateway.view_entries import As, Changed
+from helix_desktop.protocols.anthropic import anthropic_wire
+from helix_desktop.protocols.wire_message import Piece, PieceKind, Wired
+from helix_desktop.workbench.open_workbench import Workbench
+from tests.faults.gateway_histories import TOOLS, _nobody, bench
+from tests.peers.agent_provider import WRITERS, Calls, Says
 
 
 def test_what_a_reply_says_thinks_and_calls_keeps_its_order() -> None:
@@ -28,3 +65,331 @@ def test_of_a_block_nobody_here_knows_the_beginning_is_recorded_and_pictures_and
     others = [Piece(PieceKind.IMAGE, "aGVsbG8="), Piece(PieceKind.RESULT, "output", id="c1")]
     assert parts_from_pieces([*others, Piece(PieceKind.OTHER, "x" * 201)]) == (Text(f"[{'x' * 200}]"),)
     assert parts_from_pieces([Piece(PieceKind.OTHER, "")]) == (Text("[]"),)
+
+
+# --- in a workspace --------------------------------------------------------------------------------------------------
+
+
+class Room:
+    """An agent that says something, in a room of its own; its provider answers as it is told."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self.bench = bench
+        self.room = LocalAgentConversations(bench, _nobody)
+        self.units: list[Any] = []
+
+    def arrival(self, session: str = "s", **changed: Any) -> tuple[Arrival, list[Wired]]:
+        said = anthropic_wire.messages({"messages": self.units})
+        chain = compute_message_hashes("anthropic", said)
+        made = Arrival("anthropic", "an agent", session, "head", "claude-opus-4-6", "system", TOOLS, chain)
+        return replace(made, **changed), said
+
+    async def send(self, *units: Any, session: str = "s", **changed: Any) -> Sent:
+        self.units += units
+        return await self.room.receive_request(*self.arrival(session, **changed))
+
+    async def answer(self, sent: Sent, *says: Any, stop: Stop = Stop.END, usage: Usage = Usage()) -> None:  # noqa: B008
+        whole = WRITERS["anthropic"].whole(list(says), {"input": 3, "read": 0, "write": 0}, str(len(self.units)))
+        message = anthropic_wire.answer(whole).message
+        replied = Replied(message.pieces, "claude-opus-4-6", stop, usage)
+        await self.room.record_agent_reply(sent.ticket, replied, message.identity_key)
+        self.units += message.units
+
+    async def facts(self, sent: Sent) -> list[Fact]:
+        """What was said and done, without its settings and without the notes about requests."""
+        await self.room._tasks.wait_for_all_tasks()
+        recorded = await self.bench.read_conversation_facts(sent.ticket.conversation)
+        kinds = (UserSaid, ModelReplied, ToolReturned, TurnEnded, Rewound, Spent)
+        return [each.fact for each in recorded if isinstance(each.fact, kinds)]
+
+
+@pytest.fixture
+async def agent(tmp_path: Path) -> AsyncIterator[Room]:
+    async with bench(tmp_path) as made:
+        room = Room(made)
+        yield room
+        await room.room.aclose()
+
+
+def kinds(found: Sequence[Fact]) -> list[str]:
+    return [type(each).__name__ for each in found]
+
+
+def texts(fact: Fact) -> list[str]:
+    assert isinstance(fact, UserSaid | ModelReplied)
+    return [part.text if isinstance(part, Text) else type(part).__name__ for part in fact.parts]
+
+
+async def test_a_turn_of_an_agent_is_a_turn_here(agent: Room) -> None:
+    await agent.answer(await agent.send(anthropic_wire.said("look")), Says("I look"), Calls("Bash", {"a": 1}, "c1"), stop=Stop.CALLS)  # fmt: skip
+    sent = await agent.send(anthropic_wire.result("c1", "Bash", "out"))
+    await agent.answer(sent, Says("Done."), usage=Usage(10, 5, 0, 3))
+    said, replied, returned, done, ended = await agent.facts(sent)
+    assert isinstance(said, UserSaid)
+    assert not said.steering
+    assert (texts(said), texts(replied), texts(done)) == (["look"], ["I look", "ToolCall"], ["Done."])
+    assert isinstance(replied, ModelReplied)
+    assert isinstance(done, ModelReplied)
+    assert (replied.stop, done.stop) == (Stop.CALLS, Stop.END)
+    assert (done.usage.input, done.usage.cache_read, done.usage.output) == (10, 5, 3)
+    assert done.usage.cost > 0
+    assert done.model == "anthropic/claude-opus-4-6"
+    assert isinstance(returned, ToolReturned)
+    assert (returned.call, returned.head, returned.ok) == ("c1", "out", True)
+    assert ended == TurnEnded(TurnEnd.DONE)
+
+
+async def test_settings_of_a_request_are_recorded_where_they_are_others(agent: Room) -> None:
+    def settings(sent: Sent) -> Any:
+        return agent.room._open_conversations[sent.ticket.conversation].conversation.state.settings
+
+    sent = await agent.send(anthropic_wire.said("look"))
+    assert settings(sent).system == SystemSet("system", 1)
+    assert [tool.name for tool in settings(sent).tools.tools] == [tool.name for tool in TOOLS]
+    assert settings(sent).model_for_role(ModelRole.MAIN).model == "anthropic/claude-opus-4-6"
+    count = agent.bench.token_counter.count_tokens
+    assert settings(sent).tools.tokens == sum(count(f"{tool.name}{tool.description}{tool.schema}") for tool in TOOLS)
+    await agent.answer(sent, Says("Done."))
+    seen = len(await agent.bench.read_conversation_facts(sent.ticket.conversation))
+    other = await agent.send(anthropic_wire.said("on"), system="other", tools=(), model="claude-haiku-4-5")
+    assert (settings(other).system.text, settings(other).tools.tools) == ("other", ())
+    assert settings(other).model_for_role(ModelRole.MAIN).model == "anthropic/claude-haiku-4-5"
+    await agent.answer(other, Says("Done."))
+    recorded = await agent.bench.read_conversation_facts(sent.ticket.conversation)
+    new = [type(each.fact).__name__ for each in recorded[seen:]]
+    assert sorted({name for name in new if name.endswith("Set") or name == "ToolsOffered"}) == ["ModelSet", "SystemSet", "ToolsOffered"]  # fmt: skip
+
+
+async def test_an_agent_that_is_only_watched_gets_no_folds(agent: Room) -> None:
+    calls = [agent.send(anthropic_wire.said("look"), fold=False)]
+    for number in range(3):
+        sent = await calls.pop()
+        await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
+        calls = [agent.send(anthropic_wire.result(f"c{number}", "Bash", "a line of it\n" * 40_000), fold=False)]
+    sent = await calls.pop()
+    assert are_all_unchanged(sent.entries, len(agent.units))
+    assert not sent.recallable
+    recorded = await agent.bench.read_conversation_facts(sent.ticket.conversation)
+    assert not any(isinstance(each.fact, Folded) for each in recorded)
+
+
+async def test_results_come_in_any_order_and_belong_to_their_calls(agent: Room) -> None:
+    await agent.answer(await agent.send(anthropic_wire.said("look")), *(Calls("Bash", {}, f"c{at}") for at in (1, 2)), stop=Stop.CALLS)  # fmt: skip
+    blocks = [anthropic_wire.result(f"c{at}", "Bash", f"output {at}")["content"][0] for at in (2, 1)]
+    failed = {**blocks[0], "is_error": True}
+    sent = await agent.send({"role": "user", "content": [failed, blocks[1], {"type": "text", "text": "and stop"}]})
+    await agent.answer(sent, Says("Done."))
+    found = await agent.facts(sent)
+    returned = {fact.call: (fact.head, fact.ok) for fact in found if isinstance(fact, ToolReturned)}
+    assert returned == {"c1": ("output 1", True), "c2": ("output 2", False)}
+    (aside,) = [fact for fact in found[2:] if isinstance(fact, UserSaid)]
+    assert (texts(aside), aside.steering) == (["and stop"], True)
+    assert kinds(found)[-2:] == ["ModelReplied", "TurnEnded"]
+
+
+async def test_a_result_of_no_call_and_blocks_nobody_knows_are_kept(agent: Room) -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGVsbG8="}}
+    novelty = {"type": "novelty", "words": "x"}
+    sent = await agent.send({"role": "user", "content": [{"type": "text", "text": "look"}, image, novelty]})
+    await agent.answer(sent, Says("Done."))
+    lost = await agent.send(anthropic_wire.result("nowhere", "Bash", "lost"))
+    await agent.answer(lost, Says("Odd."))
+    found = await agent.facts(lost)
+    first = found[0]
+    assert isinstance(first, UserSaid)
+    (_, picture, block) = first.parts
+    assert isinstance(picture, Attachment)
+    assert isinstance(block, Attachment)
+    assert (picture.name, block.name, block.stored.media_type) == ("image", "block", "application/json")
+    assert await agent.bench.workspace.cache.read_content(picture.stored.digest) == b"hello"
+    kept = await agent.bench.workspace.cache.read_content(block.stored.digest)
+    assert json.loads(kept)["words"] == "x"
+    assert block.tokens == agent.bench.token_counter.count_tokens(kept.decode())
+    assert not any(isinstance(fact, ToolReturned) for fact in found)
+    (said,) = [fact for fact in found[1:] if isinstance(fact, UserSaid)]
+    assert texts(said) == ["lost"]
+
+
+async def test_a_conversation_that_is_brought_along_is_recorded_with_its_replies(agent: Room) -> None:
+    called = anthropic_wire.answer(WRITERS["anthropic"].whole([Calls("Bash", {}, "c1")], {"input": 3, "read": 0, "write": 0}, "1"))  # fmt: skip
+    sent = await agent.send(
+        anthropic_wire.said("look"),
+        *called.message.units,
+        anthropic_wire.result("c1", "Bash", "out"),
+        {"role": "assistant", "content": "Done."},
+        anthropic_wire.said("and on"),
+    )
+    found = await agent.facts(sent)
+    assert kinds([fact for fact in found if not isinstance(fact, TurnEnded)]) == [
+        "UserSaid", "ModelReplied", "ToolReturned", "ModelReplied", "UserSaid",
+    ]  # fmt: skip
+    assert [fact.stop for fact in found if isinstance(fact, ModelReplied)] == [Stop.CALLS, Stop.END]
+    (returned,) = [fact for fact in found if isinstance(fact, ToolReturned)]
+    assert returned.head == "out"
+
+
+async def test_a_request_with_nothing_due_goes_ahead_and_others_wait(agent: Room) -> None:
+    await agent.answer(await agent.send(anthropic_wire.said("look")), Calls("Bash", {}, "c1"), stop=Stop.CALLS)
+    short = await agent.send(anthropic_wire.result("c1", "Bash", "out"))
+    assert short.ticket.ahead
+    await agent.answer(short, Calls("Bash", {}, "c2"), stop=Stop.CALLS)
+    long = await agent.send(anthropic_wire.result("c2", "Bash", "a line of it\n" * 40_000))
+    assert not long.ticket.ahead
+    await agent.answer(long, Says("Done."))
+    other = await agent.send(anthropic_wire.said("on"), system="other")
+    assert not other.ticket.ahead, "its settings are others"
+    await agent.answer(other, Says("Done."))
+    again = await agent.room.receive_request(*agent.arrival(system="other"))
+    assert not again.ticket.ahead, "nothing is new"
+    odd = await agent.send({"role": "user", "content": [{"type": "novelty"}]}, system="other")
+    assert not odd.ticket.ahead, "nobody knows what it costs"
+    found = await agent.facts(odd)
+    assert [texts(fact) for fact in found if isinstance(fact, UserSaid)][-2:] == [["on"], ["Attachment"]]
+
+
+async def test_an_agent_that_takes_back_its_words_rewinds_its_own_conversation(agent: Room) -> None:
+    await agent.answer(await agent.send(anthropic_wire.said("one")), Says("first"))
+    await agent.answer(await agent.send(anthropic_wire.said("two")), Says("second"))
+    del agent.units[2:]
+    sent = await agent.send(anthropic_wire.said("other"))
+    await agent.answer(sent, Says("third"))
+    assert len(agent.bench.list_conversations()) == 1
+    found = await agent.facts(sent)
+    state = build_state(await agent.bench.read_conversation_facts(sent.ticket.conversation))
+    shown = [each.fact for each in state.facts_on_path()]
+    assert [texts(fact)[0] for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == ["one", "first", "other", "third"]  # fmt: skip
+    assert kinds(found).count("Rewound") == 1
+    del agent.units[:]
+    sent = await agent.send(anthropic_wire.said("anew"))
+    state = build_state(await agent.bench.read_conversation_facts(sent.ticket.conversation))
+    shown = [each.fact for each in state.facts_on_path()]
+    assert [texts(fact) for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == [["anew"]]
+
+
+async def test_an_agent_without_names_gets_a_conversation_of_its_own_where_it_goes_another_way(agent: Room) -> None:
+    await agent.answer(await agent.send(anthropic_wire.said("one"), session=""), Says("first"))
+    first = await agent.send(anthropic_wire.said("two"), session="")
+    await agent.answer(first, Says("second"))
+    del agent.units[2:]
+    sent = await agent.send(anthropic_wire.said("other"), session="")
+    await agent.answer(sent, Says("third"))
+    rows = agent.bench.list_conversations()
+    assert (len(rows), {row.agent for row in rows}) == (2, {"an agent"})
+    assert sent.ticket.conversation != first.ticket.conversation
+    state = build_state(await agent.bench.read_conversation_facts(sent.ticket.conversation))
+    shown = [each.fact for each in state.facts_on_path()]
+    assert [texts(fact)[0] for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == ["one", "first", "other", "third"]  # fmt: skip
+    restarted = Room(agent.bench)
+    restarted.units = agent.units
+    again = await restarted.send(anthropic_wire.said("on"), session="")
+    assert again.ticket.conversation == sent.ticket.conversation, "after a restart it is found by what was said"
+    assert await restarted.room.count_known_messages(restarted.arrival("")[0]) == len(restarted.units)
+    await restarted.room.aclose()
+
+
+async def test_what_was_sent_again_without_its_reply_is_one_conversation(agent: Room) -> None:
+    first = await agent.send(anthropic_wire.said("one"))
+    await agent.answer(first, Says("never seen"))
+    del agent.units[1:]
+    sent = await agent.room.receive_request(*agent.arrival())
+    assert sent.ticket.conversation == first.ticket.conversation
+    await agent.answer(sent, Says("seen"))
+    state = build_state(await agent.bench.read_conversation_facts(sent.ticket.conversation))
+    shown = [each.fact for each in state.facts_on_path()]
+    assert [texts(fact)[0] for fact in shown if isinstance(fact, UserSaid | ModelReplied)] == ["one", "seen"]
+
+
+async def test_the_same_question_aside_is_answered_from_where_it_stood_and_changes_nothing(agent: Room) -> None:
+    await agent.answer(await agent.send(anthropic_wire.said("one"), session=""), Says("first"))
+    sent = await agent.send(anthropic_wire.said("two"), session="")
+    await agent.answer(sent, Says("second"))
+    before = await agent.facts(sent)
+    whole, agent.units = agent.units, agent.units[:1]
+    aside = await agent.room.receive_request(*agent.arrival(""))
+    assert not aside.ticket.live
+    assert aside.ticket.conversation == sent.ticket.conversation
+    assert are_all_unchanged(aside.entries, 1)
+    await agent.answer(aside, Says("other"))
+    assert await agent.facts(sent) == before
+    assert await agent.room.fold_after_overflow(aside.ticket) is None
+    agent.units = whole
+    assert (await agent.send(anthropic_wire.said("three"), session="")).ticket.live
+
+
+async def test_a_sub_agents_conversation_stands_below_the_one_that_asked(agent: Room) -> None:
+    above = await agent.send(anthropic_wire.said("one"))
+    whole, agent.units = agent.units, []
+    below = await agent.send(anthropic_wire.said("look deep"), session="child", parent="s")
+    agent.units = []
+    named = await agent.send(anthropic_wire.said("by its name"), session="c2", parent=above.ticket.conversation)
+    agent.units = []
+    lost = await agent.send(anthropic_wire.said("of nobody"), session="c3", parent="gone")
+    parents = {row.id: row.parent for row in agent.bench.list_conversations()}
+    assert [parents[one.ticket.conversation] for one in (above, below, named, lost)] == [
+        "", above.ticket.conversation, above.ticket.conversation, "",
+    ]  # fmt: skip
+    agent.units = whole
+
+
+async def test_what_a_reply_cost_that_broke_off_stands_on_the_bill(agent: Room) -> None:
+    sent = await agent.send(anthropic_wire.said("one"))
+    replied = Replied((), "claude-opus-4-6", Stop.CUT, Usage(1_000, 0, 0, 5))
+    await agent.room.record_agent_reply(sent.ticket, replied, "")
+    *_, spent = await agent.facts(sent)
+    assert isinstance(spent, Spent)
+    assert (spent.model, spent.usage.input) == ("anthropic/claude-opus-4-6", 1_000)
+    stale = replace(sent.ticket, last="0" * 32)
+    await agent.room.record_agent_reply(stale, replied, "")
+    gone = replace(sent.ticket, conversation="gone")
+    await agent.room.record_agent_reply(gone, replied, "")
+    assert await agent.room.fold_after_overflow(stale) is None
+    assert await agent.room.fold_after_overflow(gone) is None
+    assert kinds(await agent.facts(sent)).count("Spent") == 1
+
+
+async def test_a_preview_shows_what_a_request_would_become_and_records_nothing(agent: Room) -> None:
+    agent.units = [anthropic_wire.said("one")]
+    arrival, said = agent.arrival()
+    assert list(await agent.room.preview_request(arrival, said)) == [As(0)]
+    assert not agent.bench.list_conversations()
+    sent = await agent.room.receive_request(arrival, said)
+    await agent.answer(sent, Calls("Bash", {}, "c1"), stop=Stop.CALLS)
+    sent = await agent.send(anthropic_wire.result("c1", "Bash", "a line of it\n" * 40_000))
+    before = await agent.facts(sent)
+    agent.units += [{"role": "assistant", "content": "Done."}]
+    shown = await agent.room.preview_request(*agent.arrival())
+    assert [type(entry) for entry in shown] == [As, As, Changed, As]
+    agent.units[3:] = []
+    agent.units[2:] = [anthropic_wire.said("another way")]
+    assert list(await agent.room.preview_request(*agent.arrival())) == [As(0), As(1), As(2)]
+    assert await agent.facts(sent) == before
+
+
+async def test_figures_tell_what_went_on_since(agent: Room) -> None:
+    sent = await agent.send(anthropic_wire.said("one"))
+    await agent.answer(sent, Says("first"), usage=Usage(10, 0, 0, 1))
+    restarted = LocalAgentConversations(agent.bench, _nobody)
+    assert list(await restarted.figures_since()) == [], "none is open"
+    for _ in range(2):
+        (figure,) = await restarted.figures_since(1.0)
+        assert (figure.requests, figure.sent) == (1, 10)
+    assert list(await restarted.figures_since(time.time() + 3600)) == []
+    await agent.answer(await agent.send(anthropic_wire.said("two")), Says("second"), usage=Usage(20, 0, 0, 1))
+    (figure,) = await restarted.figures_since(1.0)
+    assert (figure.requests, figure.sent) == (2, 30)
+    await restarted.aclose()
+
+
+async def test_when_a_provider_finds_a_request_too_long_it_is_folded_once_more(agent: Room) -> None:
+    sent = await agent.send(anthropic_wire.said("one"))
+    assert await agent.room.fold_after_overflow(sent.ticket) is None, "there is nothing to fold"
+    for number in range(6):
+        await agent.answer(sent, Calls("Bash", {}, f"c{number}"), stop=Stop.CALLS)
+        sent = await agent.send(anthropic_wire.result(f"c{number}", "Bash", f"line of {number}\n" * 900))
+    shorter = await agent.room.fold_after_overflow(sent.ticket)
+    assert shorter is not None
+    assert (shorter.recallable, shorter.ticket.ahead) == (True, False)
+    assert shorter.ticket.saw > sent.ticket.saw
+    again = await agent.room.fold_after_overflow(sent.ticket)
+    assert again is not None, "a fold that was made since is enough"
+    assert again.entries == shorter.entries

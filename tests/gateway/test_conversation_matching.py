@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,3 +92,117 @@ def test_what_a_conversation_took_back_is_not_resumed_under_another_name() -> No
     assert position(tracks, "a", "b", "x", session="first") == "one", "in its own session it goes on from there"
     del line.chain[1:], line.seqs[1:]
     assert position(tracks, "a", "b", "x", session="new") == position(tracks, "a", "c", "x", session="new") == ""
+
+
+def hashes(*texts: str) -> tuple[str, ...]:
+    return compute_message_hashes("anthropic", said(*texts))
+
+
+def line_of(name: str, *texts: str, session: str = "") -> MessageLine:
+    return MessageLine(name, session, "head", list(hashes(*texts)), list(range(1, len(texts) + 1)))
+
+
+def test_a_hash_says_the_protocol_and_all_that_came_before() -> None:
+    assert hashes("a", "b")[0] == hashes("a")[0]
+    assert hashes("a", "b")[1] != hashes("x", "b")[1]
+    assert hashes("a") != compute_message_hashes("gemini", said("a"))
+    assert {len(one) for one in hashes("a", "b")} == {32}, "as journals have them"
+
+
+def test_where_a_request_goes_on_is_told_with_the_facts_that_stand_for_it() -> None:
+    tracks = ConversationMatcher()
+    tracks.add_line(line_of("one", "a", "b", "c", session="s"))
+    whole = tracks.find_request_position(hashes("a", "b", "c"), "s", "head")
+    assert (whole.known_count, whole.seqs, whole.is_at_end, whole.is_on_current_line) == (3, (1, 2, 3), True, True)
+    back = tracks.find_request_position(hashes("a", "b", "x"), "s", "head")
+    assert (back.known_count, back.seqs, back.is_at_end, back.is_on_current_line) == (2, (1, 2), False, True)
+
+
+def test_a_line_that_was_left_is_known_with_its_own_facts() -> None:
+    tracks = ConversationMatcher()
+    line = line_of("one", "a", "b", "c", session="s")
+    tracks.add_line(line)
+    del line.chain[1:], line.seqs[1:]
+    tracks.extend_line(line, hashes("a", "x")[1], 9)
+    place = tracks.find_request_position(hashes("a", "b", "c", "d"), "s", "head")
+    assert (place.known_count, place.seqs, place.is_on_current_line, place.is_at_end) == (3, (1, 2, 3), False, False)
+    tracks.extend_line(line, hashes("a", "x", "y")[2], 10)
+    longer = tracks.find_request_position(hashes("a", "b", "c"), "s", "head")
+    assert (longer.seqs, longer.is_on_current_line) == ((1, 2, 3), False), "it is not the message at the same place"
+    assert line.last_message_seq == 10
+    assert MessageLine("x", "", "").last_message_seq == 0
+
+
+def test_a_message_that_was_said_again_stands_for_its_last_fact() -> None:
+    tracks = ConversationMatcher()
+    line, other = line_of("one", "a", "b", session="s"), line_of("two", "a", "b", session="t")
+    tracks.add_line(line)
+    tracks.add_line(other)
+    del line.chain[1:], line.seqs[1:]
+    tracks.extend_line(line, hashes("a", "b")[1], 9)
+    assert tracks.find_request_position(hashes("a", "b"), "s", "head").seqs == (1, 9)
+    assert tracks.find_request_position(hashes("a", "b"), "t", "head").seqs == (1, 2)
+    del line.chain[:], line.seqs[:]
+    assert tracks.find_request_position(hashes("a", "b"), "s", "head").seqs == (1, 9)
+
+
+def test_an_agent_that_shortened_its_history_goes_on_in_its_conversation() -> None:
+    tracks = ConversationMatcher()
+    tracks.add_line(line_of("one", "a", "b", session="s"))
+    place = tracks.find_request_position(hashes("summary"), "s", "head")
+    assert place.line is not None
+    assert (place.line.conversation, place.known_count, place.is_at_end) == ("one", 0, False)
+    other = tracks.find_request_position(hashes("summary"), "s", "another head")
+    assert (other.line, other.parent) == (None, "one"), "its sub-agent has another head"
+    assert tracks.find_request_position(hashes("summary"), "", "head").line is None
+
+
+def test_a_sub_agent_is_below_the_conversation_that_asked_for_it() -> None:
+    tracks = ConversationMatcher()
+    tracks.add_line(line_of("one", "a", session="s"))
+    assert tracks.find_request_position(hashes("x"), "child", "head", "s").parent == "one"
+    assert tracks.find_request_position(hashes("x"), "child", "head", "unknown").parent == ""
+    assert tracks.find_request_position(hashes("x"), "child", "head").parent == ""
+
+
+def test_a_conversation_is_found_by_its_name_and_gone_when_it_is_removed() -> None:
+    tracks = ConversationMatcher()
+    one, two, again = (
+        line_of("one", "a", session="s"),
+        line_of("two", "a", session="t"),
+        line_of("one", "b", session="s"),
+    )
+    for line in (one, two, again):
+        tracks.add_line(line)
+    assert tracks.find_line("one") is again, "the newest of that name"
+    tracks.join_session(two, "s")
+    assert (two.session, one.session) == ("s", "s")
+    tracks.join_session(two, "")
+    assert two.session == "s"
+    tracks.remove_line("one")
+    assert (tracks.find_line("one"), tracks.find_line("two")) == (None, two)
+    assert position(tracks, "a", "x", session="s") == "two"
+    assert position(tracks, "b", "x", session="s") == "two", "its session is left to the other"
+    tracks.remove_line("two")
+    assert position(tracks, "a", "x", session="s") == position(tracks, "a", "x", session="t") == ""
+
+
+async def test_who_asks_for_a_line_waits_until_all_is_recorded() -> None:
+    line, order = MessageLine("one", "", ""), list[str]()
+    assert line.is_free
+    line.is_recorded.clear()
+    assert not line.is_free
+
+    async def ask(name: str) -> None:
+        async with line.hold_when_recorded():
+            order.append(name)
+            assert not line.is_free
+
+    async def release() -> None:
+        await line.is_wanted.wait()
+        assert order == []
+        line.is_recorded.set()
+        assert not line.is_free, "somebody has it"
+
+    await asyncio.gather(ask("first"), ask("second"), release())
+    assert (order, line.is_free) == (["first", "second"], True)

@@ -204,12 +204,12 @@ def test_what_an_entry_is_known_by(folder: int, tmp_path: Path) -> None:
 
 def test_no_handle_is_left_open(folder: int, tmp_path: Path) -> None:
     item, digest = put(tmp_path / "a", "x")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(20):
         assert atomic_swap.is_as_expected(folder, "a", item, digest)
         assert atomic_swap.read_entry_identity(folder, "a") == digest
         atomic_swap.set_entry_mode(folder, "a", 0o644, PathKind.FILE)
-    assert len(os.listdir("/proc/self/fd")) < before + 20
+    assert len(list(Path("/proc/self/fd").iterdir())) < before + 20
 
 
 def test_linux_has_a_call_that_swaps_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
