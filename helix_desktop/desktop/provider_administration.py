@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from helix_desktop.errors import HelixError, ModelFailed, NotFound, NoUsableKeyring
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.model_setup_port import (
     ModelChoice,
     ProviderChoice,
@@ -51,34 +52,28 @@ _WHERE = {"keyring": SecretKeeper.KEYRING, "session": SecretKeeper.SESSION, "fil
 DEMO = "demo/demo"
 
 
+@dataclass(eq=False)
 class ProviderAdministration:
     """Given what the desk holds: the providers' file, the keys, the connections.
     `allow_file` records that the user said keys may stand in a file.
     """
 
-    def __init__(
-        self,
-        configured: ConfiguredProviders,
-        secrets: SecretStorage,
-        connections: ProviderConnections,
-        allow_file: Callable[[], object] = lambda: None,
-    ) -> None:
-        self._allow_file = allow_file
-        self._configured = configured
-        self._secrets = secrets
-        self._connections = connections
+    configured: ConfiguredProviders
+    secrets: SecretStorage
+    connections: ProviderConnections
+    allow_file: Callable[[], object] = lambda: None
 
     def list_well_known_providers(self) -> Sequence[ProviderChoice]:
         return [_provider_for_window(config) for config in provider_catalog.PRESETS.values() if config.needs_key]
 
     async def list_configured_providers(self) -> Sequence[ProviderChoice]:
-        configs = await asyncio.to_thread(self._configured.list_providers)
+        configs = await asyncio.to_thread(self.configured.list_providers)
         return [await self._with_key(config) for config in configs]
 
     async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]:
         from helix_desktop.providers import local_servers
 
-        found = await local_servers.detect_local_servers(self._connections)
+        found = await local_servers.detect_local_servers(self.connections)
         return [
             (replace(_provider_for_window(each.config), ready=True), [_model_for_window(info) for info in each.models])
             for each in found
@@ -88,11 +83,11 @@ class ProviderAdministration:
         from helix_desktop.providers import model_listing
 
         config = self._config_of_provider(provider)
-        self._secrets.allow_asking_keyring()
+        self.secrets.allow_asking_keyring()
         if not key:
-            key = await provider_catalog.find_provider_key(config, self._secrets) or ""
+            key = await provider_catalog.find_provider_key(config, self.secrets) or ""
         models = tuple(
-            _model_for_window(info) for info in await model_listing.list_models(config, key or None, self._connections)
+            _model_for_window(info) for info in await model_listing.list_models(config, key or None, self.connections)
         )
         return ProviderTestResult(models, best_first_model(models))
 
@@ -100,27 +95,27 @@ class ProviderAdministration:
         """Stores the key before the provider, so that nothing changes if it cannot be stored."""
         config = self._config_of_provider(provider)
         if key and keep == "file":
-            self._allow_file()
+            self.allow_file()
         if key:
             config = replace(config, key_host=config.host)
-            await self._secrets.store_secret_at(config.provider_key, check_key(key, provider.name), where=_WHERE[keep])
-        await asyncio.to_thread(self._configured.save_provider, config)
+            await self.secrets.store_secret_at(config.provider_key, check_key(key, provider.name), where=_WHERE[keep])
+        await asyncio.to_thread(self.configured.save_provider, config)
         with contextlib.suppress(ModelFailed, NoUsableKeyring):  # The models can be listed later.
             await self.list_provider_models(provider.name)
 
     def allow_keyring_again(self) -> None:
-        self._secrets.allow_asking_keyring()
+        self.secrets.allow_asking_keyring()
 
     async def remove_provider_and_key(self, name: str) -> None:
-        await asyncio.to_thread(self._configured.remove_provider, name)
-        await self._secrets.delete_secret(ProviderKey(name))
+        await asyncio.to_thread(self.configured.remove_provider, name)
+        await self.secrets.delete_secret(ProviderKey(name))
 
     async def list_provider_models(self, provider: str) -> Sequence[ModelChoice]:
         from helix_desktop.providers import model_listing
 
-        config = await asyncio.to_thread(self._configured.find_provider, provider)
-        key = await provider_catalog.find_provider_key(config, self._secrets)
-        found = await model_listing.list_and_save_models(self._configured, provider, key, self._connections)
+        config = await asyncio.to_thread(self.configured.find_provider, provider)
+        key = await provider_catalog.find_provider_key(config, self.secrets)
+        found = await model_listing.list_and_save_models(self.configured, provider, key, self.connections)
         return [_model_for_window(info) for info in found]
 
     async def list_known_models(self) -> Sequence[ModelChoice]:
@@ -129,7 +124,7 @@ class ProviderAdministration:
     def _build_known_models(self) -> Sequence[ModelChoice]:
         named = [
             _model_for_window(provider_catalog.describe_model(config, model))
-            for config in self._configured.list_providers()
+            for config in self.configured.list_providers()
             for model in sorted({*config.reported, *config.learned, *config.corrections})
         ]
         return [
@@ -140,7 +135,7 @@ class ProviderAdministration:
         ]
 
     async def refresh_model_lists(self) -> RefreshedModels:
-        configs = await asyncio.to_thread(self._configured.list_providers)
+        configs = await asyncio.to_thread(self.configured.list_providers)
         failed = await asyncio.gather(*(self._refresh_provider_models(config.name) for config in configs))
         silent = tuple((_provider_title(config.name), why) for config, why in zip(configs, failed, strict=True) if why)
         return RefreshedModels(tuple(await self.list_known_models()), silent)
@@ -158,23 +153,23 @@ class ProviderAdministration:
 
     async def correct_model_values(self, model: str, values: Mapping[str, float | bool]) -> None:
         provider, _, name = model.partition("/")
-        await asyncio.to_thread(self._configured.correct_model, provider, name, values)
+        await asyncio.to_thread(self.configured.correct_model, provider, name, values)
 
     async def reset_model_values(self, model: str) -> None:
         provider, _, name = model.partition("/")
-        await asyncio.to_thread(self._configured.forget_corrections, provider, name)
+        await asyncio.to_thread(self.configured.forget_corrections, provider, name)
 
     async def _with_key(self, config: provider_catalog.ProviderConfig) -> ProviderChoice:
         provider = _provider_for_window(config)
         try:
-            where = await self._secrets.find_secret_keeper(config.provider_key)
+            where = await self.secrets.find_secret_keeper(config.provider_key)
         except NoUsableKeyring:
             where = None
         return replace(provider, key=where.value if where else "", ready=where is not None or not config.needs_key)
 
     def _config_of_provider(self, provider: ProviderChoice) -> provider_catalog.ProviderConfig:
         try:
-            config = self._configured.find_provider(provider.name)
+            config = self.configured.find_provider(provider.name)
         except NotFound:
             config = provider_catalog.ProviderConfig(provider.name)
         if provider.address:

@@ -5,6 +5,7 @@ module must not know where the messages come from.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import field
 from typing import Any
 
 from helix_desktop.engine import facts
@@ -46,36 +47,25 @@ async def await_directly(work: Awaitable[Any]) -> Any:
     return await work
 
 
+@dataclass(eq=False)
 class AgentFollower:
     """Records a foreign agent's turns.
 
     `waiting` wraps every wait that delays the agent. `stored` is called with each output that was put into the cache.
     """
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        steward: FoldSteward,
-        cache: ContentCache,
-        tokens: TokenCounter,
-        *,
-        waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = await_directly,
-        stored: Callable[[facts.Stored, str], object] = lambda _stored, _text: None,
-    ) -> None:
-        self.conversation = conversation
-        self.steward = steward
-        self._cache = cache
-        self._tokens = tokens
-        self._waiting = waiting
-        self._stored = stored
-        self._reads: set[tuple[str, str, bytes]] = set()
-        self.repeats = 0  # How many outputs were equal to an earlier output.
+    conversation: Conversation
+    steward: FoldSteward
+    cache: ContentCache
+    tokens: TokenCounter
+    waiting: Callable[[Awaitable[Any]], Awaitable[Any]] = await_directly
+    stored: Callable[[facts.Stored, str], object] = lambda _stored, _text: None
+    _reads: set[tuple[str, str, bytes]] = field(default_factory=set, init=False)
+    repeats: int = field(default=0, init=False)  # How many outputs were equal to an earlier output.
 
     def follow_draft(self, draft: ConversationDraft) -> "AgentFollower":
         """Returns a follower that works on a copy of the conversation."""
-        other = AgentFollower(
-            draft, self.steward.steward_for_draft(draft), self._cache, self._tokens, stored=self._stored
-        )
+        other = AgentFollower(draft, self.steward.steward_for_draft(draft), self.cache, self.tokens, stored=self.stored)
         other._reads = self._reads
         return other
 
@@ -100,7 +90,7 @@ class AgentFollower:
 
     async def prepare_next_view(self) -> View:
         """Folds whatever is due and returns what the model is sent next."""
-        await self._waiting(self.steward.prepare_step())
+        await self.waiting(self.steward.prepare_step())
         return self.conversation.current_view()
 
     async def record_reply(self, written: AgentReply, saw: int) -> facts.Recorded:
@@ -121,18 +111,18 @@ class AgentFollower:
             else:
                 batch.append(await self._build_tool_result(output, call))
         if batch:
-            folds = await self._waiting(self.steward.admit_results(batch, {}))
+            folds = await self.waiting(self.steward.admit_results(batch, {}))
             await self.conversation.append_facts(*batch, *folds)
         for output in stray:
             await self.record_user_message((facts.Text(STRAY + output.text),), steering=True)
 
     async def store_output(self, text: str, call: facts.ToolCall) -> facts.Stored:
         content = text.encode("utf-8", "surrogatepass") if len(text) <= SLICE else _encode_in_slices(text)
-        return await self._cache.store_content(content, EntryOrigin(call.name, call.arguments[:200]))
+        return await self.cache.store_content(content, EntryOrigin(call.name, call.arguments[:200]))
 
     async def _build_tool_result(self, output: AgentOutput, call: facts.ToolCall) -> facts.ToolReturned:
         stored = output.stored or await self.store_output(output.text, call)
-        self._stored(stored, output.text)
+        self.stored(stored, output.text)
         read = (call.name, call.arguments, stored.digest.raw)
         before = self.conversation.state.last_return_of(stored.digest) if read in self._reads else 0
         self.repeats += before > 0
@@ -140,7 +130,7 @@ class AgentFollower:
         return facts.ToolReturned(
             call=output.call,
             output=stored,
-            tokens=self._tokens.count_tokens(output.text),
+            tokens=self.tokens.count_tokens(output.text),
             ok=output.ok,
             head=output.text if len(output.text) <= HEAD else "",
             images=output.images,
@@ -149,11 +139,11 @@ class AgentFollower:
 
     def with_token_count(self, part: Any) -> Any:
         if isinstance(part, facts.ToolCall):
-            tokens = self._tokens.count_tokens(part.name) + self._tokens.count_tokens(part.arguments)
+            tokens = self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments)
             return facts.ToolCall(part.id, part.name, part.arguments, tokens, part.keep)
         if getattr(part, "tokens", 1) or not getattr(part, "text", ""):
             return part
-        return _set_part_tokens(part, self._tokens.count_tokens(part.text))
+        return _set_part_tokens(part, self.tokens.count_tokens(part.text))
 
 
 async def _encode_in_slices(text: str) -> AsyncIterator[bytes]:

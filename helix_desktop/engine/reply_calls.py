@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import field
 from functools import partial
 
 from helix_desktop.engine import content_recall
@@ -17,6 +18,7 @@ from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, Pe
 from helix_desktop.engine.session_events import CallStage, CallStageChanged, ToolPrinted
 from helix_desktop.engine.tool_calls import NOT_BEGUN, UNREAD
 from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
+from helix_desktop.fast_dataclass import dataclass
 
 LATELY = 12  # Repeated calls are detected among this many of the latest.
 HEAD = 2_000  # In characters. The fact of a result keeps this much of an output, for display.
@@ -29,22 +31,17 @@ TORN = (
 )
 
 
+@dataclass(eq=False)
 class ReplyCalls:
     """Used by one turn for each of its replies."""
 
-    def __init__(
-        self,
-        conversation: Conversation,
-        crew: SessionCollaborators,
-        steward: FoldSteward,
-        ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]],
-    ) -> None:
-        self._conversation = conversation
-        self._crew = crew
-        self._steward = steward
-        self._ask = ask
-        self._begun: set[str] = set()  # The ids of calls that have actually started to run.
-        self._lately: deque[tuple[str, str, str]] = deque(maxlen=LATELY)
+    conversation: Conversation
+    crew: SessionCollaborators
+    steward: FoldSteward
+    ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
+    # The ids of calls that have actually started to run.
+    _begun: set[str] = field(default_factory=set, init=False)
+    _lately: deque[tuple[str, str, str]] = field(default_factory=lambda: deque(maxlen=LATELY), init=False)
 
     async def run_reply_calls(self, reply: Reply) -> None:
         """Runs the calls, some in parallel and some in sequence. Results are recorded before the
@@ -60,7 +57,7 @@ class ReplyCalls:
                 seqs += await self._record_results(done[len(seqs) :])
                 self._notify_stage(group, CallStage.RUNNING)
                 tasks = [
-                    self._crew.spawn(self._run_and_time_call(call, torn), name=f"tool {call.name}") for call in group
+                    self.crew.spawn(self._run_and_time_call(call, torn), name=f"tool {call.name}") for call in group
                 ]
                 await asyncio.gather(*tasks)
                 done += [task.result() for task in tasks]
@@ -84,7 +81,7 @@ class ReplyCalls:
         groups: list[list[ToolCall]] = []
         alone = True
         for call in calls:
-            before, alone = alone, self._crew.tools.runs_alone(call.name)
+            before, alone = alone, self.crew.tools.runs_alone(call.name)
             if before or alone:
                 groups.append([])
             groups[-1].append(call)
@@ -92,16 +89,16 @@ class ReplyCalls:
 
     def _notify_stage(self, calls: Sequence[ToolCall], stage: CallStage) -> None:
         for call in calls:
-            self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, stage))
+            self.conversation.notify_listeners(CallStageChanged(self.conversation.id, call.id, stage))
 
     async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> Result:
         """Measures the call itself, without the time the user took to answer a question."""
-        now, waits = self._crew.clock.current_time, list[float]()
+        now, waits = self.crew.clock.current_time, list[float]()
         started = now()
         outcome = await (
             self._outcome_of_torn_call(call)
             if call is torn
-            else self._crew.tools.run_tool_call(call, self._build_call_context(call, waits))
+            else self.crew.tools.run_tool_call(call, self._build_call_context(call, waits))
         )
         returned = await self._result_fact(call, outcome, max(0.0, now() - started - sum(waits)))
         self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
@@ -109,10 +106,10 @@ class ReplyCalls:
         return returned, _facts_beside_result(call, outcome), outcome.keep
 
     async def _outcome_of_torn_call(self, call: ToolCall) -> CallOutcome:
-        return CallOutcome(await self._crew.cache.store_content(TORN.encode(), EntryOrigin(call.name)), ok=False)
+        return CallOutcome(await self.crew.cache.store_content(TORN.encode(), EntryOrigin(call.name)), ok=False)
 
     def _build_call_context(self, call: ToolCall, waits: list[float]) -> CallContext:
-        here, now = self._conversation, self._crew.clock.current_time
+        here, now = self.conversation, self.crew.clock.current_time
 
         def show(text: str) -> None:
             here.notify_listeners(ToolPrinted(here.id, call.id, text))
@@ -120,7 +117,7 @@ class ReplyCalls:
         async def ask(question: PermissionQuestion) -> PermissionAnswer:
             asked = now()
             try:
-                return await self._ask(question)
+                return await self.ask(question)
             finally:
                 waits.append(now() - asked)
 
@@ -140,7 +137,7 @@ class ReplyCalls:
             head=head,
             images=outcome.images,
             changes=outcome.changes,
-            repeat_of=self._conversation.state.last_return_of(outcome.output.digest) if outcome.repeated else 0,
+            repeat_of=self.conversation.state.last_return_of(outcome.output.digest) if outcome.repeated else 0,
             child=outcome.child,
             stopped=outcome.stopped,
         )
@@ -148,8 +145,8 @@ class ReplyCalls:
     async def _head_and_tokens(self, outcome: CallOutcome) -> tuple[str, int]:
         size, content = outcome.output.size, outcome.content
         if content is None:
-            content = await self._crew.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
-        given = size, content, self._crew.tokens.count_tokens
+            content = await self.crew.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
+        given = size, content, self.crew.tokens.count_tokens
         tokens = (
             await asyncio.to_thread(estimate_entry_tokens, *given)
             if len(content) > 1 << 15
@@ -161,14 +158,14 @@ class ReplyCalls:
     async def _record_results(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
         """The seqs of the results."""
         beside = [fact for _, more, _ in results for fact in more]
-        recorded = await self._conversation.append_facts(*(result for result, _, _ in results), *folds, *beside)
+        recorded = await self.conversation.append_facts(*(result for result, _, _ in results), *folds, *beside)
         return [one.seq for one in recorded[: len(results)]]
 
     async def _record_last_results(self, results: Sequence[Result], seqs: Sequence[int]) -> None:
         """Those without a seq and all excerpts, in one transaction; a stop meanwhile leaves the results whole."""
         last, keeps = results[len(seqs) :], {result.call: keep for result, _, keep in results}
         try:
-            folds = await self._steward.admit_results([result for result, _, _ in results], keeps, seqs)
+            folds = await self.steward.admit_results([result for result, _, _ in results], keeps, seqs)
         except asyncio.CancelledError:
             await asyncio.shield(self._record_results(last))
             raise
@@ -187,9 +184,9 @@ class ReplyCalls:
         await self._record_results(results)
 
     async def _result_of_unrun_call(self, call: ToolCall, why: str) -> Result:
-        stored = await self._crew.cache.store_content(why.encode(), EntryOrigin(call.name))
+        stored = await self.crew.cache.store_content(why.encode(), EntryOrigin(call.name))
         return (
-            ToolReturned(call.id, stored, self._crew.tokens.count_tokens(why), ok=False, head=why, stopped=True),
+            ToolReturned(call.id, stored, self.crew.tokens.count_tokens(why), ok=False, head=why, stopped=True),
             (),
             "",
         )

@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.ports import EmptyTrashResult
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import conversation_export
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.engine_sentences import translate_sentences
@@ -30,27 +31,18 @@ SUFFIX_BY_EXPORT_FORM = {
 }
 
 
+@dataclass(eq=False)
 class ConversationActions:
     """`changed` is called after the list is another one, `gone` with conversations that
     were deleted for good; `opened` with a workspace and a session of it to show.
     """
 
-    def __init__(
-        self,
-        window: QWidget,
-        doing: BackgroundRunner,
-        notices: Notices,
-        *,
-        changed: Callable[[], object],
-        gone: Callable[..., object],
-        opened: Callable[[Workbench, Session], object],
-    ) -> None:
-        self._window = window
-        self._doing = doing
-        self._notices = notices
-        self._on_list_changed = changed
-        self._on_conversations_deleted = gone
-        self._on_session_opened = opened
+    window: QWidget
+    doing: BackgroundRunner
+    notices: Notices
+    changed: Callable[[], object]
+    gone: Callable[..., object]
+    opened: Callable[[Workbench, Session], object]
 
     def run_conversation_action(self, what: str, bench: Workbench, row: ConversationListRow) -> None:
         """One of the names of the conversation's menu."""
@@ -74,43 +66,41 @@ class ConversationActions:
             async def set_title_of_session() -> None:
                 await (await bench.open_session(row.id)).set_title(title)
 
-            self._doing.run_in_background(set_title_of_session(), then=lambda _done: self._on_list_changed())
+            self.doing.run_in_background(set_title_of_session(), then=lambda _done: self.changed())
 
-        ask_text(self._window, tr("Rename conversation"), tr("Title"), row.title, save_new_title)
+        ask_text(self.window, tr("Rename conversation"), tr("Title"), row.title, save_new_title)
 
     def toggle_conversation_pinned(self, bench: Workbench, row: ConversationListRow) -> None:
         async def set_session_pinned() -> None:
             await (await bench.open_session(row.id)).set_pinned(pinned=not row.pinned)
 
-        self._doing.run_in_background(set_session_pinned(), then=lambda _done: self._on_list_changed())
+        self.doing.run_in_background(set_session_pinned(), then=lambda _done: self.changed())
 
     def toggle_conversation_archived(self, bench: Workbench, row: ConversationListRow) -> None:
         async def set_session_archived(archived: bool) -> None:  # noqa: FBT001 - a step of this very function
             await (await bench.open_session(row.id)).set_archived(archived=archived)
 
         def undo_archiving() -> None:
-            self._doing.run_in_background(
-                set_session_archived(row.archived), then=lambda _done: self._on_list_changed()
-            )
+            self.doing.run_in_background(set_session_archived(row.archived), then=lambda _done: self.changed())
 
         def notice_archived(_done: None) -> None:
-            self._on_list_changed()
+            self.changed()
             words = tr("“{title}” was unarchived.") if row.archived else tr("“{title}” was archived.")
-            self._notices.show_notice(words.format(title=row.title or tr("New conversation")), act=undo_archiving)
+            self.notices.show_notice(words.format(title=row.title or tr("New conversation")), act=undo_archiving)
 
-        self._doing.run_in_background(set_session_archived(not row.archived), then=notice_archived)
+        self.doing.run_in_background(set_session_archived(not row.archived), then=notice_archived)
 
     def trash_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
         def notice_trashed(_done: None) -> None:
-            self._on_list_changed()
+            self.changed()
             words = tr("“{title}” was moved to the trash.", title=row.title or tr("New conversation"))
-            self._notices.show_notice(words, act=lambda: self.restore_conversation(bench, row))
+            self.notices.show_notice(words, act=lambda: self.restore_conversation(bench, row))
 
-        self._doing.run_in_background(self._set_session_trashed(bench, row, trashed=True), then=notice_trashed)
+        self.doing.run_in_background(self._set_session_trashed(bench, row, trashed=True), then=notice_trashed)
 
     def restore_conversation(self, bench: Workbench, row: ConversationListRow) -> None:
         work = self._set_session_trashed(bench, row, trashed=False)
-        self._doing.run_in_background(work, then=lambda _done: self._on_list_changed())
+        self.doing.run_in_background(work, then=lambda _done: self.changed())
 
     def ask_to_empty_trash(self, bench: Workbench) -> None:
         text = format_count(
@@ -127,31 +117,31 @@ class ConversationActions:
     def _ask_to_delete_for_good(self, bench: Workbench, title: str, text: str, only: Sequence[str] = ()) -> None:
 
         def notice_deleted(gone: EmptyTrashResult) -> None:
-            self._on_conversations_deleted(*gone.conversations)
-            self._on_list_changed()
+            self.gone(*gone.conversations)
+            self.changed()
             words = format_count(len(gone.conversations), "{n} conversation deleted", "{n} conversations deleted")
-            self._notices.show_notice(tr("{what}, {size} freed.", what=words, size=format_byte_size(gone.bytes)))
+            self.notices.show_notice(tr("{what}, {size} freed.", what=words, size=format_byte_size(gone.bytes)))
 
         def delete_now() -> None:
-            self._doing.run_in_background(bench.empty_conversation_trash(only), then=notice_deleted)
+            self.doing.run_in_background(bench.empty_conversation_trash(only), then=notice_deleted)
 
-        ask_to_confirm(self._window, title, text, tr("Delete permanently"), delete_now)
+        ask_to_confirm(self.window, title, text, tr("Delete permanently"), delete_now)
 
     def fork_and_open(self, bench: Workbench, row: ConversationListRow, at: int = 0, *, in_copy: bool = False) -> None:
         """At its end, or at the fact `at`; the fork is opened. `in_copy`: it works in a copy of the folders."""
 
         def open_new_fork(session: Session) -> None:
-            self._on_list_changed()
-            self._on_session_opened(bench, session)
+            self.changed()
+            self.opened(bench, session)
 
         title = _unique_fork_title(row.title, [each.title for each in bench.list_conversations()])
         work = bench.fork_conversation(row.id, at, title=title, in_copy=in_copy)
-        self._doing.run_in_background(work, then=open_new_fork)
+        self.doing.run_in_background(work, then=open_new_fork)
 
     def ask_to_bring_back(self, bench: Workbench, row: ConversationListRow) -> None:
         """Offers the ways for the copy that a conversation works in."""
         if not row.copy:
-            self._notices.show_notice(tr("This conversation does not have its own copy."))
+            self.notices.show_notice(tr("This conversation does not have its own copy."))
             return
 
         async def name_of_copy() -> str:  # A fork and a sub-agent may share another conversation's copy.
@@ -166,23 +156,23 @@ class ConversationActions:
                 copy = await asyncio.to_thread(bench.copies.find_copy, await name_of_copy())
                 return await bench.copies.bring_back(copy, way, row.title) if copy is not None else ()
 
-            self._doing.run_in_background(bring_back_copy(), then=notice_brought_back)
+            self.doing.run_in_background(bring_back_copy(), then=notice_brought_back)
 
         def notice_brought_back(said: Sequence[str]) -> None:
-            self._on_list_changed()
-            self._notices.show_notice("\n".join(map(translate_sentences, said)))
+            self.changed()
+            self.notices.show_notice("\n".join(map(translate_sentences, said)))
 
         def ask_to_discard() -> None:
             text = tr("The copy will be deleted. The copy's changes are stored in the cache first.")
-            ask_to_confirm(self._window, tr("Discard the copy"), text, tr("Discard"), partial(bring_back, "discard"))
+            ask_to_confirm(self.window, tr("Discard the copy"), text, tr("Discard"), partial(bring_back, "discard"))
 
         def ask_way(both: Sequence[str]) -> None:
             ways = {"merge": tr("Merge"), "rebase": tr("Rebase"), "apply": tr("Apply as changes")}
             acts = [(words, partial(bring_back, way)) for way, words in ways.items()]
             title, text = tr("Bring back the changes in {branch}", branch=row.copy), describe_ways(both)
-            ask_which_way(self._window, title, text, "", [*acts, (tr("Discard…"), ask_to_discard)])
+            ask_which_way(self.window, title, text, "", [*acts, (tr("Discard…"), ask_to_discard)])
 
-        self._doing.run_in_background(read_files_in_other_copies(), then=ask_way)
+        self.doing.run_in_background(read_files_in_other_copies(), then=ask_way)
 
     def ask_where_to_export(self, bench: Workbench, row: ConversationListRow, form: str) -> None:
         """Asks where to; the file is written in a thread."""
@@ -198,20 +188,20 @@ class ConversationActions:
                             "{n} outputs are missing: they were removed from the cache or are damaged.",
                         )
                     )
-                self._notices.show_notice("\n".join(words))
+                self.notices.show_notice("\n".join(words))
 
-            self._doing.run_in_background(self._write_conversation_file(bench, row, form, file), then=notice_exported)
+            self.doing.run_in_background(self._write_conversation_file(bench, row, form, file), then=notice_exported)
 
         name = file_name_from_title(row.title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
-        ask_new_file(self._window, tr("Export conversation"), name, export_to_chosen_file)
+        ask_new_file(self.window, tr("Export conversation"), name, export_to_chosen_file)
 
     def ask_to_continue(self, bench: Workbench, row: ConversationListRow, agent: str) -> None:
         """Offers the conversation as it is, as it was before its last compaction, or folded; then says how to go on in the agent."""
 
         def save_session(compaction: int, *, is_folded: bool = False) -> None:
-            self._doing.run_in_background(
+            self.doing.run_in_background(
                 self._write_session_for_agent(bench, row, agent, compaction, is_folded=is_folded),
-                then=lambda lines: show_text_box(self._window, tr("The session was saved"), "\n\n".join(lines)),
+                then=lambda lines: show_text_box(self.window, tr("The session was saved"), "\n\n".join(lines)),
             )
 
         def offer_ways(compactions: int) -> None:
@@ -221,9 +211,9 @@ class ConversationActions:
             ways.append((tr("Fold older parts first"), partial(save_session, 0, is_folded=True)))
             text = tr("A new session is saved where the agent looks for its sessions. Existing files are not changed, and the agent's login is not read.")  # fmt: skip
             more = tr("Anything that is too long for the agent is folded. If you fold older parts, this workspace's MCP server is added to the agent's settings, so that the agent can read the originals.")  # fmt: skip
-            ask_which_way(self._window, tr("Continue in another agent"), f"{text}\n\n{more}", "", ways)
+            ask_which_way(self.window, tr("Continue in another agent"), f"{text}\n\n{more}", "", ways)
 
-        self._doing.run_in_background(_count_compactions(bench, row), then=offer_ways)
+        self.doing.run_in_background(_count_compactions(bench, row), then=offer_ways)
 
     async def _write_session_for_agent(
         self, bench: Workbench, row: ConversationListRow, agent: str, compaction: int, *, is_folded: bool

@@ -55,84 +55,73 @@ class StandInRequest:
     output: int
 
 
+@dataclass(eq=False)
 class StandInModel:
     """A `ModelClient`. `heard` is told of every request that got an answer; `fits` says which ones its window takes."""
 
-    def __init__(
-        self,
-        name: str,
-        kind: str,
-        tokens: TokenCounter,
-        heard: Callable[[StandInRequest], None],
-        fits: Callable[[Request], bool] = lambda _: True,
-    ) -> None:
-        self._name = name
-        self._kind = kind
-        self._tokens = tokens
-        self._heard = heard
-        self._fits = fits
-
-    @property
-    def model_name(self) -> str:
-        return self._name
+    model_name: str
+    kind: str
+    tokens: TokenCounter
+    heard: Callable[[StandInRequest], None]
+    fits: Callable[[Request], bool] = lambda _: True
 
     async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         await asyncio.sleep(self._delay_seconds(request))
-        if not self._fits(request):
+        if not self.fits(request):
             raise ContextTooLong("The request does not fit in the simulated model's window.")
-        if self._kind == "fails":
+        if self.kind == "fails":
             raise ModelOverloaded("The stand-in refuses every request.")
         text = self._write_stand_in_answer(request)
-        output = self._tokens.count_tokens(text)
-        self._heard(StandInRequest(self._name, request, output))
-        for piece in text.splitlines(keepends=True) if self._kind == "slow" else [text] if text else []:
+        output = self.tokens.count_tokens(text)
+        self.heard(StandInRequest(self.model_name, request, output))
+        for piece in text.splitlines(keepends=True) if self.kind == "slow" else [text] if text else []:
             yield TextDelta(piece)
-            if self._kind == "slow":
-                await asyncio.sleep(self._tokens.count_tokens(piece) / PACE)
-        yield Reply((Text(text),) if text else (), Stop.END, Usage(output=output), self._name)
+            if self.kind == "slow":
+                await asyncio.sleep(self.tokens.count_tokens(piece) / PACE)
+        yield Reply((Text(text),) if text else (), Stop.END, Usage(output=output), self.model_name)
 
     def _delay_seconds(self, request: Request) -> float:
         delays = {"hangs": FOREVER, "slow": FIRST_WORD}
-        return delays.get(self._kind) or SECONDS.get(request.purpose, USUAL_SECONDS)
+        return delays.get(self.kind) or SECONDS.get(request.purpose, USUAL_SECONDS)
 
     def _write_stand_in_answer(self, request: Request) -> str:
         size = SIZES.get(request.purpose, OTHER_SIZE)
-        if self._kind in ("empty", "wrong-form", "other-language"):
-            if self._kind == "wrong-form":
+        if self.kind in ("empty", "wrong-form", "other-language"):
+            if self.kind == "wrong-form":
                 return '{"answer": [1, 2, ' + self._fill_to_size(size, _FILL)
-            return "" if self._kind == "empty" else self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
-        size *= 20 if self._kind == "too-long" else 1
+            return "" if self.kind == "empty" else self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
+        size *= 20 if self.kind == "too-long" else 1
         if request.purpose is Purpose.ADMISSION:
             # Every large output compacted, as the agent would ask for it.
             numbers = [number for text in _texts_in_request(request)[-1:] for number in _OUTPUT.findall(text)]
             return "\n".join(f"{number}: compact: what it says about the task at hand" for number in numbers)
         if request.purpose not in (Purpose.HANDOVER, Purpose.OBSERVATIONS, Purpose.REFLECTION):
             return self._fill_to_size(size, _FILL)
-        found = "" if self._kind == "forgetful" else self._copy_lines_worth_keeping(request, size // 3)
+        found = "" if self.kind == "forgetful" else self._copy_lines_worth_keeping(request, size // 3)
         if request.purpose is Purpose.HANDOVER:
             return self._write_sections(size, SECTIONS, _FILL, found)
         return self._write_observation_lines(size, found)
 
     def _write_sections(self, size: int, headings: tuple[str, ...], fill: str, found: str) -> str:
-        room = max(20, (size - self._tokens.count_tokens(found) - 40) // len(headings))
+        room = max(20, (size - self.tokens.count_tokens(found) - 40) // len(headings))
         written = [f"## {heading}\n{self._fill_to_size(room, fill)}" for heading in headings]
         written[1] += f"\n{found}"
         return "\n\n".join(written)
 
     def _write_observation_lines(self, size: int, found: str) -> str:
         line = f"- (high) {_FILL.strip()} [1]\n"
-        count = max(1, (size - self._tokens.count_tokens(found)) // self._tokens.count_tokens(line))
+        count = max(1, (size - self.tokens.count_tokens(found)) // self.tokens.count_tokens(line))
         return line * count + found
 
     def _fill_to_size(self, size: int, fill: str) -> str:
-        return fill * max(1, size // self._tokens.count_tokens(fill))
+        return fill * max(1, size // self.tokens.count_tokens(fill))
 
     def _copy_lines_worth_keeping(self, request: Request, room: int) -> str:
         """Lines copied from the request, the newest first, as a good summary would have them."""
         taken: dict[str, None] = {}
         for line in _lines_worth_keeping(request):
             if line not in taken:
-                room -= self._tokens.count_tokens(line) + 2
+                room -= self.tokens.count_tokens(line) + 2
                 if room < 0:
                     break
                 taken[line] = None

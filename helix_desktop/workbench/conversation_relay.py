@@ -15,6 +15,7 @@ from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet
 from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories import conversation_restoring as restoring
 from helix_desktop.histories import session_export
 from helix_desktop.histories.conversation_restoring import RestoredSession, RestoreRequest
@@ -28,16 +29,13 @@ from helix_desktop.store.stored_workspace import StoredWorkspace
 FRAME_TOKENS = 30_000  # Tokens of the window left free for what an agent adds to each request.
 
 
+@dataclass(eq=False)
 class ConversationRelay:
     """Of one workspace. `open_desk`: its workbench, which has one of these itself; opened only where something is folded."""
 
-    def __init__(
-        self,
-        workspace: StoredWorkspace,
-        tokens: TokenCounter,
-        open_desk: Callable[[], AbstractAsyncContextManager[Any]],
-    ) -> None:
-        self._workspace, self._tokens, self._open_desk = workspace, tokens, open_desk
+    workspace: StoredWorkspace
+    tokens: TokenCounter
+    open_desk: Callable[[], AbstractAsyncContextManager[Any]]
 
     async def prepare_session_for_agent(self, asked: RestoreRequest) -> RestoredSession:
         """The conversation as it can be written for the agent."""
@@ -45,28 +43,28 @@ class ConversationRelay:
         room = (asked.window or restoring.FORMATS[asked.agent].window) - FRAME_TOKENS
         if not asked.is_folded and await self._fits(restored.texts, room):
             return restored
-        async with self._open_desk() as desk:
+        async with self.open_desk() as desk:
             fork = await self._fold_in_fork(desk, asked, room)
         folded = await self._read_restored(replace(asked, conversation=fork, before_compaction=0, is_folded=True))
         return replace(folded, fits=await self._fits(folded.texts, room))
 
     async def _fits(self, texts: Sequence[str], room: int) -> bool:
         def are_few_enough() -> bool:
-            return 4 * sum(map(len, texts)) <= room or sum(map(self._tokens.count_tokens, texts)) <= room
+            return 4 * sum(map(len, texts)) <= room or sum(map(self.tokens.count_tokens, texts)) <= room
 
         return await asyncio.to_thread(are_few_enough)
 
     async def _read_restored(self, asked: RestoreRequest) -> RestoredSession:
-        facts = await self._workspace.journal.read_facts(asked.conversation)
-        contents = await self._workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
+        facts = await self.workspace.journal.read_facts(asked.conversation)
+        contents = await self.workspace.cache.read_contents(session_export.entries_needed_for_export(facts))
         return await asyncio.to_thread(restoring.restore_session, facts, contents.get, asked)
 
     async def _fold_in_fork(self, desk: Any, asked: RestoreRequest, room: int) -> str:
         """A fork that takes no more than `room` tokens, as far as that can be had. Without a model it only lists what was left out."""
-        facts, at = await self._workspace.journal.read_facts(asked.conversation), 0
+        facts, at = await self.workspace.journal.read_facts(asked.conversation), 0
         if asked.before_compaction:
             at = list_compactions(facts)[asked.before_compaction - 1].seq - 1
-        row = await self._workspace.journal.find_conversation(asked.conversation)
+        row = await self.workspace.journal.find_conversation(asked.conversation)
         title = f"{row.title or row.begins} → {AGENTS_TO_CONTINUE_IN[asked.agent]}"
         session = await desk.fork_conversation(asked.conversation, at, title=title)
         if asked.is_folded and not await _fold_older_turns(session):
@@ -83,8 +81,8 @@ class ConversationRelay:
         """Write the workspace's MCP server into the agent's settings, beside what is there; a sentence that says so."""
         if agent == "pi":
             raise InvalidInput("pi does not support MCP.", remedy="To read an original, run `helix-desktop cache get`.")
-        command = command_that_serves(self._workspace.id, self._workspace.folder.parents[1])
-        client, name = "claude-code" if agent == "claude" else agent, f"helix-{self._workspace.id}"
+        command = command_that_serves(self.workspace.id, self.workspace.folder.parents[1])
+        client, name = "claude-code" if agent == "claude" else agent, f"helix-{self.workspace.id}"
         found = client_snippets.build_client_snippet(
             client, command, name, folder=folder, home=places.home, environ=places.variables
         )

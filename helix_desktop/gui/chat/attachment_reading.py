@@ -14,6 +14,7 @@ from PySide6.QtGui import QImage, QImageReader, QImageWriter
 
 from helix_desktop.engine.facts import Attachment
 from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
@@ -80,18 +81,13 @@ LARGEST = 200 * 1024 * 1024
 HEAD = 4_096  # This many first bytes decide whether a file is text, as when a model reads one.
 
 
+@dataclass(eq=False)
 class AttachmentReader:
     """`attacher` is called when reading starts and returns what is called with the finished attachment."""
 
-    def __init__(
-        self,
-        doing: BackgroundRunner,
-        bench: Callable[[], Workbench | None],
-        attacher: Callable[[], Callable[[Attachment], object]],
-    ) -> None:
-        self._doing = doing
-        self._bench = bench
-        self._attacher = attacher
+    doing: BackgroundRunner
+    bench: Callable[[], Workbench | None]
+    attacher: Callable[[], Callable[[Attachment], object]]
 
     def attach_files(self, files: list[Path]) -> None:
         for file in files:
@@ -114,11 +110,11 @@ class AttachmentReader:
         )
 
     def _read_in_background(self, reading: Reading) -> None:
-        bench = self._bench()
+        bench = self.bench()
         if bench is None:
             reading.close()
         else:
-            self._doing.run_in_background(_store_attachment(bench, reading), then=self._attacher())
+            self.doing.run_in_background(_store_attachment(bench, reading), then=self.attacher())
 
 
 async def _store_attachment(bench: Workbench, reading: Reading) -> Attachment:
