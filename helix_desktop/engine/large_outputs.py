@@ -145,7 +145,12 @@ class OutputAdmission:
         full: list[int] = []
 
         async def decide() -> None:
-            chosen = await self._choose_for_outputs(held, fitting, keeps, policy, asking)
+            chosen = {one.index: AdmissionChoice(PREVIEW) for one in held}
+            if policy.admission == "ask":
+                chosen = await self._ask_model_for_choices(held, fitting, asking)
+            elif policy.admission == "ahead":
+                words = ((one, keeps.get(one.returned.call, "").strip()) for one in held)
+                chosen = {one.index: _choice_of_call(one, keep, fitting) for one, keep in words}
             full.extend(index for index, choice in chosen.items() if choice.what == FULL)
             wanted = [one for one in held if chosen[one.index].what == COMPACT]
             await asyncio.gather(
@@ -161,20 +166,6 @@ class OutputAdmission:
             if one.index in compactions:
                 shown[one.index] = (compactions[one.index], keeps.get(one.returned.call, "") or "as asked")
         return {index: text for index, text in shown.items() if index not in full}
-
-    async def _choose_for_outputs(
-        self,
-        held: Sequence[LargeOutput],
-        fitting: Sequence[int],
-        keeps: Mapping[str, str],
-        policy: Policy,
-        asking: ModelInquiry,
-    ) -> dict[int, AdmissionChoice]:
-        if policy.admission == "ask":
-            return await self._ask_model_for_choices(held, fitting, asking)
-        if policy.admission == "ahead":
-            return {one.index: _choice_of_call(one, keeps.get(one.returned.call, "").strip(), fitting) for one in held}
-        return {one.index: AdmissionChoice(PREVIEW) for one in held}
 
     async def _ask_model_for_choices(
         self, held: Sequence[LargeOutput], fitting: Sequence[int], asking: ModelInquiry

@@ -55,31 +55,23 @@ class BackgroundRunner(QObject):
         `failed` takes an error to where it belongs; without it, or once `owner` is gone, the error
         is shown as a notice.
         """
+
+        def is_owner_alive() -> bool:
+            return owner is None or shiboken6.isValid(owner)
+
+        async def run_and_report() -> None:
+            try:
+                result = await work
+            except StoppedByUser:
+                return
+            except HelixError as error:
+                (failed if failed is not None and is_owner_alive() else self.failed.emit)(error)
+                return
+            if then is not None and is_owner_alive():
+                then(result)
+
         try:
-            return self._spawn(
-                self._run_and_report(work, then, owner, failed), name=getattr(work, "__qualname__", "work")
-            )
+            return self._spawn(run_and_report(), name=getattr(work, "__qualname__", "work"))
         except StoppedByUser:
             work.close()
             return _RefusedWork()
-
-    async def _run_and_report(
-        self,
-        work: Coroutine[Any, Any, T],
-        then: Callable[[T], object] | None,
-        owner: QObject | None,
-        failed: Callable[[HelixError], None] | None,
-    ) -> None:
-        try:
-            result = await work
-        except StoppedByUser:
-            return
-        except HelixError as error:
-            (failed if failed is not None and _is_owner_alive(owner) else self.failed.emit)(error)
-            return
-        if then is not None and _is_owner_alive(owner):
-            then(result)
-
-
-def _is_owner_alive(owner: QObject | None) -> bool:
-    return owner is None or shiboken6.isValid(owner)

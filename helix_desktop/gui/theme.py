@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 from helix_desktop import resources
-from helix_desktop.gui.colour_tokens import DARK, LIGHT, ColourTokens, fill_token_of_kind
+from helix_desktop.gui.colour_tokens import DARK, LIGHT, Scheme, fill_token_of_kind
 
 if TYPE_CHECKING:  # The window must be painted before the engine is imported.
     from helix_desktop.engine.blocks import ContextKind
@@ -71,14 +70,14 @@ class Theme(QObject):
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._system_changed)
 
     @property
-    def colour_tokens(self) -> ColourTokens:
+    def colour_tokens(self) -> Scheme:
         return DARK if self.is_dark else LIGHT
 
     def colour_of_token(self, name: str) -> QColor:
         """A token as a colour. Shared: do not change it."""
         found = self._colours.get(name)
         if found is None:
-            found = self._colours[name] = QColor(getattr(self.colour_tokens, name))
+            found = self._colours[name] = QColor(self.colour_tokens[name])
         return found
 
     def fill_colour_of_kind(self, kind: ContextKind) -> QColor:
@@ -187,14 +186,14 @@ class Theme(QObject):
             self.apply_to_application()
 
 
-def fill_style_sheet(template: str, tokens: ColourTokens, zoom: float, *, mono: str = "monospace") -> str:
+def fill_style_sheet(template: str, tokens: Scheme, zoom: float, *, mono: str = "monospace") -> str:
     """Replace `$token` by its colour, `$mono` by the monospaced family and `@13` by so many pixels at this zoom."""
     own = {
         "mono": mono,
         "arrow": (resources.resources_folder() / "style").as_posix(),
         "chevron": "dark" if tokens is DARK else "light",
     }
-    values = asdict(tokens) | own
+    values = {**tokens, **own}
     named = re.sub(r"\$([a-z_]+)", lambda found: values[found[1]], template)
     return re.sub(r"@(\d+(?:\.\d+)?)", lambda found: f"{max(1, round(float(found[1]) * zoom))}px", named)
 

@@ -73,17 +73,8 @@ class WorkspacePermissions:
         if decision.verdict == "deny":
             asked.refused = True
             raise ActionRefused(f"Not done: {decision.reason}.")
-        if decision.verdict == "ask":
-            await self._ask_for_permission(call, action, context, decision, asked)
-
-    async def _ask_for_permission(
-        self,
-        call: ToolCall,
-        action: ToolAction,
-        context: CallContext,
-        decision: PermissionDecision,
-        asked: PermissionOutcome,
-    ) -> None:
+        if decision.verdict != "ask":
+            return
         rules = tuple(map(describe_allowing_rule, rules_to_offer(action))) if "always" in decision.scopes else ()
         why, scopes, apart = decision.reason, decision.scopes, decision.separate_permission
         question = PermissionQuestion(call, action.title, action.preview, why, scopes, rules=rules, apart=apart)

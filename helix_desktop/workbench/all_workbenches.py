@@ -192,8 +192,8 @@ class Workbenches:
         return await self.open_workspace(workspace)
 
     async def export_workspace(self, workspace: str, path: Path, report: Report = report_nothing) -> Sequence[str]:
-        """History and cache as one file, keys never. `report` hears the bytes written and roughly how many it will be.
-        Gives the hashes of entries that are damaged and not in it.
+        """History and cache as one file, keys never. `report` hears the bytes written and roughly
+        how many it will be. Gives the hashes of entries that are damaged and not in it.
         """
         opened = (await self.open_workspace(workspace)).workspace
         roughly = (await opened.index.stats()).kept

@@ -140,8 +140,8 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
             await conversations.fetch_new_facts()
 
     async def lease_for_turn(self, conversation: str) -> None:
-        """Fetch what others wrote in it and keep them from writing there. Refused where another machine works in it; Away where
-        the store cannot be asked.
+        """Fetch what others wrote in it and keep them from writing there. Refused where another
+        machine works in it; Away where the store cannot be asked.
         """
         self._starting.add(conversation)
         try:
@@ -157,8 +157,8 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
 
     @asynccontextmanager
     async def turn_lease(self, conversation: str) -> AsyncIterator[None]:
-        """A turn runs within. Where the store cannot be asked it runs all the same, unless work counts as done only when the
-        store has it: then the turn fails.
+        """A turn runs within. Where the store cannot be asked it runs all the same, unless work
+        counts as done only when the store has it: then the turn fails.
         """
         link = self._bench.workspace.link
         strict = link is not None and link.acknowledge == SHARED
@@ -270,8 +270,8 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
             self._poke.set()
 
     def _ask_for_lease(self, conversation: str) -> None:
-        """Asks the store for the lease. Raises ActionRefused when another machine writes there; a turn
-        that began earlier is finished and becomes a branch.
+        """Asks the store for the lease. Raises ActionRefused when another machine writes there; a
+        turn that began earlier is finished and becomes a branch.
         """
         if machine := self.machine_writing_now(conversation):
             raise ActionRefused(
@@ -390,8 +390,8 @@ def _unconfirmed_error() -> SharedStoreUnreachable:
 
 
 async def sync_closed_workspace(workspace: StoredWorkspace) -> str:
-    """For a command on a workspace that no workbench has open: send and fetch what is new of its conversations. Gives why one of
-    them could not be read.
+    """For a command on a workspace that no workbench has open: send and fetch what is new of its
+    conversations. Gives why one of them could not be read.
     """
     if workspace.link is None:
         return ""

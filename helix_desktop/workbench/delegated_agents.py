@@ -76,8 +76,8 @@ class DelegatedAgent:
 
 @dataclass(slots=True)
 class AgentTeam(AgentTree):
-    """All agents below one conversation of the user's. `working`: how many work now; `freed`: one of them has ended or waits;
-    `stops`: how often all were stopped.
+    """All agents below one conversation of the user's. `working`: how many work now; `freed`: one
+    of them has ended or waits; `stops`: how often all were stopped.
     """
 
     agents: dict[str, DelegatedAgent] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """The user's git repository, as far as changes have to do with it: read for a comparison, and committed to when the user says so.
 
-No program of the repository's runs (tools/git_runner.py). Reading reads objects, and the index is not touched; a commit runs no hook, and a
-file that a filter would change on its way is refused.
+No program of the repository's runs (tools/git_runner.py). Reading reads objects, and the index is
+not touched; a commit runs no hook, and a file that a filter would change on its way is refused.
 """
 
 import asyncio

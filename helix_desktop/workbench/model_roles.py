@@ -105,8 +105,8 @@ class WorkspaceModels:
         return self._known[name]
 
     def model_facts(self, main: str = "") -> tuple[ModelSet, ...]:
-        """What the journal keeps of the models in force (`main` in place of the chosen main one). A name that leads
-        nowhere is left to the request to report.
+        """What the journal keeps of the models in force (`main` in place of the chosen main one). A
+        name that leads nowhere is left to the request to report.
         """
         found = []
         for role in ModelRole:

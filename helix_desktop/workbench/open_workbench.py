@@ -260,8 +260,8 @@ class Workbench:
         return lambda: self._listeners.remove(listener)
 
     async def open_session(self, conversation: str, *, writer: Writer | None = None) -> Session:
-        """The one session of a conversation. `writer`: who writes its folds, given the name of its main model, where a
-        connected agent works in it.
+        """The one session of a conversation. `writer`: who writes its folds, given the name of its
+        main model, where a connected agent works in it.
         """
         if writer is not None:
             self._writers[conversation] = writer
@@ -294,8 +294,8 @@ class Workbench:
         identity: str = "",
         acp_agent: str = "",
     ) -> Session:
-        """`role`: the agent of the workspace that works in it. `identity`: its id, where that is not to be a new one. `acp_agent`: the
-        foreign agent that works in it.
+        """`role`: the agent of the workspace that works in it. `identity`: its id, where that is
+        not to be a new one. `acp_agent`: the foreign agent that works in it.
         """
         started = facts.ConversationStarted(title=title, parent=parent, agent=agent, role=role, acp_agent=acp_agent)
         return await self.open_session(await self._create_conversation(started, identity))
@@ -547,8 +547,8 @@ class Workbench:
         result: history_imports.ImportResult | None = None,
         copies: Path | None = None,
     ) -> history_imports.ImportResult:
-        """Make conversations of them, or add what is new of those that are here. Stopped, it leaves whole conversations, and `result`
-        tells which.
+        """Make conversations of them, or add what is new of those that are here. Stopped, it leaves
+        whole conversations, and `result` tells which.
         """
         result = result or history_imports.ImportResult(history_imports.new_import_name())
         ahead = (await self.preview_new_conversation()).conversation.expected_state.settings
@@ -594,8 +594,8 @@ class Workbench:
     async def forget_content(
         self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = report_nothing
     ) -> ForgetResult:
-        """Remove a text, or entries, from the whole workspace for good. Every session is held, and reads changed facts again;
-        Refused while one of them works.
+        """Remove a text, or entries, from the whole workspace for good. Every session is held, and
+        reads changed facts again; Refused while one of them works.
         """
         async with self.workspace.pause_sharing(), self._reading, self.sessions.hold_all_sessions_still():
             await asyncio.to_thread(self._partial.delete_all_partial_replies)

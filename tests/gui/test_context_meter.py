@@ -60,5 +60,9 @@ def test_the_bar_is_painted_in_the_colours_of_the_kinds(theme: Theme) -> None:
     meter.resize(200, 12)
     meter.show_meter_parts([(ContextKind.CONVERSATION, 50), (ContextKind.OUTPUT, 50)], 200)
     image = meter.grab().toImage()
-    assert [image.pixelColor(x, 6).name() for x in (20, 80, 150)] == [LIGHT.conversation, LIGHT.output, LIGHT.free]
+    assert [image.pixelColor(x, 6).name() for x in (20, 80, 150)] == [
+        LIGHT["conversation"],
+        LIGHT["output"],
+        LIGHT["free"],
+    ]
     assert meter.accessibleDescription().startswith("100 of 200 tokens")

@@ -31,10 +31,10 @@ def test_switching_the_scheme_changes_palette_and_colours_at_once(theme: Theme) 
     seen: list[str] = []
     theme.changed.connect(lambda: seen.append(theme.colour_of_token("panel").name()))
     theme.set_look("dark", theme.text_zoom)
-    assert seen == [DARK.panel]
-    assert QApplication.palette().color(QPalette.ColorRole.Base).name() == DARK.panel
+    assert seen == [DARK["panel"]]
+    assert QApplication.palette().color(QPalette.ColorRole.Base).name() == DARK["panel"]
     theme.set_look("light", theme.text_zoom)
-    assert seen == [DARK.panel, LIGHT.panel]
+    assert seen == [DARK["panel"], LIGHT["panel"]]
 
 
 def test_a_scheme_nobody_knows_means_as_the_system(theme: Theme) -> None:
@@ -55,8 +55,8 @@ def test_zoom_goes_by_steps_and_stops_at_its_ends(theme: Theme) -> None:
 
 
 def test_kinds_have_a_fill_and_a_colour_for_words(theme: Theme) -> None:
-    assert theme.fill_colour_of_kind(ContextKind.HANDOVER).name() == LIGHT.handover
-    assert theme.text_colour_of_kind(ContextKind.HANDOVER).name() == LIGHT.handover_text
+    assert theme.fill_colour_of_kind(ContextKind.HANDOVER).name() == LIGHT["handover"]
+    assert theme.text_colour_of_kind(ContextKind.HANDOVER).name() == LIGHT["handover_text"]
 
 
 def test_a_look_can_change_later(theme: Theme) -> None:
@@ -65,8 +65,8 @@ def test_a_look_can_change_later(theme: Theme) -> None:
     button.ensurePolished()
     primary = button.palette().color(QPalette.ColorRole.ButtonText)
     set_widget_look(button, "link")
-    assert primary.name() == LIGHT.on_accent
-    assert button.palette().color(QPalette.ColorRole.ButtonText).name() == LIGHT.accent
+    assert primary.name() == LIGHT["on_accent"]
+    assert button.palette().color(QPalette.ColorRole.ButtonText).name() == LIGHT["accent"]
 
 
 def test_lengths_follow_the_zoom_while_their_owner_lives(theme: Theme) -> None:

@@ -19,7 +19,7 @@ def test_every_icon_is_drawn_in_the_colour(theme: Theme, name: str) -> None:
     colours = {
         drawn.pixelColor(x, y).name() for x in range(24) for y in range(24) if drawn.pixelColor(x, y).alpha() == 255
     }
-    assert theme.colour_tokens.danger in colours or colours == set()
+    assert theme.colour_tokens["danger"] in colours or colours == set()
     assert any(drawn.pixelColor(x, y).alpha() for x in range(24) for y in range(24))
 
 

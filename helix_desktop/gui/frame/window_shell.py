@@ -56,11 +56,11 @@ class WindowPlaceholder(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, tokens = QPainter(self), self._tokens
         left, width, height = RAIL_WIDTH + self._sidebar, self.width(), self.height()
-        places = [(tokens.panel, 0, 0, width, height), (tokens.rail, 0, 0, RAIL_WIDTH, height)]
-        places += [(tokens.window, RAIL_WIDTH, 0, self._sidebar, height)] if self._sidebar else []
-        places += [(tokens.line, line, 0, 1, height) for line in (RAIL_WIDTH - 1, left - 1)]
+        places = [(tokens["panel"], 0, 0, width, height), (tokens["rail"], 0, 0, RAIL_WIDTH, height)]
+        places += [(tokens["window"], RAIL_WIDTH, 0, self._sidebar, height)] if self._sidebar else []
+        places += [(tokens["line"], line, 0, 1, height) for line in (RAIL_WIDTH - 1, left - 1)]
         if self._sidebar:
-            places.append((tokens.line, left, round(TOP_BAR_HEIGHT * self._zoom) - 1, width, 1))
+            places.append((tokens["line"], left, round(TOP_BAR_HEIGHT * self._zoom) - 1, width, 1))
         for colour, *place in places:  # Pixmaps, because QBrush loads Qt's enums, which takes 25 ms.
             surface = QPixmap(1, 1)
             surface.fill(QColor(colour))
@@ -84,7 +84,7 @@ class WindowPlaceholder(QWidget):
         messages = [line for each in self.early_typing.sent_messages for line in each["text"].split("\n")[:1]]
         x = left + (width - left - room) // 2
         bottom = height - round(ROOM_BELOW_TEXT * zoom)
-        painter.setPen(QColor(self._tokens.text))
+        painter.setPen(QColor(self._tokens["text"]))
         for at, line in enumerate(reversed([*messages, *lines])):
             painter.drawText(QPoint(x, bottom - at * metrics.lineSpacing()), line)
 

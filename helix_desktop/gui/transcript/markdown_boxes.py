@@ -33,7 +33,16 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
     characters is coloured at once. `drawn` gives the pictures of formulas, once they are there.
     """
 
-    def build_code_box(block: markdown_blocks.CodeBlock, gap: float) -> LayoutBox:
+    def build_block_box(block: markdown_blocks.Block, gap: float) -> LayoutBox:
+        if isinstance(block, markdown_blocks.ParagraphBlock):
+            return TextBox(ink, width, block, gap=gap, drawn=drawn)
+        if isinstance(block, markdown_blocks.MathBlock):
+            return _build_formula_box(ink, width, block, gap, drawn)
+        if isinstance(block, markdown_blocks.TableBlock):
+            gap, like = (0.0, table) if block.continues else (gap, None)
+            return TableBox(ink, width, block, gap=gap, like=like)
+        if not isinstance(block, markdown_blocks.CodeBlock):
+            return RuleBox(ink, width, block, gap=gap)
         left = float(ink.scaled_pixels(22) * block.indent + ink.scaled_pixels(14) * block.quote)
         more = key_of(chunk.start)
         most = lines(more) if more else 10_000
@@ -57,7 +66,7 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
     for chunk in split_markdown_chunks(shown, start):
         for block in markdown_blocks.parse_markdown_blocks(shown, chunk, defined, breaks=breaks):
             gap = _gap_before_block(before, block)
-            box = _build_block_box(ink, width, block, gap, table, build_code_box, drawn)
+            box = build_block_box(block, gap)
             table = box if isinstance(box, TableBox) else None
             before = block
             box.chunk_start, box.chunk_end, box.is_table_continuation = (
@@ -66,26 +75,6 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
                 chunk.is_table_continuation,
             )
             yield box
-
-
-def _build_block_box(
-    ink: DrawingStyle,
-    width: float,
-    block: markdown_blocks.Block,
-    gap: float,
-    table: TableBox | None,
-    code: Callable[[markdown_blocks.CodeBlock, float], LayoutBox],
-    drawn: FormulaLookup | None,
-) -> LayoutBox:
-    if isinstance(block, markdown_blocks.ParagraphBlock):
-        return TextBox(ink, width, block, gap=gap, drawn=drawn)
-    if isinstance(block, markdown_blocks.MathBlock):
-        return _build_formula_box(ink, width, block, gap, drawn)
-    if isinstance(block, markdown_blocks.CodeBlock):
-        return code(block, gap)
-    if isinstance(block, markdown_blocks.TableBlock):
-        return TableBox(ink, width, block, gap=0.0 if block.continues else gap, like=table if block.continues else None)
-    return RuleBox(ink, width, block, gap=gap)
 
 
 def _build_formula_box(

@@ -63,7 +63,7 @@ def begin(screen: Screen, home: Path, folder: Path, server: ChatServer, *, keyri
     screen.key("Return")
     wait_for("the test of the key", lambda: any(seen.method == "GET" for seen in server.requests))
     if not keyring:
-        wait_for("what is wrong", lambda: screen.shows(LIGHT.danger))
+        wait_for("what is wrong", lambda: screen.shows(LIGHT["danger"]))
         screen.key("Tab", "Tab", "space")  # for this session only
     wait_for("the model", lambda: "Connect a model" not in screen.active())
     screen.key("Return")
@@ -104,7 +104,7 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
         screen.key("ctrl+k")
         screen.type("dark theme")
         screen.key("Return")
-        wait_for("the dark", lambda: screen.pixel(600, 500) == DARK.panel)
+        wait_for("the dark", lambda: screen.pixel(600, 500) == DARK["panel"])
         screen.key("ctrl+k")
         screen.type("move conversation to trash")
         screen.key("Return")
@@ -121,7 +121,7 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
     with program(screen, home) as process:
         wait_for("the window again", lambda: folder.name in screen.active())
         assert "half a sentence" in (home / "window.json").read_text()
-        wait_for("the dark again", lambda: screen.pixel(600, 500) == DARK.panel)
+        wait_for("the dark again", lambda: screen.pixel(600, 500) == DARK["panel"])
         screen.key("ctrl+q")
         process.wait(60)
 
@@ -129,7 +129,7 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
 def asks(screen: Screen) -> bool:
     """The frame of a question crosses a line down the middle, in the colour of what waits for a person."""
     shot = screen.run("import", "-window", "root", "-crop", "1x1000+700+0", "-depth", "8", "txt:-")
-    return LIGHT.handover.upper() in shot
+    return LIGHT["handover"].upper() in shot
 
 
 def allowed(screen: Screen, what: str, done: Callable[[], object]) -> None:

@@ -17,7 +17,7 @@ def test_the_surfaces_are_painted_before_anything_stands_on_them(memory: WindowM
     shell = WindowShell(memory, "Helix Desktop")
     shell.resize(1000, 600)
     image = shell.grab().toImage()
-    expected = {20: LIGHT.rail, 200: LIGHT.window, 700: LIGHT.panel, 307: LIGHT.line}
+    expected = {20: LIGHT["rail"], 200: LIGHT["window"], 700: LIGHT["panel"], 307: LIGHT["line"]}
     assert {x: image.pixelColor(x, 300).name() for x in expected} == expected
     inside = QLabel("here")
     shell.setCentralWidget(inside)
