@@ -14,20 +14,21 @@ With `scoped` it reaches no abstract socket of others; with `landlock` the comma
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import marshal
 import os
 import select
-import signal
 import struct
 import sys
 import time
 
-TYPE_CHECKING = False  # Set here because importing `typing` would delay the start of every command.
+TYPE_CHECKING = False  # Importing `typing`, `signal` or `contextlib` would delay the start of every command by a third.
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Mapping, Sequence
     from typing import Any
+else:
+    import _signal as signal
 
 _SUBREAPER, _NO_NEW_PRIVILEGES, _SECCOMP, _SECUREBITS = 36, 38, 22, 28
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -138,12 +139,25 @@ def _wait_and_pass_signals_on(child: int, lifeline: int, wake: int) -> int:
 
 def _reap_until_ended(child: int) -> int | None:
     """Collect what has ended, up to the command. Its exit code; None while it runs."""
-    with contextlib.suppress(ChildProcessError):
+    with _Suppressing(ChildProcessError):
         while (found := os.waitpid(-1, os.WNOHANG))[0]:
             if found[0] == child:
                 code = os.waitstatus_to_exitcode(found[1])
                 return code if code >= 0 else 128 - code
     return None
+
+
+class _Suppressing:
+    """contextlib.suppress."""
+
+    def __init__(self, *errors: type[BaseException]) -> None:
+        self._errors = errors
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        return kind is not None and issubclass(kind, self._errors)
 
 
 class _ResourceUse:
@@ -153,7 +167,7 @@ class _ResourceUse:
         self.group, self.limits, self.next = group, limits, 0.0
         if group and limits:
             for name, limit in (("pids.max", limits["processes"]), ("memory.max", limits["memory"])):
-                with contextlib.suppress(OSError):
+                with _Suppressing(OSError):
                     _write_to_system_file(f"{group}/{name}", str(limit or "max"))
 
     def describe_excess(self) -> str:
@@ -170,14 +184,14 @@ class _ResourceUse:
 
     def _list_group_members(self) -> list[int]:
         if self.group:
-            with contextlib.suppress(OSError), open(f"{self.group}/cgroup.procs") as file:
+            with _Suppressing(OSError), open(f"{self.group}/cgroup.procs") as file:
                 return [int(line) for line in file]
         return list_descendants(os.getpid())
 
 
 def _private_memory_bytes(pid: int) -> int:
     """What a process holds for itself, in bytes."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
+    with _Suppressing(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
         words = file.read().split()
         return max(0, int(words[1]) - int(words[2])) * _PAGE
     return 0
@@ -196,22 +210,22 @@ def _set_system_limits(limits: dict[str, int]) -> None:
     for kind, most in wanted.items():
         hard = resource.getrlimit(kind)[1]
         limit = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        with contextlib.suppress(OSError, ValueError):
+        with _Suppressing(OSError, ValueError):
             resource.setrlimit(kind, (limit, limit))
 
 
 def _kill_all_remaining(group: str) -> None:
     """Kill what is left until nothing is: whatever is forked meanwhile is still a descendant of ours."""
-    with contextlib.suppress(OSError):
+    with _Suppressing(OSError):
         _write_to_system_file(f"{group}/cgroup.kill", "1")
     while _reap_ended_children():
         below = list_descendants(os.getpid())
         for target in [*(-pgid for pgid in {_process_group_of(pid) for pid in below} - {0, os.getpgrp()}), *below]:
-            with contextlib.suppress(OSError):
+            with _Suppressing(OSError):
                 os.kill(target, signal.SIGKILL)
         time.sleep(0.002)
     if group:
-        with contextlib.suppress(OSError):
+        with _Suppressing(OSError):
             os.rmdir(group)
 
 
@@ -273,7 +287,7 @@ def _list_parent_ids() -> list[tuple[int, int]]:
     pairs = []
     for name in os.listdir("/proc"):
         if name.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:
+            with _Suppressing(OSError), open(f"/proc/{name}/stat", "rb") as stat:
                 pairs.append((int(name), int(stat.read().rpartition(b")")[2].split()[1])))
     return pairs
 
@@ -355,7 +369,7 @@ def _folders_without_closed(closed: list[str], opened: list[str]) -> list[str]:
         if not any(path.startswith(folder.rstrip("/") + "/") for path in closed):
             found.append(folder)
             continue
-        with contextlib.suppress(OSError):
+        with _Suppressing(OSError):
             todo += [entry.path for entry in os.scandir(folder) if not entry.is_symlink()]
     return found
 

@@ -3,9 +3,10 @@
 Workers of several homes, whose clocks are hours apart, share one PostgreSQL behind PgBouncer in transaction mode. Each task makes three
 calls that write a line to a ledger outside; the model is a server that goes by what it is shown, and never repeats a call whose end was not
 seen. What is killed is a worker, PostgreSQL, or PgBouncer, which cuts everybody off; with `--promotions` the standby takes the place of
-a server that is lost with its disk; with `--lag` it lacks what the server confirmed in so many seconds. `--alone`: the same with the file of one home, where everything is killed at once. `--seconds`: what is not done by then is killed and has to be on the list.
+a server that is lost with its disk; with `--lag` it lacks what the server confirmed in so many seconds. `--alone`: the same with the file of one home, where everything is killed at once. `--seconds`: what is not done by then, or when the trial gets SIGUSR1, is killed and has to be on the list.
+`--traces`: instead of three calls, each task makes as many as a recorded session, with outputs as long as its.
 
-python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone] [--homes 2] [--workers 4] [--promotions 0] [--keep 0] [--seconds 0] [--lag 0]
+python -m tests.faults.fleet_kill [--tasks 200] [--kills 20] [--seed 1] [--alone] [--homes 2] [--workers 4] [--promotions 0] [--keep 0] [--seconds 0] [--lag 0] [--traces FOLDER]
 """
 
 from __future__ import annotations
@@ -23,22 +24,27 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack, closing
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 from helix_desktop.store.shared import row_encryption
+from tests.benchmarks.fleet import _content
 from tests.faults.shared_kill import SETTINGS, Pair
 from tests.faults.store_report import report
 from tests.peers import pgbouncer, postgres
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.peer import Answer, Seen
 
-CALLS = 3
+SESSION = (0, 0, 0)  # of a task: how much each of its calls prints
 LEASE = 4.0  # seconds: so that a killed worker's tasks do not keep the trial waiting
 PATIENCE = 240.0  # seconds without a task that ends
 PASSING = ("shared store", "is open in another program")  # a server that is just starting, a worker that is paused
+ENDED = ("done", "failed", "cancelled", "needs-you")
 RELEASE = 5.0  # seconds between two looks for conversations that may leave
 FAILOVER = 12.0  # seconds without claims after a promotion
 LAGGING = {"synchronous_standby_names": "''"}
@@ -57,7 +63,20 @@ def program_with_clock(hours: int) -> str:
     )
 
 
-def answer(seen: Seen, uncertain: set[str] | None = None) -> Answer:
+def read_sessions(folder: Path) -> list[tuple[int, ...]]:
+    """Of each recorded session how much its calls printed."""
+    found = []
+    for file in sorted(folder.rglob("*.jsonl")):
+        messages = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        found.append(tuple(len(_content(message)) for message in messages if message.get("role") == "tool"))
+    return [each for each in found if each]
+
+
+def session_of(name: str, sessions: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    return sessions[int(name.partition("-")[2] or 0) % len(sessions)]
+
+
+def answer(seen: Seen, uncertain: set[str] | None = None, sessions: Sequence[tuple[int, ...]] = (SESSION,)) -> Answer:
     """The next of the task's calls, by how many results it is shown: a call that was cut off counts as made. `uncertain` gets the calls of which
     the model is told so.
     """
@@ -68,9 +87,11 @@ def answer(seen: Seen, uncertain: set[str] | None = None) -> Answer:
     done = len(results)
     if uncertain is not None:
         uncertain.update(f"{name}:{call}" for call, one in enumerate(results, 1) if UNCERTAIN.search(one))
-    if done >= CALLS or name == "none":
+    session = () if name == "none" else session_of(name, sessions)
+    if done >= len(session):
         return reply(f"{name} is done")
-    return reply(calls=[("run_command", {"command": f"echo {name}:{done + 1} >> ledger.txt"})])
+    prints = f"; yes 'some output' | head -c {session[done]}" if session[done] else ""
+    return reply(calls=[("run_command", {"command": f"echo {name}:{done + 1} >> ledger.txt{prints}"})])
 
 
 class Home:
@@ -152,6 +173,7 @@ class Trial:
     keep: int = 0
     seconds: float = 0.0
     lag: float = 0.0
+    sessions: Sequence[tuple[int, ...]] = (SESSION,)
     uncertain: set[str] = field(default_factory=set)
     homes: list[Home] = field(default_factory=list)
     pair: Pair | None = None
@@ -162,7 +184,7 @@ class Trial:
         folder = Path(tempfile.mkdtemp(prefix="helix-fleet-"))
         with ExitStack() as last:
             last.callback(shutil.rmtree, folder, ignore_errors=True)
-            server = last.enter_context(ChatServer(default=lambda seen: answer(seen, self.uncertain)))
+            server = last.enter_context(ChatServer(default=lambda seen: answer(seen, self.uncertain, self.sessions)))
             last.callback(_end_all, self.homes)
             if self.alone:
                 self.homes.append(Home(folder, "a", {}, server.base_url))
@@ -193,6 +215,21 @@ class Trial:
             self.homes.append(Home(folder, "abcdefgh"[number], environment, model_server, hours, self.keep))
             if not number:
                 self.homes[0].run("workspace", "share", "Fleet", "--yes")
+
+    def count_ended(self) -> int | None:
+        """How many tasks have ended, without a process of its own for it. None while the store is away."""
+        if self.pooler is None:
+            counted: dict[str, int] = json.loads(self.homes[-1].run("fleet", "status", "-w", "Fleet", "--json"))[
+                "tasks"
+            ]
+            return sum(counted[state] for state in ENDED)
+        with suppress(psycopg.Error), psycopg.connect(self.pooler.url, prepare_threshold=None) as connection:
+            row = connection.execute("SELECT count(*) FROM helix.tasks WHERE state = ANY(%s)", [list(ENDED)]).fetchone()
+            return int(row[0]) if row else None
+        return None
+
+    def end_early(self, *_: object) -> None:
+        self.seconds = 0.001
 
     def kill_something(self) -> None:
         self.found["kills"] += 1
@@ -249,7 +286,7 @@ def _add_tasks(home: Home, tasks: int) -> None:
 
 def _kill_until_done(trial: Trial) -> None:
     homes, found = trial.homes, trial.found
-    seen, since, ended_at_kill = -1, time.monotonic(), 0
+    seen, since = -1, time.monotonic()
     while not any(home.ledger() for home in homes) and time.monotonic() - since < PATIENCE:
         time.sleep(0.02)
     if trial.kills:
@@ -258,8 +295,8 @@ def _kill_until_done(trial: Trial) -> None:
         time.sleep(2.0 + 3.0 * trial.chance.random())
         for home in homes:
             home.resume_paused()
-        counted = json.loads(homes[-1].run("fleet", "status", "-w", "Fleet", "--json"))["tasks"]
-        ended = counted["done"] + counted["failed"] + counted["cancelled"] + counted["needs-you"]
+        if (ended := trial.count_ended()) is None:
+            continue
         if ended >= trial.tasks:
             return
         if ended != seen:
@@ -267,8 +304,7 @@ def _kill_until_done(trial: Trial) -> None:
         elif time.monotonic() - since > PATIENCE:
             found["LOST: tasks that nobody ended"] = trial.tasks - ended
             return
-        if found["kills"] < trial.kills and ended > ended_at_kill:  # else a busy machine does nothing but start workers
-            ended_at_kill = ended
+        if found["kills"] < trial.kills * (ended + 1) / trial.tasks:  # at a busy machine too, most of the work is tasks
             trial.kill_something()
 
 
@@ -297,7 +333,8 @@ def _check_effects(trial: Trial, done: set[str]) -> None:
     found["effects"] = len(effects)
     if twice := [name for name, count in effects.items() if count > 1]:
         found[f"LOST: effects that happened twice, such as {twice[:3]}"] = len(twice)
-    missing = {f"{name}:{call}" for name in done for call in range(1, CALLS + 1)} - effects.keys()
+    calls = {name: len(session_of(name, trial.sessions)) for name in done}
+    missing = {f"{name}:{call}" for name in done for call in range(1, calls[name] + 1)} - effects.keys()
     uncertain = {call for call in trial.uncertain if call.partition(":")[0] in done}
     found["calls said to the model as cut off"] = len(uncertain)
     found["of these without an effect"] = len(missing & uncertain)
@@ -337,12 +374,16 @@ def main() -> int:
     parser.add_argument("--alone", action="store_true")
     for name, usual in (("homes", 2), ("workers", 4), ("promotions", 0), ("keep", 0), ("seconds", 0), ("lag", 0.0)):
         parser.add_argument(f"--{name}", type=type(usual), default=usual)
+    parser.add_argument("--traces", type=Path)
     given = parser.parse_args()
+    sessions = read_sessions(given.traces) if given.traces else (SESSION,)
     name = "fleet_kill --alone" if given.alone else "fleet_kill"
 
     def run(found: Counter[str]) -> None:
         counts = (given.homes, given.workers, given.promotions, given.keep, given.seconds, given.lag)
-        Trial(given.tasks, given.kills, given.seed, found, given.alone, *counts).run()
+        trial = Trial(given.tasks, given.kills, given.seed, found, given.alone, *counts, sessions)
+        signal.signal(signal.SIGUSR1, trial.end_early)
+        trial.run()
 
     return report(name, given.seed, run)
 
