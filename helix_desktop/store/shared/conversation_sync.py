@@ -401,31 +401,23 @@ class ConversationSync:
         old = known.contents.segments if known.contents else ()
         lines = await self.thread.run_there(self.journal.read_stored_facts, known.conversation)
         contents = HeadContents(known.conversation, self.machine, generation=known.generation)
-        for at in range(0, len(lines), fact_segments.MOST_FACTS_IN_SEGMENT):
+        while some := _first_that_fit(lines[contents.last :]):
             behind = replace(known, chain=contents.chain, contents=contents)
-            one = _OutgoingSegment(behind, (), lines[at : at + fact_segments.MOST_FACTS_IN_SEGMENT], ())
-            _, (contents,) = await _send_segments(self, [one])
+            _, (contents,) = await _send_segments(self, [_OutgoingSegment(behind, (), some, ())])
         if await self._update_heads([(known, contents)]):
             await self.remote.remove_in_batches({one.name for one in old} - {one.name for one in contents.segments})
 
     def _build_next_segment(self, known: SharedProgress) -> tuple[_OutgoingSegment, bool]:
         """The next segment, and whether nothing more waits behind it."""
-        fresh = self.journal.read_stored_facts(known.conversation, known.seq, fact_segments.MOST_FACTS_IN_SEGMENT)
-        is_whole = len(fresh) < fact_segments.MOST_FACTS_IN_SEGMENT
-        size = 0
-        for at, line in enumerate(fresh):
-            size += len(line.fact)
-            if size > _BYTES and at:
-                fresh, is_whole = fresh[:at], False
-                break
+        there = self.journal.read_stored_facts(known.conversation, known.seq, fact_segments.MOST_FACTS_IN_SEGMENT)
+        fresh = _first_that_fit(there)
         before = known.contents.segments if known.contents else ()
-        count = fact_segments.count_segments_to_merge(before, len(fresh)) if size <= _BYTES else 0
-        old = before[len(before) - count :]
-        again = (
-            self.journal.read_stored_facts(known.conversation, old[0].first - 1, known.seq - old[0].first + 1)
-            if old
-            else []
-        )
+        old = before[len(before) - fact_segments.count_segments_to_merge(before, len(fresh)) :]
+        first = old[0].first if old else known.seq
+        again = self.journal.read_stored_facts(known.conversation, first - 1, known.seq - first + 1) if old else []
+        while old and len(_first_that_fit([*again, *fresh])) < len(again) + len(fresh):
+            again, old = again[old[0].fact_count :], old[1:]
+        is_whole = len(fresh) == len(there) < fact_segments.MOST_FACTS_IN_SEGMENT
         return _OutgoingSegment(known, again, fresh, old), is_whole
 
     async def _update_heads(
@@ -524,6 +516,16 @@ def _decrypt_facts(
         f"The conversation {seen.conversation} differs from what the other computer shared.",
         remedy="Your own copy is intact.",
     )
+
+
+def _first_that_fit(lines: Sequence[StoredFact]) -> Sequence[StoredFact]:
+    """The first of these facts, as many as one segment may hold. One that is too large goes alone."""
+    size = 0
+    for at, line in enumerate(lines):
+        size += len(line.fact)
+        if at and (size > _BYTES or at == fact_segments.MOST_FACTS_IN_SEGMENT):
+            return lines[:at]
+    return lines
 
 
 async def _send_segments(

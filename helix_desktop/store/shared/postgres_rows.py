@@ -150,7 +150,7 @@ class PostgresRowStore:
         # Marks may become visible late and out of order, so the last 1,000 are read again.
         asked = "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark"
         found = self._query_rows(asked, self._space, max(0, after - 1_000))
-        return [Tombstone(name, word) for name, word, _ in found], max([after, *(mark for *_, mark in found)])
+        return [Tombstone(name, word) for name, word, _ in found], max((mark for *_, mark in found), default=0)
 
     def publish_used_rows(self, machine: bytes, sealed: bytes) -> None:
         if sealed:

@@ -867,8 +867,10 @@ UNIT = 1_000  # The bytes of a fact are a multiple of it here.
         ((3, 4_096), [4, 1], [], [], [1], False),  # One fact that is too large goes alone.
         ((3, 4_096), [4], [], [], [1], True),
         ((3, 4_096), [1, 4, 1], [], [], [1], False),
-        ((3, 4_096), [4, 1], [1], [1], [2], True),  # What is small is made anew in one.
-        ((3, 4_096), [1] * 6, [3], [1, 2, 3], [4, 5, 6], True),
+        ((3, 4_096), [4, 1], [1], [], [2], True),
+        ((6, 4_096), [1] * 6, [3], [1, 2, 3], [4, 5, 6], True),  # What is small is made anew in one,
+        ((5, 4_096), [1] * 6, [3], [], [4, 5, 6], True),  # but for what would make it too large.
+        ((3, 4_096), [1] * 4, [2, 1], [3], [4], True),
         ((3, 4_096), [1] * 7, [3], [], [4, 5, 6], False),
         ((99, 4), [1] * 3, [], [], [1, 2, 3], True),
         ((99, 4), [1] * 4, [], [], [1, 2, 3, 4], False),
@@ -947,6 +949,23 @@ async def test_a_conversation_changed_in_place_is_sent_whole_in_new_segments(
     assert world.two.desk.parted_ == [("c", "c")], "whoever has it open reads it anew"
     assert world.two.shared.leases.last_other_machine("c") == "one"
     assert "word 2" not in texts(world.two)
+    assert await world.two.everything() == await world.one.everything()
+
+
+async def test_no_segment_of_a_conversation_sent_whole_is_larger_than_it_may_be(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation_sync, "_BYTES", 2_000)
+    for number in range(9):
+        await world.one.write("c", f"word {number} " + "x" * (3_000 if number == 4 else 700))
+    await world.all_ends()
+    world.one.forget("word 2")
+    await world.one.step()
+    lines = world.one.journal.read_stored_facts("c")
+    sizes = [[len(one.fact) for one in lines if first <= one.seq <= last] for first, last in world.segments()]
+    assert [size for size in sizes if sum(size) > 2_000 and len(size) > 1] == []
+    assert sum(map(len, sizes)) == len(lines)
+    await world.two.step()
     assert await world.two.everything() == await world.one.everything()
 
 

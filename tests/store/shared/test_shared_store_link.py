@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from helix_desktop.engine.blocks import Block, ContextKind, Role, View
@@ -18,10 +19,12 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import CacheCorrupt, NotFound, SharedStoreUnreachable, StoreFull
 from helix_desktop.store.cache_folder import CHECKPOINT
 from helix_desktop.store.cache_records import CHUNK
-from helix_desktop.store.shared import content_transfer, link_progress
+from helix_desktop.store.shared import content_transfer, link_progress, row_encryption
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.row_store import ROW_KEY_BYTES
 from helix_desktop.store.shared.shared_store_link import SHARED
+from tests.peers import postgres
 from tests.store.shared.conftest import Another
 from tests.store.shared.homes import Machine, machine
 from tests.store.shared.memory_rows import MemoryRowStore, MemoryServer
@@ -147,6 +150,30 @@ async def test_what_was_forgotten_here_is_forgotten_there_and_cannot_come_back(t
     assert rows == {}
     await there.link.sync_content_now()
     assert await there.cache.read_content(stored[0].digest) == secret  # put again by hand: it stays on that machine
+
+
+async def test_after_the_store_was_restored_to_an_earlier_state_what_is_forgotten_is_heard_of(
+    tmp_path: Path, server: postgres.Server
+) -> None:
+    seal = RowCipher(row_encryption.new_workspace_key())
+    homes = [machine(tmp_path / name, lambda: PostgresRowStore(server.url, seal.space), seal) for name in "ab"]
+    async with homes[0] as here, homes[1] as there:
+        stored = [await here.cache.store_content(b"secret %d" % number * 10, SHELL) for number in range(2)]
+        await here.link.sync_content_now()
+        for one in stored:
+            await there.cache.read_content(one.digest)
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            (before,) = connection.execute("SELECT nextval('helix.forgotten_mark_seq')").fetchone() or (0,)
+            connection.execute("SELECT setval('helix.forgotten_mark_seq', %s)", [before + 5_000])
+            await here.workspace.forget_content(entries=[stored[0].digest])
+            await there.link.sync_content_now()
+            connection.execute("DELETE FROM helix.forgotten WHERE space = %s", [seal.space])
+            connection.execute("SELECT setval('helix.forgotten_mark_seq', %s)", [before])
+            await here.workspace.forget_content(entries=[stored[1].digest])
+            connection.execute("SELECT setval('helix.forgotten_mark_seq', %s)", [before + 5_000])
+        await there.link.sync_content_now()
+        with pytest.raises(NotFound, match="permanently removed"):
+            await there.cache.read_content(stored[1].digest)
 
 
 async def test_a_description_that_held_the_text_is_sent_again_without_it(two: tuple[Machine, Machine]) -> None:
