@@ -74,9 +74,8 @@ class ConversationListRows:
 
     async def reread_rows(self, conversations: Collection[str]) -> None:
         """Reads the rows of these conversations again: they are new, or have changed other than by single facts."""
-        for row in await self._journal.list_conversations():
-            if row.id in conversations:
-                self._rows[row.id] = await self._row_with_agent_name(row)
+        for row in await self._journal.list_conversations_named(conversations):
+            self._rows[row.id] = await self._row_with_agent_name(row)
 
     async def _row_with_agent_name(self, row: StoredConversation) -> ConversationListRow:
         """The row with the agent's name: as it was kept, or else as the conversation began."""

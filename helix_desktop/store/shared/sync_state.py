@@ -4,6 +4,8 @@ A table in the journal, so that it changes with the facts in one transaction. It
 it, what is here is compared with what is shared from the first fact on.
 """
 
+# ruff: noqa: S608 -- what is put together here are the names of columns
+
 import json
 import re
 import secrets
@@ -32,15 +34,32 @@ _SAVE = sqlite_database.build_upsert("in_step", ["conversation", "seq", "chain",
 _SHARING = "CREATE TABLE IF NOT EXISTS sharing(name TEXT PRIMARY KEY, value TEXT NOT NULL)"
 _BLANKED = "CREATE TABLE IF NOT EXISTS blanked(name BLOB PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL)"
 _HEX = re.compile("[0-9a-f]{64}")
-_WAITING = (
-    "SELECT conversations.id, conversations.last_seq - coalesce(in_step.seq, 0) FROM conversations"
-    " LEFT JOIN in_step ON in_step.conversation = conversations.id"
-    " WHERE conversations.last_seq > coalesce(in_step.seq, 0) ORDER BY conversations.updated"
+_IS_PENDING = (
+    "coalesce((SELECT last_seq FROM conversations WHERE id = {0}), 0) <> coalesce((SELECT seq FROM in_step WHERE"
+    " conversation = {0}), 0) AND NOT EXISTS (SELECT 1 FROM released WHERE released.conversation = {0})"
 )
-_REMOVED = (
-    "SELECT in_step.conversation FROM in_step LEFT JOIN conversations ON conversations.id = in_step.conversation"
-    " WHERE conversations.id IS NULL AND in_step.conversation NOT IN (SELECT conversation FROM released)"
+_NOTE = "DELETE FROM pending WHERE conversation = {0}; INSERT INTO pending SELECT {0} WHERE " + _IS_PENDING
+# Which conversations are to be sent, or were removed here, is noted as it happens: with 10,000 conversations, looking took 17 ms each time.
+_PENDING = (
+    "CREATE TEMP TABLE IF NOT EXISTS pending(conversation TEXT PRIMARY KEY) WITHOUT ROWID",
+    "INSERT OR IGNORE INTO pending SELECT one FROM (SELECT id AS one FROM conversations UNION SELECT conversation"
+    " FROM in_step) WHERE " + _IS_PENDING.format("one"),
+    *(
+        f"CREATE TEMP TRIGGER IF NOT EXISTS pending_{number} AFTER {event} BEGIN {_NOTE.format(name)}; END"
+        for number, (event, name) in enumerate((
+            ("INSERT ON main.conversations", "new.id"),
+            ("UPDATE OF last_seq ON main.conversations", "new.id"),
+            ("DELETE ON main.conversations", "old.id"),
+            ("INSERT ON main.in_step", "new.conversation"),
+            ("UPDATE OF seq ON main.in_step", "new.conversation"),
+        ))
+    ),
+)  # fmt: skip
+_UNSENT = (
+    "SELECT id, last_seq - coalesce(seq, 0) FROM pending CROSS JOIN conversations ON id = pending.conversation"
+    " LEFT JOIN in_step ON in_step.conversation = id WHERE last_seq > coalesce(seq, 0) ORDER BY updated, conversations.rowid"
 )
+_REMOVED = "SELECT conversation FROM pending WHERE NOT EXISTS (SELECT 1 FROM conversations WHERE id = conversation)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +94,9 @@ class SyncState:
             for table in (_IN_STEP, _SHARING, _BLANKED):
                 journal.connection.execute(table)
         self.released = ReleasedConversations(journal)
+        with self._journal_read_errors():
+            for statement in _PENDING:
+                journal.connection.execute(statement)
         if seal_ is not None:
             journal.replacing = self._remember_changed_fact
         self.machine = bytes.fromhex(self._read_value("machine") or self._write_value("machine", secrets.token_hex(16)))
@@ -190,7 +212,7 @@ class SyncState:
     def count_facts_to_send(self) -> dict[str, int]:
         """How many facts of each conversation the others do not have yet, the one that waits longest first."""
         with self._journal_read_errors():
-            return {str(name): int(count) for name, count in self._journal.connection.execute(_WAITING)}
+            return {str(name): int(count) for name, count in self._journal.connection.execute(_UNSENT)}
 
     def list_removed_conversations(self) -> tuple[str, ...]:
         """Conversations that were shared and are not here any more."""

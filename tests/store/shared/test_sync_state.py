@@ -201,3 +201,54 @@ def test_a_new_generation_is_planned_with_the_chain_of_all_facts_the_others_have
     chain = compute_chain(NOTHING, pair.mine.read_stored_facts("c", 0, 2))
     assert planned == SharedProgress("c", 2, chain, known.version, known.writer, contents)
     assert pair.state.list_progress() == (planned, bare)
+
+
+def share(state: SyncState, conversation: str, seq: int) -> None:
+    contents = HeadContents(conversation, "somebody", seq, NOTHING)
+    state.save_progress(SharedProgress(conversation, seq, NOTHING, 1, b"w" * 16, contents))
+
+
+def test_what_waits_and_what_was_removed_is_known_also_after_a_restart(tmp_path: Path) -> None:
+    clock = Clock()
+    journal = JournalFile(tmp_path / "journal.sqlite3", now=clock.now)
+    state = SyncState(journal, RowCipher(KEY))
+    for name in ("later", "whole", "removed", "half", "unknown"):
+        for _ in range(2):
+            journal.append_in_transaction(name, [UserSaid((Text("word", 1),))])
+    for name, seq in (("later", 2), ("whole", 2), ("removed", 2), ("half", 1)):
+        share(state, name, seq)
+    clock.time += 1
+    journal.append_in_transaction("later", [UserSaid((Text("word", 1),))])
+    journal.delete_conversation("removed")
+    expected = [("half", 1), ("unknown", 2), ("later", 1)]
+    assert list(state.count_facts_to_send().items()) == expected
+    assert state.list_removed_conversations() == ("removed",)
+    journal.close()
+    journal = JournalFile(tmp_path / "journal.sqlite3", now=clock.now)
+    state = SyncState(journal, RowCipher(KEY))
+    assert list(state.count_facts_to_send().items()) == expected
+    assert state.list_removed_conversations() == ("removed",)
+    for name, seq in (("half", 2), ("unknown", 2), ("later", 3)):
+        share(state, name, seq)
+    assert state.count_facts_to_send() == {}
+    share(state, "whole", 0)
+    assert state.count_facts_to_send() == {"whole": 2}
+    journal.close()
+
+
+def test_looking_for_what_waits_takes_no_longer_with_many_conversations(tmp_path: Path) -> None:
+    journal = JournalFile(tmp_path / "journal.sqlite3")
+    state, steps = SyncState(journal, RowCipher(KEY)), list[int]()
+    for count in (10, 300):
+        with journal.in_one_transaction():
+            for number in range(count):
+                journal.append_in_transaction(f"{count} {number}", [UserSaid((Text("word", 1),))])
+                share(state, f"{count} {number}", 1)
+        looked: list[None] = []
+        journal.connection.set_progress_handler(lambda looked=looked: looked.append(None), 1)  # type: ignore[misc]
+        assert state.count_facts_to_send() == {}
+        assert state.list_removed_conversations() == ()
+        steps.append(len(looked))
+        journal.connection.set_progress_handler(None, 1)
+    journal.close()
+    assert steps[1] < 2 * steps[0]
