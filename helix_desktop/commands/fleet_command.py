@@ -5,6 +5,7 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -25,7 +26,7 @@ FleetAct = Callable[[argparse.Namespace, "FleetTaskList"], Awaitable[list[str]]]
 def add_fleet_command(nouns: Subparsers) -> None:
     noun = nouns.add_parser("fleet", help="show what the workers are doing, or stop them")
     verbs = noun.add_subparsers(metavar="VERB", required=True)
-    _add_fleet_verb(verbs, "status", "show tasks, where they run, what failed, and costs", _change_nothing)
+    _add_fleet_verb(verbs, "status", "show tasks, where they run, what failed, and costs", None)
     stop = _add_fleet_verb(verbs, "stop", "cancel tasks, or stop all tasks until `fleet start`", _stop_tasks)
     stop.add_argument("tasks", nargs="*", metavar="T", help="the task's ID, or the first part of it")
     stop.add_argument("--all", action="store_true", help="stop all tasks until `fleet start`")
@@ -38,7 +39,7 @@ def add_fleet_command(nouns: Subparsers) -> None:
     budget.add_argument("--per", choices=("day", "workspace", "fleet"), default="workspace", help="what the limit applies to: a day (until midnight UTC), the workspace (default), or all workspaces of the shared store")  # fmt: skip
 
 
-def _add_fleet_verb(verbs: Subparsers, name: str, sentence: str, act: FleetAct) -> argparse.ArgumentParser:
+def _add_fleet_verb(verbs: Subparsers, name: str, sentence: str, act: FleetAct | None) -> argparse.ArgumentParser:
     one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
     one.add_argument("--workspace", "-w", default="", metavar="W", help="only this workspace (default: all workspaces)")
     add_json_option(one)
@@ -85,12 +86,12 @@ async def _act_in_all(arguments: argparse.Namespace, names: dict[str, str], cons
 
 
 async def _act_and_print(
-    act: FleetAct, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
+    act: FleetAct | None, arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console
 ) -> int:
     from helix_desktop.workbench import fleet_overview
 
     async with fleet_task_files.open_fleet_task_list(workspace) as tasks:
-        changed = await act(arguments, tasks)
+        changed = await act(arguments, tasks) if act else []
         state = await fleet_overview.collect_fleet_state(tasks, [FleetTaskState(name) for name in SHOWN_STATES])
     found = {"workspace": workspace.id, "name": workspace.name, "changed": changed, **state}
     return await workspace_access.print_result(arguments, console, found, *_describe_fleet(found))
@@ -116,20 +117,14 @@ def _describe_fleet(found: dict[str, Any]) -> list[str]:
     return [escape_control_characters(line) for line in lines]
 
 
-async def _change_nothing(_arguments: argparse.Namespace, _tasks: FleetTaskList) -> list[str]:
-    return []
-
-
 async def _stop_tasks(arguments: argparse.Namespace, tasks: FleetTaskList) -> list[str]:
     if arguments.all:
         await tasks.stop_all_tasks()
     stopped = []
     for name in arguments.tasks:
-        try:
+        with suppress(NotFound):  # This workspace has no such task, but another one may.
             if await tasks.cancel_fleet_task((await tasks.find_fleet_task(name)).id):
                 stopped.append(name)
-        except NotFound:
-            continue  # This workspace has no such task, but another one may.
     return stopped
 
 

@@ -1,6 +1,5 @@
 """The statements of a fleet's tables, written once for both databases: SQLite on one computer, PostgreSQL on many."""
 
-import functools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -26,14 +25,10 @@ class SqlDialect:
     mark: str
 
     def build_statement(self, text: str, *values: Any) -> Statement:
-        return self._fill_in(text), values
-
-    @functools.cache  # noqa: B019 - there are two dialects, and a few dozen texts
-    def _fill_in(self, text: str) -> str:
         for name in ("midnight", "now", "lock", "timeline"):
             text = text.replace(f"{{{name}}}", getattr(self, name))
         text = text.replace("{t}", self.prefix)
-        return text if self.mark == "%s" else text.replace("%s", self.mark).replace("%%", "%")
+        return (text if self.mark == "%s" else text.replace("%s", self.mark).replace("%%", "%")), values
 
 
 POSTGRES = SqlDialect(

@@ -6,7 +6,7 @@ damage is found and named. The table of conversations is derived, and kept in th
 
 import hashlib
 import time as clock
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -238,11 +238,6 @@ class JournalFile:
         """Conversations of the last day of work that may be in the middle of a turn; their facts tell for sure."""
         with self.errors:
             return tuple(str(name) for (name,) in self.connection.execute(_OPEN_TURNS))
-
-    def conversation_rows_of(self, conversations: Iterable[str]) -> tuple[StoredConversation, ...]:
-        """Those of these that are here."""
-        with self._journal_errors():
-            return tuple(row for one in conversations if (row := self._read_row(one)))
 
     def conversation_rows(self) -> tuple[StoredConversation, ...]:
         """All of them, the one changed last first."""

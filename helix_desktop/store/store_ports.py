@@ -130,9 +130,6 @@ class StoreJournal:
         """All of them, the one changed last first."""
         return await self._thread.run_there(self._file.conversation_rows)
 
-    async def list_conversations_named(self, conversations: Collection[str]) -> Sequence[StoredConversation]:
-        return await self._thread.run_there(self._file.conversation_rows_of, conversations)
-
     async def find_conversation(self, conversation: str) -> StoredConversation:
         return await self._thread.run_there(self._file.conversation_row, conversation)
 

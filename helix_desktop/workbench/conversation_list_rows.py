@@ -3,15 +3,20 @@
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from helix_desktop.engine import facts
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.list_rows import USUAL_WINDOW, ConversationListRow
 from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.errors import NotFound
 from helix_desktop.store.conversation_rows import StoredConversation
 from helix_desktop.store.store_ports import StoreJournal
+
+_SAME_IN_LIST = ("id", "updated", "pinned", "archived", "trashed", "parent", "parent_call", "cost")
 
 
 class DailyCost:
@@ -74,8 +79,9 @@ class ConversationListRows:
 
     async def reread_rows(self, conversations: Collection[str]) -> None:
         """Reads the rows of these conversations again: they are new, or have changed other than by single facts."""
-        for row in await self._journal.list_conversations_named(conversations):
-            self._rows[row.id] = await self._row_with_agent_name(row)
+        for one in conversations:
+            with suppress(NotFound):
+                self._rows[one] = await self._row_with_agent_name(await self._journal.find_conversation(one))
 
     async def _row_with_agent_name(self, row: StoredConversation) -> ConversationListRow:
         """The row with the agent's name: as it was kept, or else as the conversation began."""
@@ -95,15 +101,8 @@ class ConversationListRows:
         self._rows = {name: row for name, row in self._rows.items() if name not in conversations}
 
     def add_new_row(self, conversation: str, started: facts.ConversationStarted, time: float) -> None:
-        self._rows[conversation] = ConversationListRow(
-            conversation,
-            started.title,
-            time,
-            parent=started.parent,
-            parent_call=started.parent_call,
-            agent=started.agent,
-            acp_agent=started.acp_agent,
-        )
+        row = ConversationListRow(conversation, started.title, time, parent=started.parent)
+        self._rows[conversation] = _with_agents(replace(row, parent_call=started.parent_call), started)
 
     def update_row_with_fact(self, recorded: facts.Recorded, meter: WindowMeter | None) -> None:
         """One more fact; `meter` where the conversation's session is there to tell it."""
@@ -124,30 +123,16 @@ class ConversationListRows:
 def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
     """From the journal's row; the meter is what was kept at the end of its last turn."""
     parts, window, agent, acp_agent = _decode_meter(row.meter, row.last_seq)
-    return ConversationListRow(
-        row.id,
-        row.title or row.begins,
-        row.updated,
-        parts,
-        window,
-        row.pinned,
-        row.archived,
-        row.trashed,
-        row.parent,
-        row.parent_call,
-        row.cost,
-        agent,
-        acp_agent=acp_agent,
-    )
+    same: dict[str, Any] = {name: getattr(row, name) for name in _SAME_IN_LIST}
+    title = row.title or row.begins
+    return ConversationListRow(title=title, parts=parts, window=window, agent=agent, acp_agent=acp_agent, **same)
 
 
 def _list_row_after_fact(row: ConversationListRow, recorded: facts.Recorded) -> ConversationListRow:
     row = replace(row, updated=recorded.time)
     if isinstance(recorded.fact, facts.ConversationChanged):
-        changed = recorded.fact
-        given = {"title": changed.title, "pinned": changed.pinned, "archived": changed.archived}
-        given |= {"trashed": changed.trashed}
-        row = replace(row, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        given = {name: getattr(recorded.fact, name) for name in ("title", "pinned", "archived", "trashed")}
+        row = replace(row, **{name: value for name, value in given.items() if value is not None})
     if isinstance(recorded.fact, facts.ConversationStarted):
         row = _with_agents(row, recorded.fact)
     usage = getattr(recorded.fact, "usage", None)
