@@ -1,10 +1,12 @@
 """One conversation in memory: its state, and the only way facts get into it.
 
 Facts are written to the journal first. They enter the state once they are on the disk, in the same order, and then the
-listeners are called. One lock keeps that order, even if the caller is cancelled while the disk is writing.
+listeners are called. One lock keeps that order, even if the caller is cancelled while the disk is writing. Only parts of a
+long history enter the state first (`append_together`), and leave it again where they can't be written.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -177,17 +179,39 @@ class Conversation:
             return self.state
         return self.state.with_settings(self._expected[1])
 
-    async def copy_as_draft(self) -> "ConversationDraft":
-        """Returns a copy to which facts can be added before they are final."""
-        return ConversationDraft(self.journal, self.id, await asyncio.to_thread(build_state, tuple(self.state.facts)))
+    @asynccontextmanager
+    async def append_together(self) -> AsyncIterator["ConversationDraft"]:
+        """What is appended to the draft is in the state at once, and in the journal at the end, in one transaction. Nobody else
+        appends meanwhile. Where it fails or is cut off, the state is read again.
+        """
+        await self._lock.acquire()
+        known, is_whole = self.state.last_seq, False
+        try:
+            yield ConversationDraft(self.journal, self.id, self.state)
+            is_whole = True
+        finally:
+            failed = await asyncio.shield(self._write_draft_and_release(known, is_whole=is_whole))
+        if failed is not None:
+            raise failed
 
-    async def adopt_draft(self, draft: "Conversation") -> bool:
-        """Appends at once what a draft has in addition; False, and nothing is appended, if the two have diverged."""
-        known, ahead = self.state.last_seq, draft.state.facts
-        fresh = [each.fact for each in ahead[known:]] if ahead[known - 1 : known] == self.state.facts[-1:] else []
-        added = await self.append_facts_from(lambda first: fresh if first == known + 1 else ())
-        ahead[known : known + len(added)] = added  # Both share these facts, so memory holds them once.
-        return bool(added)
+    async def _write_draft_and_release(self, known: int, *, is_whole: bool) -> HelixError | None:
+        """Runs to its end even if the caller is cancelled."""
+        fresh = [each.fact for each in self.state.facts[known:]]
+        recorded, failed = tuple[Recorded, ...](), None
+        try:
+            if fresh and is_whole:
+                recorded = tuple(await self.journal.append_to_journal(self.id, fresh))
+                self.state.facts[known:] = recorded
+        except (StoreFailed, ActionRefused) as error:
+            failed = error
+        try:
+            if fresh and not recorded:
+                self.state = await _read_state(self.journal, self.id)
+        finally:
+            self._lock.release()
+        for event in map(FactAppended, recorded) if recorded or not fresh else (ConversationReplaced(self.id),):
+            self.notify_listeners(event)
+        return failed
 
     async def moment_at(self, seq: int) -> Moment:
         """The state when `seq` was the newest fact, computed in a thread."""
@@ -195,13 +219,13 @@ class Conversation:
 
 
 class ConversationDraft(Conversation):
-    """A copy that is ahead, for one writer. Its facts are stored nowhere until the conversation adopts them."""
+    """One writer's way into the state, ahead of the journal (`Conversation.append_together`)."""
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
         """Like a conversation's, but without a lock or a task of its own: nothing is written that could be cut off."""
-        first = self.state.last_seq + 1
+        first, now = self.state.last_seq + 1, time.time()
         facts = [resolve_relative_cover(fact, first) for fact in make(first)]
-        recorded = tuple(Recorded(self.id, seq, 0.0, fact) for seq, fact in enumerate(facts, first))
+        recorded = tuple(Recorded(self.id, seq, now, fact) for seq, fact in enumerate(facts, first))
         await self._advance_state(recorded)
         return recorded
 

@@ -7,6 +7,7 @@ it is shortened, completed, and given the details it left out.
 """
 
 import asyncio
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -347,13 +348,11 @@ class DocumentWriter:
                 # Instead of a summary, the model wrote the next message of the conversation.
                 raise ModelFailed("The response was not a valid document.")
             return text
-        pieces = list(
-            _join_passages_to_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1))
-        )
-        if rung.way == "transcript" and len(pieces) > 1:
+        pieces = _join_passages_to_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1))
+        if rung.way == "transcript" and len(two := list(itertools.islice(pieces, 2))) > 1:
             raise ModelFailed(f"The messages to fold don't fit in the window of {rung.client.model_name}.")
         text = ""
-        for piece in pieces:
+        for piece in two if rung.way == "transcript" else pieces:
             material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece
             text = _require_text(
                 await asking.ask_for_text(

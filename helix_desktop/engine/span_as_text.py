@@ -97,7 +97,7 @@ async def _source_of_output(
     branch: ConversationBranch, seq: int, fact: facts.ToolReturned, cache: ContentCache
 ) -> DetailSource:
     call = call_answered_by(branch, seq)
-    text = await read_stored_text(cache, fact.output)
+    text = fact.head or await read_stored_text(cache, fact.output)
     ok = fact.ok and not fact.exit_code
     return DetailSource(seq, "output", text, call.name if call else "", ok, changes=fact.changes)
 

@@ -5,6 +5,7 @@ import base64
 import binascii
 import itertools
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from helix_desktop.engine import facts
@@ -77,9 +78,11 @@ class OpenAgentConversation:
         """Its facts."""
         return self.follower.conversation
 
-    async def with_draft(self) -> "OpenAgentConversation":
-        """The same on a copy of the conversation."""
-        return replace(self, follower=self.follower.follow_draft(await self.conversation.copy_as_draft()))
+    @asynccontextmanager
+    async def write_together(self) -> AsyncIterator["OpenAgentConversation"]:
+        """The same, but all that is appended meanwhile is written in one transaction."""
+        async with self.conversation.append_together() as draft:
+            yield replace(self, follower=self.follower.follow_draft(draft))
 
     async def update_entries(self, track: MessageLine) -> ViewEntries:
         """Computes the entries of the current view, reusing those of the last one as far as they are equal."""

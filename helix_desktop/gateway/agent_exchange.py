@@ -102,7 +102,7 @@ class AgentExchange:
         response = await self.sending.send_to_provider(content, reads_reply=tools)
         if response.status_code >= 400:
             if behind is not None:
-                request, ticket = await behind.reading
+                request, ticket, _ = await behind.reading
                 sent = replace(sent, ticket=ticket)
             retried = await self._retry_after_refusal(
                 request, sent, response, room, tools=tools, changed=content is not None
@@ -118,15 +118,15 @@ class AgentExchange:
 
     async def _record_behind(
         self, request: ParsedRequest, room: AgentConversations, before: OwnedTasks | None
-    ) -> tuple[ParsedRequest, Ticket]:
-        """Reads and records a request that has gone on, whether its agent waits for the reply or not."""
+    ) -> tuple[ParsedRequest, Ticket, dict[str, Json]]:
+        """Reads and records a request that has gone on, whether its agent waits for the reply or not. The last is what went on."""
         await asyncio.sleep(SENDING_SECONDS)
         request, sent = await self._read_and_record(request, room, before)
         if sent is None:
-            return request, UNREAD_TICKET
-        _, body = self._build_body_to_send(request, sent, tools=request.adds_tools)
+            return request, UNREAD_TICKET, request.body.value
+        _, body = self._build_body_to_send(request, replace(sent, entries=()), tools=request.adds_tools)
         self.on_sent(sent.ticket.conversation, request, body)
-        return request, sent.ticket
+        return request, sent.ticket, body
 
     @staticmethod
     async def _read_and_record(
@@ -149,7 +149,7 @@ class AgentExchange:
         read = request.body
         same = folded_body.are_all_unchanged(sent.entries, len(request.messages_after_instructions))
         if same:
-            if request.arrival.fold:
+            if request.arrival.fold and not read.read_rest:
                 folded_body.remember_client_marks(request.body.wire, read.message_units, read.marked, read.previous)
             if not tools:
                 return None, read.value

@@ -73,7 +73,7 @@ BodyPieces = Sequence[bytes | bytearray | memoryview]
 class ParsedBody:
     """A body that was read. `begins` and `ends`: where each value of its list stands in `content`; empty where that is not
     known. `marked`: those that may carry a mark for the provider's cache; None: any. `previous`: what its line of requests keeps
-    for the next one. `read_rest`: where only the first messages are made, returns the body with all of them.
+    for the next one. `read_rest`: where only the first values and messages are held, returns the body with all of them.
     """
 
     wire: str
@@ -107,9 +107,10 @@ class ParsedBody:
             return [orjson.dumps(value)]
         token = secrets.token_hex(16)
         before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
-        as_it_came = memoryview(self.content)[self.begins[0] : self.ends[-1]]
-        values = (as_it_came,) if given is self.message_units else self._encode_values(given)
-        return [before, b"[", *values, b"]", behind]
+        as_it_came, units = memoryview(self.content), self.message_units
+        known = self.begins[0] if given is units else self.ends[len(units) - 1]  # The rest goes on as it came.
+        values = () if given is units else self._encode_values(given)
+        return [before, b"[", *values, as_it_came[known : self.ends[-1]], b"]", behind]
 
     def _encode_values(self, units: Sequence[Json]) -> Iterator[bytes | bytearray | memoryview]:
         """In groups, so that those of the request before are not written again; large values are not held twice."""
@@ -197,10 +198,10 @@ class BodyParser:
 
 
 def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> ParsedBody | None:
-    """`first`: of how many values messages are made; None: of all."""
+    """`first`: about how many values are held and made messages; None: all."""
     check_opening_signs(content, 0)
     try:
-        begins, ends, values = parse_values_of_list(content, MESSAGE_FIELDS[wire].encode())
+        begins, ends, values = parse_values_of_list(content, MESSAGE_FIELDS[wire].encode(), first)
         value = _parse_around_messages(wire, content, begins, ends, values)
     except MessagesNotFound:
         begins, ends, values = [], [], []
@@ -208,7 +209,7 @@ def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> P
         if not isinstance(value, dict):
             return None
     protocol: Any = WIRE_MODULES[wire]
-    messages = protocol.messages({**value, MESSAGE_FIELDS[wire]: values[:first]} if begins else value)
+    messages = protocol.messages(value)
     chain = compute_message_hashes(wire, messages[count_leading_instructions(messages) :])
     marked = _find_marked_values(content, begins, ends) if ends else None
     return ParsedBody(wire, content, value, begins, ends, messages, chain, protocol.head(value), marked)
@@ -385,8 +386,12 @@ def check_opening_signs(content: BodyBytes, at: int, most: int = MOST_OPENING_SI
             raise ValueError(f"There are more than {most:,} lists and objects.")
 
 
-def parse_values_of_list(content: BodyBytes, name: bytes) -> tuple[list[int], list[int], list[Json]]:
-    """The objects of the list of that name: where each begins and ends, and what it is. MessagesNotFound where there is none."""
+def parse_values_of_list(
+    content: BodyBytes, name: bytes, first: int | None = None
+) -> tuple[list[int], list[int], list[Json]]:
+    """The objects of the list of that name: where each begins and ends, and what it is, of which only so many are held.
+    MessagesNotFound where there is none.
+    """
     at = _skip_over(_SPACE, content, 0)
     if content[at : at + 1] != b"{":
         raise MessagesNotFound
@@ -397,7 +402,7 @@ def parse_values_of_list(content: BodyBytes, name: bytes) -> tuple[list[int], li
         if content[begin + 1 : end - 1] == name:
             if content[at : at + 1] != b"[":
                 raise MessagesNotFound
-            return _parse_values_from(content, at + 1)
+            return _parse_values_from(content, at + 1, first)
         at = _find_value_end(content, at)
 
 
@@ -412,7 +417,9 @@ def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
     return end, _skip_over(_SPACE, content, at + 1)
 
 
-def _parse_values_from(content: BodyBytes, at: int) -> tuple[list[int], list[int], list[Json]]:
+def _parse_values_from(
+    content: BodyBytes, at: int, first: int | None = None
+) -> tuple[list[int], list[int], list[Json]]:
     """The objects of a list from here on. Small ones are read many at once; where that fails, one by one for a while."""
     begins: list[int] = []
     ends: list[int] = []
@@ -434,7 +441,8 @@ def _parse_values_from(content: BodyBytes, at: int) -> tuple[list[int], list[int
             group = [at], [end], [parse_value_between(content, at, end)]
         begins += group[0]
         ends += group[1]
-        values += group[2]
+        if first is None or len(values) < first:
+            values += group[2]
         at = ends[-1]
 
 

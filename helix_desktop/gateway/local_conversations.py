@@ -9,7 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 from helix_desktop import tasks
@@ -219,22 +219,19 @@ class LocalAgentConversations:
         self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
     ) -> None:
         """Long histories in parts, each in one commit: where a request is given up, the next one goes on from there."""
-        conversation, writer = follower.conversation, follower
         many = _is_long_history(messages, track)
         while (known := len(track.chain)) < len(messages):
-            if many and (writer is follower or writer.conversation.state.last_seq != conversation.state.last_seq):
-                writer = await follower.with_draft()
-            ends, first = _end_of_commit(messages, known), writer.conversation.state.last_seq + 1
-            seqs = await writer.append_messages(messages[known:ends], track.last_message_seq)
-            new_facts: list[facts.Fact] = [
-                facts.Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)
-            ]
-            if any(message.speaker is Speaker.ASSISTANT for message in messages[known:ends]):
-                # These replies answer requests that did not pass through the gateway.
-                new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
-            await writer.conversation.append_facts(*new_facts)
-            if many and not await conversation.adopt_draft(writer.conversation):
-                continue
+            ends = _end_of_commit(messages, known)
+            async with follower.write_together() if many else nullcontext(follower) as writer:
+                first = writer.conversation.state.last_seq + 1
+                seqs = await writer.append_messages(messages[known:ends], track.last_message_seq)
+                new_facts: list[facts.Fact] = [
+                    facts.Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)
+                ]
+                if any(message.speaker is Speaker.ASSISTANT for message in messages[known:ends]):
+                    # These replies answer requests that did not pass through the gateway.
+                    new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
+                await writer.conversation.append_facts(*new_facts)
             for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
                 self._matcher.extend_line(track, hashed, seq)
 

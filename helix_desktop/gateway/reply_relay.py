@@ -48,7 +48,7 @@ class RecordedBehind:
 
     room: AgentConversations
     tasks: OwnedTasks
-    reading: asyncio.Task[tuple[ParsedRequest, Ticket]]
+    reading: asyncio.Task[tuple[ParsedRequest, Ticket, dict[str, Json]]]
 
     async def answer_hidden_calls(self, _: Ticket, *reply: Any) -> list[tuple[str, str, str, bool]]:
         return await self.room.answer_hidden_calls((await self.reading)[1], *reply)
@@ -86,6 +86,8 @@ class ReplyRelay:
             if answer is None or not self.call_filter.has_only_hidden_calls:
                 return
             try:
+                if self.request.body.read_rest and isinstance(self.conversations, RecordedBehind):
+                    self.request, _, self.body = await self.conversations.reading
                 pieces = await run_beside_if_large(
                     len(self.request.body.content), self._build_request_after_recall, answer
                 )

@@ -51,7 +51,11 @@ class ParsedRequest:
     def with_rest_read(self) -> "ParsedRequest":
         """The request with all of its messages, where only the first ones were made."""
         body = (self.body.read_rest and self.body.read_rest()) or self.body
-        return replace(self, body=body, arrival=replace(self.arrival, chain=body.chain))
+        system, tools = body.head.system, body.head.tools  # Some protocols write more of them between messages.
+        hashed = _hash_of_head(system, tools)
+        return replace(
+            self, body=body, arrival=replace(self.arrival, chain=body.chain, system=system, tools=tools, head=hashed)
+        )
 
 
 def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, folds: bool) -> ParsedRequest | None:

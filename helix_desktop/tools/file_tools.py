@@ -445,10 +445,7 @@ TOOLS = (
         ToolName.READ_FILE,
         "Read a text file, or some of its lines. Images are shown.",
         object_schema(
-            "path",
-            path=text_schema(),
-            first_line=whole_number_schema(least=1),
-            last_line=whole_number_schema(least=1),
+            "path", path=text_schema(), first_line=whole_number_schema(least=1), last_line=whole_number_schema(least=1)
         ),
         read_file,
     ),
@@ -476,10 +473,7 @@ TOOLS = (
         runs_alone=True,
     ),
     BuiltInTool(
-        ToolName.LIST_FILES,
-        "List a folder, with sizes in bytes.",
-        object_schema(path=text_schema()),
-        list_files,
+        ToolName.LIST_FILES, "List a folder, with sizes in bytes.", object_schema(path=text_schema()), list_files
     ),
     BuiltInTool(
         ToolName.GLOB_FILES,

@@ -287,15 +287,7 @@ class Sandbox:
 
 
 # No cgroup namespace: Java looks up its limits by the outer names, and Gradle builds would fail.
-_ALONE = (
-    "--unshare-pid",
-    "--unshare-ipc",
-    "--unshare-uts",
-    "--die-with-parent",
-    "--new-session",
-    "--cap-drop",
-    "ALL",
-)
+_ALONE = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 # The parts of /proc through which root could change the system.
 _OF_PROC = "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver"
 _CACHES_IN_HOME = ".workspace-caches"

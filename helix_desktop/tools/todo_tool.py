@@ -38,10 +38,7 @@ TOOLS = (
                 "type": "array",
                 "items": {
                     "type": "object",
-                    "properties": {
-                        "text": {"type": "string"},
-                        "state": {"type": "string", "enum": list(STATES)},
-                    },
+                    "properties": {"text": {"type": "string"}, "state": {"type": "string", "enum": list(STATES)}},
                     "required": ["text"],
                 },
             },

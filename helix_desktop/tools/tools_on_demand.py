@@ -36,11 +36,7 @@ _ABOUT_FIND = (
 _ABOUT_CALL = "Call a tool find_tools returned."
 _HEADING = "\nMore tools, by source:\n"
 _FIND = object_schema("query", query=text_schema(), limit=whole_number_schema(least=1))
-_CALL = object_schema(
-    "name",
-    name=text_schema(),
-    arguments={"type": "object"},
-)
+_CALL = object_schema("name", name=text_schema(), arguments={"type": "object"})
 _SHOWN = 600  # How many characters of a description a result shows.
 _SCHEMA_SHOWN = 4_000
 _LEAST_LINE = 12  # In tokens: room for the name of a source and little more.

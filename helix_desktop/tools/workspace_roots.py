@@ -367,10 +367,7 @@ def _stat_replaceable(folder: folders.OpenFolder, name: str, shown: str) -> os.s
     if not stat.S_ISREG(found.st_mode):
         raise ActionRefused(f"{shown} is a link, a device or a pipe, so nothing was written to it.")
     if not found.st_mode & 0o222:
-        raise ActionRefused(
-            f"{shown} is write-protected.",
-            remedy="To change this file, make it writable first.",
-        )
+        raise ActionRefused(f"{shown} is write-protected.", remedy="To change this file, make it writable first.")
     return found
 
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from helix_desktop import tasks
 from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Recorded, Span, Text, ToolReturned, UserSaid
-from helix_desktop.engine.session_events import Event, FactAppended
+from helix_desktop.engine.session_events import ConversationReplaced, Event, FactAppended
 from helix_desktop.engine.token_budget import measure_window
+from helix_desktop.engine.view import build_state
 from helix_desktop.errors import NotFound, StoreFull
 from helix_desktop.store.memory_stores import MemoryJournal
 from tests.engine.talk import stored
@@ -122,35 +124,83 @@ async def test_a_number_that_is_not_there() -> None:
             conversation.fact_at(seq)
 
 
-async def test_a_copy_is_written_ahead_and_adopted_at_once_or_not_at_all() -> None:
+async def test_what_is_appended_together_is_in_the_journal_at_once_at_the_end() -> None:
     journal = MemoryJournal()
     conversation = await Conversation.open(journal, "c")
     await conversation.append_facts(said("one"))
-    draft = await conversation.copy_as_draft()
-    for text in ("two", "three"):
-        await draft.append_facts(said(text))
-    assert (conversation.state.last_seq, len(await journal.read_facts("c"))) == (1, 1)
-    parted = await conversation.copy_as_draft()
-    await parted.append_facts(said("elsewhere"))
-    assert await conversation.adopt_draft(draft)
-    assert [recorded.fact for recorded in await journal.read_facts("c")] == [
-        said(text) for text in ("one", "two", "three")
-    ]
-    assert not await conversation.adopt_draft(parted)
-    await draft.append_facts(said("four"))
-    assert await conversation.adopt_draft(draft)
-    assert conversation.current_view().blocks == draft.current_view().blocks
-    assert conversation.state.facts[-1] is draft.state.facts[-1], "what both have is in memory once"
+    heard: list[Event] = []
+    conversation.listeners.append(heard.append)
+    async with conversation.append_together() as draft:
+        for text in ("two", "three"):
+            await draft.append_facts(said(text))
+        assert (conversation.state.last_seq, len(await journal.read_facts("c")), heard) == (3, 1, [])
+    recorded = await journal.read_facts("c")
+    assert [each.fact for each in recorded] == [said(text) for text in ("one", "two", "three")]
+    assert heard == [FactAppended(each) for each in recorded[1:]]
+    assert conversation.state.facts == list(recorded)
+    assert conversation.current_view().blocks == build_state(recorded).take_view().blocks
+    async with conversation.append_together():
+        pass
+    assert conversation.state.last_seq == 3
 
 
-async def test_a_longer_copy_that_has_parted_is_not_adopted_without_its_beginning() -> None:
-    """A fact of somebody else's, such as a pin, may come while the copy is written."""
-    journal = MemoryJournal()
+async def test_somebody_elses_fact_stands_behind_what_is_appended_together() -> None:
+    """Such as a pin of the user's, which comes while it is written."""
+    journal, own = MemoryJournal(), tasks.OwnedTasks("c")
+    conversation = await Conversation.open(journal, "c")
+    async with conversation.append_together() as draft:
+        await draft.append_facts(said("one"))
+        pinned = own.spawn_task(conversation.append_facts(said("elsewhere")), name="elsewhere")
+        await asyncio.sleep(0)
+        await draft.append_facts(said("two"))
+    await pinned
+    assert [each.fact for each in await journal.read_facts("c")] == [said("one"), said("two"), said("elsewhere")]
+    assert conversation.state.facts == list(await journal.read_facts("c"))
+
+
+async def test_of_what_could_not_be_appended_together_nothing_stays() -> None:
+    journal = SlowJournal()
+    journal.gate.set()
     conversation = await Conversation.open(journal, "c")
     await conversation.append_facts(said("one"))
-    draft = await conversation.copy_as_draft()
-    for text in ("two", "three", "four"):
-        await draft.append_facts(said(text))
-    await conversation.append_facts(said("elsewhere"))
-    assert not await conversation.adopt_draft(draft)
-    assert [recorded.fact for recorded in await journal.read_facts("c")] == [said("one"), said("elsewhere")]
+    heard: list[Event] = []
+    conversation.listeners.append(heard.append)
+
+    async def write(*, fails: bool) -> None:
+        async with conversation.append_together() as draft:
+            await draft.append_facts(said("two"))
+            if fails:
+                draft.fact_at(9)
+
+    with pytest.raises(NotFound):
+        await write(fails=True)
+    journal.full = True
+    with pytest.raises(StoreFull):
+        await write(fails=False)
+    journal.full = False
+    assert heard == [ConversationReplaced("c"), ConversationReplaced("c")]
+    assert [block.content for block in conversation.current_view().blocks] == [Text("one", 1)]
+    await conversation.append_facts(said("three"))
+    assert conversation.state.facts == list(await journal.read_facts("c"))
+    assert [each.fact for each in conversation.state.facts] == [said("one"), said("three")]
+
+
+async def test_what_is_appended_together_is_written_though_its_writer_is_cancelled_meanwhile() -> None:
+    journal, own = SlowJournal(), tasks.OwnedTasks("c")
+    conversation = await Conversation.open(journal, "c")
+
+    async def write() -> None:
+        async with conversation.append_together() as draft:
+            await draft.append_facts(said("one"), said("two"))
+
+    writing = own.spawn_task(write(), name="write")
+    await asyncio.sleep(0)
+    later = own.spawn_task(conversation.append_facts(said("three")), name="later")
+    await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    journal.gate.set()
+    await later
+    assert [each.fact for each in await journal.read_facts("c")] == [said("one"), said("two"), said("three")]
+    assert conversation.state.facts == list(await journal.read_facts("c"))

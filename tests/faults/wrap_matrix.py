@@ -237,6 +237,23 @@ def gateway_killed(stage: Stage) -> None:
     stage.finish(process)
 
 
+def gateway_killed_in_a_stream(stage: Stage) -> None:
+    """Behind the beginning of an answer, which the agent has seen."""
+    begun, killed = threading.Event(), threading.Event()
+
+    def wait_for_kill() -> None:
+        if stage.halfway.is_set() and not killed.is_set():
+            begun.set()
+            killed.wait(LONGEST)
+
+    stage.provider.in_stream = wait_for_kill
+    process = stage.start("--upstream", stage.provider.url)
+    begun.wait(LONGEST)
+    os.kill(status(stage.home / "helix")["gateway"], signal.SIGKILL)
+    killed.set()
+    stage.finish(process)
+
+
 def terminated(stage: Stage) -> None:
     process = stage.start("--upstream", stage.provider.url)
     _ends_in_the_middle(stage, process, lambda: process.send_signal(signal.SIGTERM))
@@ -314,6 +331,7 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "signed": (signed, tuple(SIGNED)),
     "two at once": (two_at_once, ALL),
     "gateway killed": (gateway_killed, ALL),
+    "gateway killed in a stream": (gateway_killed_in_a_stream, tuple(one for one in ALL if one != "gemini")),
     "SIGTERM": (terminated, ALL),
     "wrap killed": (wrap_killed, ALL),
     "terminal closed": (terminal_closed, ALL),

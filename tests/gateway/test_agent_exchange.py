@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from helix_desktop import program_folders
-from helix_desktop.engine.facts import ModelReplied, Text, ToolCall, ToolReturned
+from helix_desktop.engine.facts import ModelReplied, Recorded, SystemSet, Text, ToolCall, ToolReturned
 from helix_desktop.gateway.body_parsing import FIRST_VALUES, BodyParser
 from helix_desktop.gateway.local_conversations import message_line_from_facts
 from helix_desktop.gateway.request_forwarding import LARGE_BODY_BYTES
@@ -55,25 +56,28 @@ class HeldReading:
         monkeypatch.setattr(BodyParser, "parse_body", parse_body)
 
 
-def recorded_conversations(home: Path) -> list[tuple[int, list[str]]]:
-    """Of each conversation how many messages it has, and its calls, results and replies in their order."""
-
-    async def read() -> list[tuple[int, list[str]]]:
+def facts_of_conversations(home: Path) -> list[Sequence[Recorded]]:
+    async def read() -> list[Sequence[Recorded]]:
         where = program_folders.find_program_folders(home)
         known = AllWorkspaces(where.workspaces_folder)
         usual = await asyncio.to_thread(known.find_known_workspace, "Connected agents")
         workspace = await known.open_stored_workspace(usual.id)
         try:
-            found = []
-            for row in await workspace.journal.list_conversations():
-                recorded = await workspace.journal.read_facts(row.id)
-                said = [word for each in recorded for word in _words_of_fact(each.fact)]
-                found.append((len(message_line_from_facts(row.id, recorded).chain), said))
-            return found
+            rows = await workspace.journal.list_conversations()
+            return [await workspace.journal.read_facts(row.id) for row in rows]
         finally:
             await workspace.aclose()
 
     return asyncio.run(read())
+
+
+def recorded_conversations(home: Path) -> list[tuple[int, list[str]]]:
+    """Of each conversation how many messages it has, and its calls, results and replies in their order."""
+    found = []
+    for recorded in facts_of_conversations(home):
+        said = [word for each in recorded for word in _words_of_fact(each.fact)]
+        found.append((len(message_line_from_facts("", recorded).chain), said))
+    return found
 
 
 def _words_of_fact(fact: object) -> Sequence[str]:
@@ -123,7 +127,33 @@ def test_a_recall_in_the_first_reply_to_a_long_history_is_answered(tmp_path: Pat
         assert agent.ask() == []
         assert agent.units[-1]["content"] == [{"type": "text", "text": "that is all"}]
         assert agent.seen == []
-    assert len(asked_before) == 2
+    first, second = (asked.body["messages"] for asked in asked_before)
+    assert second[: len(first)] == first
+    assert len(second) == len(first) + 2
+
+
+def test_a_long_history_that_names_its_tools_among_its_items_goes_on_whole(tmp_path: Path) -> None:
+    with Provider(lambda _: [Says("an answer")]) as provider, running(tmp_path, provider.url) as url:
+        agent = long_history("openai-responses", url, "s")
+        tools = [{"type": "function", "name": "Bash", "parameters": {"type": "object", "properties": {}}}]
+        agent.units.insert(0, {"type": "additional_tools", "role": "developer", "tools": tools})
+        body = {name: value for name, value in agent.body().items() if name != "tools"}
+        headers = {"x-api-key": "k", "x-claude-code-session-id": "s"}
+        assert httpx.post(url + agent.path, json=body, headers=headers, timeout=60).status_code == 200
+    given = provider.asked[0].body["input"]
+    assert len(given[0].pop("tools")) > len(tools)
+    assert given[1:] == agent.units[1:]
+
+
+def test_instructions_far_behind_the_beginning_of_a_long_history_are_recorded(tmp_path: Path) -> None:
+    with Provider(lambda _: [Says("an answer")]) as provider, running(tmp_path, provider.url) as url:
+        agent = long_history("openai-chat", url, "s")
+        agent.units.append({"role": "system", "content": "Keep to the plan."})
+        agent.say("go on")
+        agent.ask()
+    (recorded,) = facts_of_conversations(tmp_path)
+    systems = [each.fact.text for each in recorded if isinstance(each.fact, SystemSet)]
+    assert "Keep to the plan." in systems[-1]
 
 
 @pytest.mark.parametrize("status", [422, 429])

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.gateway import body_parsing
-from helix_desktop.gateway.body_parsing import BodyParser, count_common_bytes, parse_values_of_list
+from helix_desktop.gateway.body_parsing import FIRST_VALUES, BodyParser, count_common_bytes, parse_values_of_list
 from helix_desktop.gateway.conversation_matching import compute_message_hashes
 from helix_desktop.gateway.folded_body import PreviousBody, build_folded_body, count_leading_instructions
 from helix_desktop.gateway.view_entries import As, Entry, Says
@@ -405,3 +405,20 @@ def test_groups_of_values_are_written_once_unless_they_are_large(
     assert b"".join(found.encode_changed_body({**found.value, "messages": units})) == content.replace(b'"2"', b'"new"')
     again = [group for _, group in found.previous.encoded_groups]
     assert all(one is other for one, other in zip(written, again, strict=True))
+
+
+def test_of_a_long_body_that_may_go_on_unread_only_the_first_values_are_held_and_all_go_on() -> None:
+    said = [{"role": "user", "content": f"{number} " * 500} for number in range(5 * FIRST_VALUES)]
+    content = orjson.dumps({"model": "m", "messages": said, "stream": True})
+    read = BodyParser().parse_body("anthropic", content, "s", may_go_on_unread=True)
+    assert read is not None
+    assert read.read_rest is not None
+    assert FIRST_VALUES <= len(read.message_units) < 2 * FIRST_VALUES
+    assert len(read.begins) == len(read.ends) == len(said)
+    changed = {**read.value, "messages": [{"role": "user", "content": "0"}, *read.message_units[1:]]}
+    for value, first in ((read.value, said[0]), (changed, changed["messages"][0])):
+        written = orjson.loads(b"".join(read.encode_changed_body({**value, "tools": []})))
+        assert written == {"model": "m", "messages": [first, *said[1:]], "stream": True, "tools": []}
+    rest = read.read_rest()
+    assert rest is not None
+    assert rest.message_units == said

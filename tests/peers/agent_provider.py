@@ -98,6 +98,7 @@ class Provider:
     cut_after: int = 0  # bytes of a stream after which the connection is cut, once
     cuts: dict[int, int] = field(default_factory=dict)  # the same for requests by their number
     strict: bool = True
+    in_stream: Callable[[], object] = lambda: None  # called behind each event of a stream
 
     def __enter__(self) -> Self:
         self._lock = threading.Lock()
@@ -198,6 +199,7 @@ class Provider:
             handler.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
             handler.wfile.flush()
             sent += len(event)
+            self.in_stream()
         handler.wfile.write(b"0\r\n\r\n")
 
 
