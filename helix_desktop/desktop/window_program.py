@@ -238,7 +238,8 @@ class WindowProgram:
         if setting in (THEME, ZOOM, FONT, CODE_FONT):
             self._apply_look_settings()
         elif setting is SEND_WITH:
-            self.window.chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
+            for chat in self.window.chats:
+                chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
             self._memory.remember_value("newline-with-enter", value=self._settings[SEND_WITH] != "enter")
         elif setting is RECORDER:
             self._tasks.spawn_task(self._update_recorder(), name="recorder")

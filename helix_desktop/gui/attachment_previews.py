@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QLabel, QWidget
 
 from helix_desktop.engine.facts import Attachment, Stored
 from helix_desktop.errors import HelixError
+from helix_desktop.gui.chat.attachment_chips import AttachmentChips
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.shared.plain_widgets import TransientDialog, build_scroll_area
@@ -44,8 +45,8 @@ def open_picture_dialog(window: MainWindow, stored: Stored, name: str) -> None:
         window.run_for_window(work, then=lambda image: PictureDialog(image, name, window).open())
 
 
-def show_attachment_preview(window: MainWindow, attachment: Attachment) -> None:
-    bench, held, run = window.current_workbench, window.chat.composer.attachments, window.background_runner
+def show_attachment_preview(window: MainWindow, held: AttachmentChips, attachment: Attachment) -> None:
+    bench, run = window.current_workbench, window.background_runner
     if bench is None:
         return
     if attachment.stored.media_type.startswith("image/"):

@@ -77,7 +77,7 @@ def _handle_conversation_intent(window: MainWindow, want: chat_intents.ChatInten
             if isinstance(fact, UserSaid):
                 window.chat.composer.edit_earlier_message(seq, fact.parts)
         case chat_intents.RegenerateAnswer(seq):
-            run(session.ask_again(seq), then=lambda _done: window.pages.transcript.view.jump_to_end())
+            run(session.ask_again(seq), then=lambda _done: window.jump_to_end_of(session))
         case chat_intents.ChooseAnswer(end):
             run(session.switch_to_answer(end))
         case chat_intents.PinPart(ref):

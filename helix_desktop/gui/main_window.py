@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from PySide6.QtCore import QEvent, QTimer, Signal
+from PySide6.QtCore import QEvent, Signal
+from PySide6.QtWidgets import QWidget
 
 from helix_desktop.engine import session_events, token_budget
-from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserSaid
+from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserPart, UserSaid
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.errors import ActionRefused, HelixError
 from helix_desktop.gui import search_suggestions
@@ -22,19 +23,20 @@ from helix_desktop.gui.colour_tokens import WORKSPACE_COLOURS
 from helix_desktop.gui.conversation_actions import ConversationActions
 from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.engine_sentences import translate_sentences
-from helix_desktop.gui.event_bridge import EventBridge
 from helix_desktop.gui.frame.command_palette import CommandPalette, PaletteItem
 from helix_desktop.gui.frame.connect_panel import DEMO_MODEL
 from helix_desktop.gui.frame.conversation_list import describe_copy_of
 from helix_desktop.gui.frame.notices import Notices, announce_to_screen_reader
 from helix_desktop.gui.frame.welcome_page import WelcomePage
 from helix_desktop.gui.frame.window_frame import WindowFrame
-from helix_desktop.gui.frame.window_pages import WindowPages
+from helix_desktop.gui.frame.window_pages import OpenWorkspaceContents, WindowPages
 from helix_desktop.gui.inspector.context_panel import ContextPanel
 from helix_desktop.gui.shared.accessible_roles import install_accessible_roles
 from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
 from helix_desktop.gui.shared.running_states import WORKING_STATES
+from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
 from helix_desktop.gui.window_memory import WindowMemory
@@ -42,19 +44,23 @@ from helix_desktop.gui.workbench_types import Session, Workbench, Workbenches, W
 from helix_desktop.gui.workspace_activity import WorkspaceActivity
 from helix_desktop.program_settings import ProgramSettings
 
+if TYPE_CHECKING:
+    from helix_desktop.gui.frame.side_by_side import SideBySide
+
 T = TypeVar("T")
 TITLE = "Helix Desktop"
 LONGEST_NAME_LENGTH = 80  # The most characters of a name that is suggested for a workspace.
 SHOWN_NAME_LENGTH = 40  # How many characters of a name a heading shows.
-MEASURE_PAUSE_MS = 100  # The next message is priced this many milliseconds after the last change.
 
 
 class MainWindow(WindowFrame):
     """`activity_ended`: see workspace_activity.py. `model_setup_wanted`: a model is needed. `settings_wanted` carries a
-    page's name. `conversation_opened` carries its workspace, its session, and the messages that waited for it.
+    page's name. `chat_added` carries a ChatPage for a second
+    conversation, `conversation_opened` its workspace, its session, and the messages that waited for it.
     """
 
     activity_ended = Signal(str, str, object, str)
+    chat_added = Signal(object)
     model_setup_wanted = Signal()
     retry_wanted = Signal()
     settings_wanted = Signal(str)
@@ -73,19 +79,15 @@ class MainWindow(WindowFrame):
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
         self._wanted_workspace = ""  # The workspace asked for last. Answers for other workspaces are ignored.
-        self._wanted_conversation = ""
-        # The conversation that is being opened or created; the message box already belongs to it.
-        self.awaited_conversation = ""
         self.unsent_messages = UnsentMessages(memory)
-        self._cost = 0.0
-        self._measured_session: Session | None = None  # The session whose context the meter shows.
-        self._measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)
-        self._measuring.timeout.connect(self._price_next_message)
+        self._side_by_side: SideBySide | None = None
         self.window_actions = ActionRegistry(self, settings)
         self.pages = WindowPages(theme, doing, self.showing, memory, self)
-        self.chat = ChatPage(theme, memory, self.pages.transcript, doing, self)
+        self.notices = Notices(theme, self._middle, self._composer_height)
+        self.chats = [self._build_chat()]  # Two where conversations are shown side by side.
+        self.chat = self.chats[0]  # The current one: all around the sides is about its conversation.
         self.add_page("chat", self.chat, self.pages.inspector)
-        self.context_panel = ContextPanel(theme, self.chat.composer.context_button, self)
+        self.context_panel = ContextPanel(theme, self)
         self.add_page_factory("changes", lambda: (self.pages.changes,))
         self.add_page_factory("cache", lambda: (self.pages.cache,))
         self.add_page_factory("timeline", lambda: (self.pages.timeline,))
@@ -94,18 +96,7 @@ class MainWindow(WindowFrame):
         self.add_page("welcome", self.welcome)
         if not memory.get_remembered("workspace", default=""):
             self.switch_to_page("welcome")
-        self.notices = Notices(theme, self._middle, self._composer_height)
-        for below in (
-            self.chat.composer,
-            self.chat.foreign,
-            self.chat.approvals,
-            self.chat.way_on,
-            self.chat.rewrite_cost,
-        ):
-            below.installEventFilter(self.notices)
         self.palette_box = CommandPalette(theme, self._suggest_without_search, self)
-        self.bridge = EventBridge(self)
-        self.bridge.events_arrived.connect(self._on_session_events)
         self.conversation_actions = ConversationActions(
             self,
             doing,
@@ -114,8 +105,20 @@ class MainWindow(WindowFrame):
             gone=memory.forget_deleted_ids,
             opened=self.show_session_if_current,
         )
+        parts, refresh = (self.sidebar, lambda: self.chats, self.notices), self.refresh_conversations
+        self.sharing = SharingController(self.showing, doing, parts, refresh, self.go_to_conversation, self)
         self.attaching = AttachmentReader(doing, lambda: self.showing.bench, self.attachment_receiver)
         doing.failed.connect(self.notices.show_error_notice)
+
+    def _build_chat(self) -> ChatPage:
+        source = OpenWorkspaceContents(lambda: self.showing.bench)
+        transcript = TranscriptPane(self.theme, self.background_runner, source, self)
+        chat = ChatPage(self.theme, self.memory, transcript, self.background_runner, self)
+        chat.bridge.events_arrived.connect(partial(self._on_session_events, chat))
+        chat.measuring.timeout.connect(partial(self._price_next_message, chat))
+        for below in (chat.composer, chat.foreign, chat.approvals, chat.way_on, chat.rewrite_cost):
+            below.installEventFilter(self.notices)
+        return chat
 
     @property
     def current_workbench(self) -> Workbench | None:
@@ -137,21 +140,16 @@ class MainWindow(WindowFrame):
         return self.background_runner.run_in_background(work, then=then, owner=self, failed=failed)
 
     def _composer_height(self) -> int:
-        """The height at the lower edge that must not be covered: the composer and the questions above it."""
-        if self.showing.page != "chat":
-            return 0
-        above = (self.chat.approvals, self.chat.way_on, self.chat.rewrite_cost)
-        writes = self.chat.composer if self.chat.foreign.isHidden() else self.chat.foreign
-        return writes.height() + sum(each.height() for each in above if each.isVisible())
+        return max((chat.height_of_controls() for chat in self.chats if chat.isVisible()), default=0)
 
     def await_conversation(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
         """Lets the user write in this conversation before it can be opened. `sent`: messages already sent there."""
-        self.awaited_conversation = place[1]
+        self.chat.awaited_conversation = place[1]
         self.unsent_messages.add_remembered_messages(place, sent)
         self.chat.show_transcript_or_start(name, begun=place[1] != "new", loads=True)
         if self.memory.get_remembered("layout", place[0], "page", default="chat") == "chat":
             self.restore_window_layout(place[0])
-        self._show_in_composer(place, name)
+        self._show_in_composer(self.chat, place, name)
 
     def hold_message(self, message: UnsentMessage) -> None:
         """Send it as soon as the conversation is open that the message box belongs to."""
@@ -159,9 +157,9 @@ class MainWindow(WindowFrame):
         self.unsent_messages.add_unsent_message(place, message)
         self.chat.composer.show_waiting_messages(self.unsent_messages.unsent_messages_of(place))
 
-    def _show_in_composer(self, place: DraftPlace, name: str) -> None:
-        self.chat.composer.show_draft_of(*place, name)
-        self.chat.composer.show_waiting_messages(self.unsent_messages.unsent_messages_of(place))
+    def _show_in_composer(self, chat: ChatPage, place: DraftPlace, name: str) -> None:
+        chat.composer.show_draft_of(*place, name)
+        chat.composer.show_waiting_messages(self.unsent_messages.unsent_messages_of(place))
 
     # --- workspaces ----------------------------------------------------------------------------------------------
 
@@ -231,7 +229,8 @@ class MainWindow(WindowFrame):
     def ask_for_workspace(self) -> None:
         others = [row for row in self.listed_workspaces if row.id != self.showing.workspace_id]
         if others:
-            self.palette_box.open_palette(known=search_suggestions.suggest_workspaces(others, self.go_to_place))
+            known = search_suggestions.suggest_workspaces(others, self.go_to_place)
+            self.palette_box.open_palette(known=known, hint=tr("Search workspaces"))
         else:
             self.window_actions["open-folder"].trigger()
 
@@ -299,7 +298,7 @@ class MainWindow(WindowFrame):
         """Show an open workspace: its layout, its list, the conversation that was open last."""
         if self.current_workbench is not None:
             self.save_window_layout()
-            self.bridge.stop_listening_to_session()
+        self._leave_conversations()
         self.notices.discard_offers()
         self._wanted_workspace = bench.id
         self.showing.set_shown_workspace(bench)
@@ -331,7 +330,7 @@ class MainWindow(WindowFrame):
         if self._wanted_workspace == workspace:
             self._wanted_workspace = ""
         if self.showing.workspace_id == workspace:
-            self.bridge.stop_listening_to_session()
+            self._leave_conversations()
             self.showing.set_shown_workspace(None)
             self.enable_possible_actions()
             self._update_window_title()
@@ -386,12 +385,12 @@ class MainWindow(WindowFrame):
         bench = self.current_workbench
         if bench is None:
             return
-        self._measuring.start()
         self.context_panel.show_policy(bench.policy_name)
         self._show_model()
-        self.chat.composer.show_permission_modes(
-            [(name, tr(words)) for name, words in bench.describe_permission_modes().items()], bench.permission_mode
-        )
+        modes = [(name, tr(words)) for name, words in bench.describe_permission_modes().items()]
+        for chat in self.chats:
+            chat.composer.show_permission_modes(modes, bench.permission_mode)
+            chat.measuring.start()
 
     @property
     def current_model(self) -> str:
@@ -448,6 +447,13 @@ class MainWindow(WindowFrame):
         )
         return row.title if row else ""
 
+    def ask_for_conversation_beside(self) -> None:
+        rows = [row for row in self.current_conversation_rows() if self._find_chat(row.id) is None]
+        known = search_suggestions.suggest_conversations(
+            rows, self.showing.workspace_id, lambda place: self.go_to_conversation(place.conversation, beside=True)
+        )
+        self.palette_box.open_palette(known=known, hint=tr("Search conversations"))
+
     def go_to_next_waiting_conversation(self) -> None:
         """Those that wait for the user, of all open workspaces, one after another."""
         watched = self._activity_by_workspace.items()
@@ -476,45 +482,49 @@ class MainWindow(WindowFrame):
 
     def refresh_conversations(self) -> None:
         self.sidebar.list_conversation_rows(self.current_conversation_rows())
-        current = self.find_current_row()
-        if self.current_session is not None and (current is None or current.trashed):
-            self.show_session_or_new(None)
+        for chat in [chat for chat in self.chats if chat.session is not None]:
+            row = self.find_current_row(chat.composer.draft_place[1])
+            if row is None or row.trashed:
+                self.close_chat(chat)
         self.sidebar.list.select_conversation(self.showing.conversation_id)
         self._update_window_title()
 
-    def go_to_conversation(self, conversation: str, then: Callable[[], object] | None = None) -> None:
-        bench, self._wanted_conversation = self.current_workbench, conversation
+    def go_to_conversation(
+        self, conversation: str, then: Callable[[], object] = lambda: None, *, beside: bool = False
+    ) -> None:
+        """Shows it where it is open, else in place of the current one, or `beside` that."""
+        bench, found = self.current_workbench, self._find_chat(conversation)
         if bench is None:
             return
+        if found is not None and (beside or found is not self.chat):
+            self._go_to_side(found)
+            then()
+            return
+        if beside:
+            self._open_other_side()
+            self.show_session_or_new(None, awaited=conversation)
+        chat = self.chat
+        chat.wanted_conversation = conversation
 
         def show_opened_conversation(session: Session) -> None:
             unsent = self.unsent_messages.take_unsent_messages((bench.id, conversation))
-            if (
-                self._wanted_conversation == conversation
-                and self.show_session_if_current(bench, session)
-                and then is not None
-            ):
+            if chat.wanted_conversation == conversation and self.show_session_if_current(bench, session, chat):
                 then()
             self.conversation_opened.emit(bench, session, unsent)
 
         def report_not_opened(error: HelixError) -> None:
             self.unsent_messages.turn_into_draft((bench.id, conversation))
-            if self.current_workbench is bench and self.awaited_conversation == conversation:
-                self.show_session_or_new(None)
+            if self.current_workbench is bench and chat.awaited_conversation == conversation:
+                self.close_chat(chat)
             self.notices.show_error_notice(error)
 
-        work = self._open_and_prepare_session(bench, conversation)
+        work = _open_and_prepare_session(bench, conversation, chat)
         self.run_for_window(work, then=show_opened_conversation, failed=report_not_opened)
 
-    async def _open_and_prepare_session(self, bench: Workbench, conversation: str) -> Session:
-        session = await bench.open_session(conversation)
-        await self.pages.transcript.view.prepare_long_history(session.conversation.state)
-        return session
-
-    def show_session_if_current(self, bench: Workbench, session: Session) -> bool:
+    def show_session_if_current(self, bench: Workbench, session: Session, chat: ChatPage | None = None) -> bool:
         """Show a conversation that has been opened or created, unless another workspace is in front now."""
         if self.current_workbench is bench:
-            self.show_session_or_new(session)
+            self.show_session_or_new(session, chat=chat)
         return self.current_workbench is bench
 
     def _has_begun(self, session: Session | None) -> bool:
@@ -529,151 +539,233 @@ class MainWindow(WindowFrame):
 
     def begin_new_conversation(self) -> None:
         """A new conversation, and not one that is still being opened."""
-        self._wanted_conversation = ""
+        self.chat.wanted_conversation = ""
         self.show_session_or_new(None)
 
-    def show_session_or_new(self, session: Session | None, *, awaited: str = "") -> None:
-        """Shows a conversation, or an empty one. `awaited`: the id of the one still being opened."""
-        bench = self.current_workbench
-        if bench is None:
+    def show_session_or_new(self, session: Session | None, *, awaited: str = "", chat: ChatPage | None = None) -> None:
+        """Shows a conversation or an empty one; selects the other side if that shows it.
+        `awaited`: the id of the one still being opened. `chat`: the side, else the current one.
+        """
+        bench, chat, name = self.current_workbench, chat or self.chat, session.id if session else awaited
+        if bench is None or chat not in self.chats:
             return
-        self.bridge.stop_listening_to_session()
-        self.awaited_conversation = awaited
-        self.showing.set_shown_conversation(session)
-        name = session.id if session else awaited
-        self.memory.remember_value("conversation", bench.id, value=name)
-        if session is not None:
-            self.chat.transcript.view.apply_events(self._activity_by_workspace[bench.id].events_in_progress(session))
+        if (found := self._find_chat(name)) is not None and found is not chat:
+            self._go_to_side(found)
+            return
         named = bench.name if len(bench.name) <= SHOWN_NAME_LENGTH else f"{bench.name[: SHOWN_NAME_LENGTH - 1]}…"
-        self.memory.remember_value("box", value={"name": named, "is_shown": not self.chat.composer.isHidden()})
-        self.chat.show_transcript_or_start(
+        composer, place = chat.composer, (bench.id, name or "new")
+        chat.leave_session()
+        chat.awaited_conversation = awaited
+        chat.open_transcript_of(session, place)
+        self._show_in_composer(chat, place, named)
+        if session is not None:
+            chat.transcript.view.apply_events(self.current_activity.events_in_progress(session))
+        if chat is self.chat:
+            self._follow_current_chat()
+            self.memory.remember_value("box", value={"name": named, "is_shown": not composer.isHidden()})
+        else:
+            self.sharing.show_who_writes()
+        chat.show_transcript_or_start(
             named,
             begun=bool(awaited) or self._has_begun(session),
             loads=bool(awaited),
-            scripted=self.current_model == DEMO_MODEL,
+            scripted=bench.model_of_conversation(session.id if session else "") == DEMO_MODEL,
         )
-        composer = self.chat.composer
-        self._show_in_composer((bench.id, name or "new"), named)
         composer.show_run_state(session.running if session else session_events.ConversationActivity.IDLE)
         if session is not None:
             composer.show_waiting_messages([waiting.parts for waiting in session.queue])
         if session is not None and not session.queue:
             composer.restore_waiting_messages()
-        self.chat.approvals.show_oldest_question(
-            session.questions if session else {}, describe_uncovered_files(self.current_workbench)
-        )
-        self.chat.way_on.show_last_turn_end(session)
-        self.chat.rewrite_cost.explain_last_turn(session)
-        self.top.show_background_work("")
-        self._cost = token_budget.compute_savings(session.conversation.state).paid if session else 0.0
-        self._show_model()
-        self._update_meter_and_price()
-        self._measuring.start()
+        chat.approvals.show_oldest_question(session.questions if session else {}, describe_uncovered_files(bench))
+        chat.way_on.show_last_turn_end(session)
+        chat.rewrite_cost.explain_last_turn(session)
+        chat.cost = token_budget.compute_savings(session.conversation.state).paid if session else 0.0
+        self._update_meter_and_price(chat)
+        chat.measuring.start()
         if session is not None:
-            self.bridge.listen_to_session(session.subscribe_to_events)
-            self._activity_by_workspace[bench.id].note_failure_seen(name)
+            chat.bridge.listen_to_session(session.subscribe_to_events)
+            self.current_activity.note_failure_seen(name)
+        if chat is self.chat:
+            self.focus_current_composer()
+
+    def focus_current_composer(self) -> None:
+        """Of the current conversation, unless something else is in front."""
+        if self.showing.page == "chat" and not self.palette_box.isVisible():
+            self.chat.composer.text.setFocus()
+
+    # --- two conversations side by side --------------------------------------------------------------------------
+
+    def _find_chat(self, conversation: str) -> ChatPage | None:
+        """The side that shows a conversation or waits for it; without a name, the one with a new one."""
+        place = (self.showing.workspace_id, conversation or "new")
+        return next((chat for chat in self.chats if chat.composer.draft_place == place), None)
+
+    def select_chat(self, chat: ChatPage) -> None:
+        """Makes this side the current one: its conversation is what everything around it is about."""
+        if chat is not self.chat and chat in self.chats:
+            self.chat = chat
+            self.context_panel.hide()
+            self._follow_current_chat()
+
+    def _follow_current_chat(self) -> None:
+        workspace, name = self.chat.composer.draft_place
+        self.showing.set_shown_conversation(self.chat.session)
+        self.memory.remember_value("conversation", workspace, value="" if name == "new" else name)
+        self.top.show_background_work("")
+        self._show_model()
         self.sidebar.list.select_conversation(name)
         self.enable_possible_actions()
         self._update_window_title()
-        if self.showing.page == "chat" and not self.palette_box.isVisible():
-            composer.text.setFocus()
+
+    def _open_other_side(self) -> None:
+        """Makes the side current that is not; from now on there are two."""
+        if len(self.chats) == 1:
+            from helix_desktop.gui.frame.side_by_side import SideBySide
+
+            if self._side_by_side is None:
+                self._side_by_side = SideBySide(self.theme, self)
+                self._side_by_side.chosen.connect(self.select_chat)
+                self._side_by_side.closing_wanted.connect(self.close_chat)
+                self._side_by_side.add_side(self.chat)
+                self.add_page("chat", self._side_by_side)
+            self.chats.append(self._build_chat())
+            self._side_by_side.add_side(self.chats[-1])
+            self.chat_added.emit(self.chats[-1])
+            self.show_workspace_choices()
+        self.go_to_other_side()
+
+    def go_to_other_side(self) -> None:
+        self._go_to_side(self.chats[-1] if self.chat is self.chats[0] else self.chats[0])
+
+    def _go_to_side(self, chat: ChatPage) -> None:
+        self.switch_to_page("chat")
+        self.select_chat(chat)
+        self.focus_current_composer()
+
+    def close_chat(self, chat: ChatPage) -> None:
+        """The other side takes its place, or an empty conversation. It goes on, and keeps its draft."""
+        if len(self.chats) < 2:
+            self.show_session_or_new(None)
+            return
+        self.chats.remove(chat)
+        chat.leave_session()
+        chat.setParent(None)
+        chat.deleteLater()
+        self.chat = self.chats[0]
+        self._follow_current_chat()
+        self.focus_current_composer()
+
+    def _leave_conversations(self) -> None:
+        for chat in [each for each in self.chats if each is not self.chat]:
+            self.close_chat(chat)
+        self.chat.leave_session()
+
+    def tab_areas(self) -> Sequence[QWidget]:
+        """Tab goes through one conversation before the other."""
+        if len(self.chats) < 2 or self.showing.page != "chat":
+            return super().tab_areas()
+        return self.rail, self.sidebar, self.top, *self.chats, self.notices, self._side
 
     def _update_window_title(self) -> None:
+        if self._side_by_side is not None:
+            rows = {chat: self.find_current_row(chat.composer.draft_place[1]) for chat in self.chats}
+            titles = {chat: (row and row.title) or tr("New conversation") for chat, row in rows.items()}
+            self._side_by_side.show_sides(titles, self.chat)
         row = self.find_current_row()
         parts = [row.title if row else "", self.current_workbench.name if self.current_workbench else "", TITLE]
         self.window().setWindowTitle(" — ".join(filter(None, parts)))
         self.top.show_working_copy(describe_copy_of(row) if row else "")
 
-    def _on_session_events(self, events: tuple[session_events.Event, ...]) -> None:
-        session = self.current_session
+    def _on_session_events(self, chat: ChatPage, events: tuple[session_events.Event, ...]) -> None:
+        session = chat.session
         if session is None:
             return
-        self.pages.pass_events_to_pages(events)
+        chat.transcript.view.apply_events(events)
+        if chat is self.chat:
+            self.pages.pass_events_to_pages(events)
         for event in events:
-            self._show_session_event(session, event)
+            self._show_session_event(chat, session, event)
         if any(isinstance(event, session_events.ConversationReplaced) for event in events):
-            self.show_session_or_new(session)
+            self.show_session_or_new(session, chat=chat)
         if any(isinstance(event, session_events.FactAppended) for event in events):
-            self.chat.show_transcript()
-        row = self.find_current_row()
+            chat.show_transcript()
+        row = self.find_current_row(session.id)
         if any(isinstance(event, session_events.FactAppended | session_events.MeterChanged) for event in events) and (
             row is None or not row.agent
         ):
-            self._update_meter_and_price()  # a connected agent's conversation has no composer
+            self._update_meter_and_price(chat)  # a connected agent's conversation has no composer
 
-    def _show_session_event(self, session: Session, event: session_events.Event) -> None:
-        composer = self.chat.composer
+    def _show_session_event(self, chat: ChatPage, session: Session, event: session_events.Event) -> None:
         if isinstance(event, session_events.ActivityChanged):
-            composer.show_run_state(event.running)
-            self.chat.way_on.show_last_turn_end(session)
+            chat.composer.show_run_state(event.running)
+            chat.way_on.show_last_turn_end(session)
             self.enable_possible_actions()
             if event.running not in WORKING_STATES:
-                self._measuring.start()
-                self.chat.rewrite_cost.explain_last_turn(session)
+                chat.measuring.start()
+                chat.rewrite_cost.explain_last_turn(session)
         elif isinstance(event, session_events.QuestionAsked | session_events.QuestionAnswered):
-            self.chat.approvals.show_oldest_question(
-                session.questions, describe_uncovered_files(self.current_workbench)
-            )
+            chat.approvals.show_oldest_question(session.questions, describe_uncovered_files(self.current_workbench))
             if isinstance(event, session_events.QuestionAsked):
-                self._focus_question(event)
+                self._focus_question(chat, event)
         elif isinstance(event, session_events.MessagesQueued):
-            composer.show_waiting_messages(event.messages)
-            self.chat.way_on.show_last_turn_end(session)
-        elif isinstance(event, session_events.FoldProgress):
+            chat.composer.show_waiting_messages(event.messages)
+            chat.way_on.show_last_turn_end(session)
+        elif isinstance(event, session_events.FoldProgress) and chat is self.chat:
             self.top.show_background_work(
                 "" if event.done else tr("Folding: {kind}…", kind=describe_fold_kind(event.kind))
             )
         elif isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
-            self._cost += event.recorded.fact.usage.cost
+            chat.cost += event.recorded.fact.usage.cost
             if session.running not in WORKING_STATES:  # a connected agent's turn runs elsewhere
-                self.chat.rewrite_cost.explain_last_turn(session)
+                chat.rewrite_cost.explain_last_turn(session)
 
-    def _focus_question(self, event: session_events.QuestionAsked) -> None:
-        """Focus the question, unless the user is writing."""
+    def _focus_question(self, chat: ChatPage, event: session_events.QuestionAsked) -> None:
+        """Focus the question, unless the user is writing, or is in the other conversation."""
         announce_to_screen_reader(self, announce_question_text(event.question))
-        card = self.chat.approvals.visible_card
-        if card is not None and not self.chat.composer.text.toPlainText().strip():
+        card = chat.approvals.visible_card
+        if card is not None and chat is self.chat and not chat.composer.text.toPlainText().strip():
             card.focus_first_control()
 
-    def _update_meter_and_price(self) -> None:
-        if self.current_session is not None:
-            self._show_meter_of(self.current_session)
+    def _update_meter_and_price(self, chat: ChatPage) -> None:
+        if chat.session is not None:
+            self._show_meter_of(chat, chat.session)
         else:
-            self._measured_session = None
+            chat.measured_session = None
             self.context_panel.hide()
-            self.chat.composer.show_window_meter({}, 0)
-            self.chat.composer.price.show_next_message_cost(None)
+            chat.composer.show_window_meter({}, 0)
+            chat.composer.price.show_next_message_cost(None)
 
-    def _show_meter_of(self, session: Session) -> None:
-        self.chat.rewrite_cost.warn_before_rewrite(session.pending_rewrite())
+    def _show_meter_of(self, chat: ChatPage, session: Session) -> None:
+        chat.rewrite_cost.warn_before_rewrite(session.pending_rewrite())
         meter = session.next_request_meter()
-        self.chat.composer.show_window_meter(
-            meter.parts, meter.window, self._cost, meter.factor, is_estimate=meter.is_estimate
+        chat.composer.show_window_meter(
+            meter.parts, meter.window, chat.cost, meter.factor, is_estimate=meter.is_estimate
         )
-        self.chat.composer.price.show_next_message_cost(session.next_message_cost(), session.saving_of_markers)
-        self._measured_session = session
-        if self.context_panel.isVisible():
+        chat.composer.price.show_next_message_cost(session.next_message_cost(), session.saving_of_markers)
+        chat.measured_session = session
+        if self.context_panel.isVisible() and chat is self.chat:
             self.context_panel.show_context_of(session, self.chat.composer.price.text())
 
     def open_context_panel(self) -> None:
         """What the meter stands for, above it; the meter appears once the window's size is known."""
         self.switch_to_page("chat")
-        if self._measured_session is not None:
-            self.context_panel.open_or_close_panel()
-            self.context_panel.show_context_of(self._measured_session, self.chat.composer.price.text())
+        if self.chat.measured_session is not None:
+            self.context_panel.open_or_close_panel(self.chat.composer.context_button)
+            self.context_panel.show_context_of(self.chat.measured_session, self.chat.composer.price.text())
 
-    def _price_next_message(self) -> None:
+    def _price_next_message(self, chat: ChatPage) -> None:
         """What the next message would cost, and go with; of a conversation that has not begun, the first."""
-        bench = self.current_workbench
+        bench, shown = self.current_workbench, chat.session.id if chat.session is not None else ""
 
         def show_first_price(session: Session) -> None:
-            if self.current_session is None and not self.awaited_conversation and self.current_workbench is bench:
-                self._show_meter_of(session)
+            is_new = chat in self.chats and chat.session is None and not chat.awaited_conversation
+            if is_new and self.current_workbench is bench:
+                self._show_meter_of(chat, session)
 
-        if bench is None or not self.current_model or self.awaited_conversation:
+        if bench is None or not bench.model_of_conversation(shown) or chat.awaited_conversation:
             return
-        if self.current_session is not None:
-            self.run_for_window(bench.predict_next_request(self.current_session.id))
+        if shown:
+            self.run_for_window(bench.predict_next_request(shown))
         else:
             self.run_for_window(bench.preview_new_conversation(), then=show_first_price)
 
@@ -685,15 +777,26 @@ class MainWindow(WindowFrame):
         allow(QUESTION_ACTIONS, when=running is session_events.ConversationActivity.ASKING)
         allow(("regenerate", "resume"), when=self.current_session is not None and not works)
         allow(("stop",), when=works)
+        allow(("other-side", "close-side"), when=len(self.chats) > 1)
 
     def attachment_receiver(self) -> Callable[[Attachment], None]:
         """A function that adds an attachment to the message being written now, even if it arrives later."""
         return partial(self._attach_to_draft, self.chat.composer.draft_place)
 
     def _attach_to_draft(self, place: DraftPlace, attachment: Attachment) -> None:
-        if self.chat.composer.add_to_draft(place, (attachment,)):
+        if self.add_to_message_at(place, (attachment,)):
             self.switch_to_page("chat")
             self.chat.composer.text.setFocus()
+
+    def add_to_message_at(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
+        """Adds parts to the message at `place`, shown or not. Whether the current message is meant."""
+        chat = next((each for each in self.chats if each.composer.is_message_of(place)), self.chat)
+        return chat.composer.add_to_draft(place, parts, takes_focus=chat is self.chat) and chat is self.chat
+
+    def jump_to_end_of(self, session: Session) -> None:
+        for chat in self.chats:
+            if chat.session is session:
+                chat.transcript.view.jump_to_end()
 
     def _suggest_without_search(self) -> Sequence[PaletteItem]:
         bench = self.current_workbench
@@ -723,11 +826,27 @@ class MainWindow(WindowFrame):
         elif place.kind in ("conversation", "fold"):
             self.switch_to_page("timeline" if place.kind == "fold" else "chat")
             if self.current_session is not None and self.current_session.id == place.conversation:
-                self.pages.show_linked_place(place)
+                self._show_linked_place(place)
             else:
-                self.go_to_conversation(place.conversation, lambda: self.pages.show_linked_place(place))
+                self.go_to_conversation(place.conversation, lambda: self._show_linked_place(place))
+
+    def _show_linked_place(self, place: WindowPlace) -> None:
+        """A message where its conversation is open by now, or a fold in the timeline, which is about the current one."""
+        chat = self._find_chat(place.conversation)
+        if place.kind == "fold" and chat is self.chat:
+            self.pages.timeline.choose_fold(place.fold)
+        elif place.seq and chat is not None:
+            chat.transcript.scroll_to_fact(place.seq)
 
     def save_window_state(self) -> None:
         self.save_window_layout()
+        for chat in self.chats:
+            chat.save_reading_place()
         self.pages.save_page_layouts()
         self.memory.write_memory_file()
+
+
+async def _open_and_prepare_session(bench: Workbench, conversation: str, chat: ChatPage) -> Session:
+    session = await bench.open_session(conversation)
+    await chat.transcript.view.prepare_long_history(session.conversation.state)
+    return session

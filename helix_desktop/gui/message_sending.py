@@ -8,6 +8,7 @@ from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
 from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import search_suggestions
+from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
 from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
 from helix_desktop.gui.frame.command_palette import PaletteItem
@@ -24,7 +25,7 @@ OnMessageNotSent = Callable[[HelixError | None], None]
 def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
     """Sends a message to the open conversation, or to a new one. What cannot be sent stays in the message box."""
     bench = window.current_workbench
-    if window.awaited_conversation:
+    if window.chat.awaited_conversation:
         window.hold_message(UnsentMessage(parts, steer))
     elif bench is None:
         window.chat.composer.put_message_back(parts)
@@ -42,19 +43,19 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
 
 def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
     """A conversation; none where its first message costs too much for the user."""
-    give_back = message_returner(window, parts)
-    waits = window.awaited_conversation = f"new {id(parts)}"
+    chat, give_back = window.chat, message_returner(window, parts)
+    waits = chat.awaited_conversation = f"new {id(parts)}"
 
     def give_first_message_back(error: HelixError | None) -> None:
-        if window.awaited_conversation == waits:
-            window.awaited_conversation = ""
-            window.chat.composer.show_waiting_messages([])
+        if chat.awaited_conversation == waits:
+            chat.awaited_conversation = ""
+            chat.composer.show_waiting_messages([])
         give_back(error)
         for message in window.unsent_messages.take_unsent_messages((bench.id, "new")):
-            window.chat.composer.add_to_draft((bench.id, "new"), message.parts)
+            window.add_to_message_at((bench.id, "new"), message.parts)
 
     def create_and_send() -> None:
-        begun = partial(_send_first_message, window, bench, parts, waits)
+        begun = partial(_send_first_message, window, bench, chat, parts, waits)
         window.run_for_window(bench.start_users_conversation(), then=begun, failed=give_first_message_back)
 
     def ask_about_price(unbegun: Session) -> None:
@@ -69,13 +70,13 @@ def _begin_conversation_with(window: MainWindow, bench: Workbench, parts: tuple[
 
 
 def _send_first_message(
-    window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...], waits: str, session: Session
+    window: MainWindow, bench: Workbench, chat: ChatPage, parts: tuple[UserPart, ...], waits: str, session: Session
 ) -> None:
-    """It is said in any case; shown, unless the user has opened something else meanwhile."""
+    """It is said in any case; shown, unless the user has opened something else there meanwhile."""
     unsent = window.unsent_messages.take_unsent_messages((bench.id, "new"))
-    if window.awaited_conversation == waits:
-        window.chat.composer.set_new_conversation_id(session.id)
-        window.show_session_if_current(bench, session)
+    if chat.awaited_conversation == waits:
+        chat.composer.set_new_conversation_id(session.id)
+        window.show_session_if_current(bench, session, chat)
     if _is_slash_command(bench, session, parts):
         not_sent = partial(_discard_empty_conversation, window, bench, session, parts)
         _expand_and_send(window, bench, session, parts, not_sent)
@@ -93,7 +94,7 @@ def send_held_messages(
     for message in messages:
         not_sent = message_returner(window, message.parts, place)
         if not (bench.main_model_name or session.conversation.state.acp_agent):
-            window.chat.composer.add_to_draft(place, message.parts)
+            window.add_to_message_at(place, message.parts)
             window.model_setup_wanted.emit()
         elif message.edited:
             edit_and_resend_message(window, session, message.edited, message.parts, not_sent)
@@ -109,8 +110,8 @@ def edit_and_resend_message(
     """Send an earlier message again as it was changed; what came after it is rewound."""
 
     def send_again() -> None:
-        work, follow = session.edit_and_resend(seq, parts), window.pages.transcript.view.jump_to_end
-        window.run_for_window(work, then=lambda _done: follow(), failed=not_sent)
+        work = session.edit_and_resend(seq, parts)
+        window.run_for_window(work, then=lambda _done: window.jump_to_end_of(session), failed=not_sent)
 
     ask_if_expensive(window, session.estimate_cost_with(parts, instead_of=seq), send_again, lambda: not_sent(None))
 
@@ -130,7 +131,7 @@ def _discard_empty_conversation(
         if not begun:
             window.chat.composer.drafts.move_draft((bench.id, session.id), (bench.id, "new"))
         window.refresh_conversations()
-        window.chat.composer.add_to_draft((bench.id, session.id if begun else "new"), parts)
+        window.add_to_message_at((bench.id, session.id if begun else "new"), parts)
         if error is not None:
             window.notices.show_error_notice(error)
 
@@ -173,7 +174,7 @@ def _send_now(
         session.send_message(parts, steer=steer)
     except HelixError as error:
         not_sent(error)
-    window.pages.transcript.view.jump_to_end()
+    window.jump_to_end_of(session)
 
 
 def _send_after_price_question(
@@ -224,7 +225,7 @@ def message_returner(window: MainWindow, parts: tuple[UserPart, ...], at: DraftP
     place = at or window.chat.composer.draft_place
 
     def give_message_back(error: HelixError | None) -> None:
-        window.chat.composer.add_to_draft(place, parts)
+        window.add_to_message_at(place, parts)
         if error is not None:
             window.notices.show_error_notice(error)
 
@@ -290,19 +291,20 @@ def _search_next_closed_workspace(
 
 def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
     bench, session, own = window.current_workbench, window.current_session, list[CompletionOffer]()
+    box = window.chat.composer.text
+    run = partial(window.background_runner.run_in_background, owner=box)
 
     def show_with_own(found: Sequence[CompletionOffer]) -> None:
-        window.chat.composer.text.show_completion_offers(typed, [*found, *own])
+        box.show_completion_offers(typed, [*found, *own])
 
     if typed.trigger == "/":
         commands = bench.list_slash_commands(window.showing.conversation_id) if bench is not None else ()
         own += search_suggestions.offer_slash_commands(window.window_actions, typed, commands)
         show_with_own(())
         if bench is not None and session is not None and window.foreign_agent_name:
-            work = search_suggestions.offer_agent_commands(bench, session, typed)
-            window.run_for_window(work, then=show_with_own)
+            run(search_suggestions.offer_agent_commands(bench, session, typed), then=show_with_own)
     elif bench is not None:
-        window.run_for_window(search_suggestions.offer_mentions(bench, typed), then=show_with_own)
+        run(search_suggestions.offer_mentions(bench, typed), then=show_with_own)
 
 
 def use_taken_offer(window: MainWindow, offered: CompletionOffer) -> None:

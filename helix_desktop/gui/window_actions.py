@@ -19,7 +19,7 @@ from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
 WORKSPACE_ACTIONS = (
     "new", "new-copy", "new-acp", "workspace-settings", "workspace-folder", "share-workspace", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
     "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
-    "lab", "model", "mode", "brought",
+    "lab", "model", "mode", "brought", "beside",
 )  # fmt: skip
 CONVERSATION_ACTIONS = (
     "rename", "pin", "fork", "fork-copy", "bring-back", "archive", "trash", "export-markdown", "export-json",
@@ -101,6 +101,9 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
         WindowAction("previous", tr("Previous conversation"), talk, "Ctrl+PgUp"),
         WindowAction("next", tr("Next conversation"), talk, "Ctrl+PgDown"),
         WindowAction("next-waiting", tr("Next conversation that is waiting for you"), talk, "Ctrl+J"),
+        WindowAction("beside", tr("Open a conversation to the side…"), talk, "Ctrl+D"),
+        WindowAction("other-side", tr("Go to the conversation at the other side"), talk, "Ctrl+Shift+D"),
+        WindowAction("close-side", tr("Close this side"), talk, "Ctrl+W"),
         WindowAction("rename", tr("Rename conversation"), talk, "F2"),
         WindowAction("pin", tr("Pin or unpin conversation"), talk),
         WindowAction("fork", tr("Fork conversation"), talk, "Ctrl+Shift+K"),

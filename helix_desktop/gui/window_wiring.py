@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, SignalInstance
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import QApplication, QWidget
 
@@ -12,6 +12,7 @@ from helix_desktop.engine.facts import FoldKind, Text, UserPart
 from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import attachment_previews, forget_text_dialog, intent_handling, message_sending
+from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.composer import ALLOW_ALL
 from helix_desktop.gui.chat.message_drafts import UnsentMessage
 from helix_desktop.gui.conversation_actions import SUFFIX_BY_EXPORT_FORM
@@ -19,7 +20,6 @@ from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.frame.top_bar import PAGES
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder, ask_which_way
-from helix_desktop.gui.sharing.sharing_controller import SharingController
 from helix_desktop.gui.theme import ZOOMS, Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_actions import QUESTION_ACTIONS
@@ -41,7 +41,9 @@ def wire_window(window: MainWindow) -> None:
     _wire_rail(window)
     _wire_sidebar(window)
     _wire_top_bar(window)
-    _wire_composer(window)
+    window.chat_added.connect(partial(_wire_chat, window))
+    _wire_chat(window, window.chat)
+    _wire_writing(window)
     _wire_pages(window)
     _wire_conversation(window)
     _wire_view(window)
@@ -125,10 +127,6 @@ def _wire_sidebar(window: MainWindow) -> None:
     side.conversation_action_wanted.connect(partial(_act_on_conversation, window))
     side.emptying_wanted.connect(partial(_ask_to_empty_trash, window))
     side.sharing_wanted.connect(window.window_actions["share-workspace"].trigger)
-    parts = (window.sidebar, window.chat, window.notices)
-    SharingController(
-        window.showing, window.background_runner, parts, window.refresh_conversations, window.go_to_conversation, window
-    )
     side.new_wanted.connect(window.window_actions["new"].trigger)
     side.search.search_everywhere_wanted.connect(window.palette_box.open_palette)
     side.workspace_menu_wanted.connect(lambda at: window.rail.open_workspace_menu(window.showing.workspace_id, at))
@@ -142,11 +140,17 @@ def _wire_sidebar(window: MainWindow) -> None:
     on("previous", lambda: _open_neighbour_conversation(window, -1))
     on("next", lambda: _open_neighbour_conversation(window, 1))
     on("next-waiting", window.go_to_next_waiting_conversation)
+    on("beside", window.ask_for_conversation_beside)
+    on("other-side", window.go_to_other_side)
+    on("close-side", lambda: window.close_chat(window.chat))
+    side.list.beside_wanted.connect(partial(_act_on_conversation, window, "beside"))
 
 
 def _act_on_conversation(window: MainWindow, what: str, conversation: str = "") -> None:
     row = window.find_current_row(conversation)
-    if window.current_workbench is not None and row is not None:
+    if what == "beside":
+        window.go_to_conversation(conversation, beside=True)
+    elif window.current_workbench is not None and row is not None:
         window.conversation_actions.run_conversation_action(what, window.current_workbench, row)
 
 
@@ -214,19 +218,17 @@ def _wire_top_bar(window: MainWindow) -> None:
     top.page_chosen.connect(window.switch_to_page)
     panel = window.context_panel
     panel.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
-    window.chat.composer.mode_chosen.connect(lambda name: _choose_policy_or_mode(window, "mode", name))
     panel.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
     panel.comparison_wanted.connect(window.window_actions["lab"].trigger)
     panel.side_panel_wanted.connect(window.toggle_side_panel)
     panel.fold_wanted.connect(window.pages.inspector.ask_to_fold_now)
     panel.request_wanted.connect(window.pages.inspector.show_request_of_step)
     window.pages.inspector.closing_wanted.connect(window.toggle_side_panel)
-    window.chat.composer.context_wanted.connect(window.open_context_panel)
     for page in PAGES:
         on(page, partial(window.switch_to_page, page))
     on("policy", partial(_open_policy_choices, window))
     on("model", top.model.open_choices)
-    on("mode", window.chat.composer.open_mode_menu)
+    on("mode", lambda: window.chat.composer.open_mode_menu())  # noqa: PLW0108 - of the side then
     on("agents", partial(_open_subagents_dialog, window))
     on("brought", lambda: window.settings_wanted.emit("brought"))
 
@@ -264,28 +266,46 @@ def _choose_policy_or_mode(window: MainWindow, what: str, name: str) -> None:
         save_choice()
 
 
-def _wire_composer(window: MainWindow) -> None:
-    composer, on = window.chat.composer, window.window_actions.set_action_handler
-    composer.sent.connect(partial(message_sending.send_or_hold_message, window))
+def _wire_chat(window: MainWindow, chat: ChatPage) -> None:
+    """What is done on a side selects it first, also what a screen reader presses without the focus."""
+    composer, actions = chat.composer, window.window_actions
+
+    def connect_side(signal: SignalInstance, handler: Callable[..., object]) -> None:
+        def select_and_handle(*given: object) -> None:
+            window.select_chat(chat)
+            if chat is window.chat:
+                handler(*given)
+
+        signal.connect(select_and_handle)
+
+    connect_side(composer.sent, partial(message_sending.send_or_hold_message, window))
+    connect_side(composer.resent, partial(_resend_edited_message, window))
+    connect_side(composer.text.offers_wanted, partial(message_sending.offer_completions, window))
+    connect_side(composer.text.offer_taken, partial(message_sending.use_taken_offer, window))
+    connect_side(composer.mode_chosen, partial(_choose_policy_or_mode, window, "mode"))
+    connect_side(composer.context_wanted, window.open_context_panel)
+    connect_side(composer.fold_wanted, actions["fold-marker"].trigger)
+    connect_side(composer.stop_wanted, actions["stop"].trigger)
+    connect_side(composer.attach_wanted, actions["attach"].trigger)
+    connect_side(composer.text.files_given, window.attaching.attach_dropped_data)
+    connect_side(composer.text.long_pasted, window.attaching.attach_long_text)
+    preview = partial(attachment_previews.show_attachment_preview, window, composer.attachments)
+    composer.attachments.unknown.connect(preview)
+    open_picture = attachment_previews.open_picture_dialog
+    connect_side(composer.attachments.opened, lambda one: open_picture(window, one.stored, one.name))
+    connect_side(composer.waiting.editing, partial(_take_back_queued_message, window, edit=True))
+    connect_side(composer.waiting.discarding, partial(_take_back_queued_message, window, edit=False))
+    connect_side(chat.approvals.answered, partial(_answer_and_focus_composer, window))
+    connect_side(chat.foreign.continuing, partial(_act_on_conversation, window, "fork"))
+    connect_side(chat.foreign.taking_over, window.sharing.continue_here)
+    connect_side(chat.way_on.settings_wanted, window.settings_wanted.emit)
+    connect_side(chat.way_on.going_on, actions["resume"].trigger)
+    connect_side(chat.transcript.intent_requested, partial(intent_handling.handle_intent, window))
+
+
+def _wire_writing(window: MainWindow) -> None:
+    on = window.window_actions.set_action_handler
     window.conversation_opened.connect(partial(message_sending.send_held_messages, window))
-    composer.resent.connect(partial(_resend_edited_message, window))
-    composer.text.offers_wanted.connect(partial(message_sending.offer_completions, window))
-    composer.text.offer_taken.connect(partial(message_sending.use_taken_offer, window))
-    composer.fold_wanted.connect(window.window_actions["fold-marker"].trigger)
-    composer.stop_wanted.connect(window.window_actions["stop"].trigger)
-    composer.attach_wanted.connect(window.window_actions["attach"].trigger)
-    composer.text.files_given.connect(window.attaching.attach_dropped_data)
-    composer.text.long_pasted.connect(window.attaching.attach_long_text)
-    composer.attachments.unknown.connect(partial(attachment_previews.show_attachment_preview, window))
-    composer.attachments.opened.connect(
-        lambda one: attachment_previews.open_picture_dialog(window, one.stored, one.name)
-    )
-    composer.waiting.editing.connect(partial(_take_back_queued_message, window, edit=True))
-    composer.waiting.discarding.connect(partial(_take_back_queued_message, window, edit=False))
-    window.chat.approvals.answered.connect(partial(_answer_and_focus_composer, window))
-    window.chat.foreign.continuing.connect(partial(_act_on_conversation, window, "fork"))
-    window.chat.way_on.settings_wanted.connect(window.settings_wanted)
-    window.chat.way_on.going_on.connect(window.window_actions["resume"].trigger)
     on("compose", partial(_focus_composer, window))
     on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.attach_files))
     on("stop", lambda: _act_on_shown_session(window, lambda session: session.stop_turn()))
@@ -355,11 +375,10 @@ def _wire_pages(window: MainWindow) -> None:
     window.pages.wanted.connect(partial(intent_handling.handle_intent, window))
     window.pages.page_made.connect(partial(_wire_page, window))
     on("find", partial(_find_on_shown_page, window))
-    on("bottom", window.pages.transcript.view.jump_to_end)
+    on("bottom", lambda: window.chat.transcript.view.jump_to_end())  # noqa: PLW0108 - of the current side
     on("sidebar", window.toggle_sidebar)
     on("inspector", window.toggle_side_panel)
-    areas = (window.sidebar.list, window.chat.transcript, window.chat.composer.text, window.pages.inspector)
-    on("next-area", lambda: _focus_next_area(areas))
+    on("next-area", partial(_focus_next_area, window))
 
 
 def _wire_page(window: MainWindow, name: str, page: Any) -> None:
@@ -380,15 +399,18 @@ def _tell_agent(window: MainWindow, text: str) -> None:
 
 def _find_on_shown_page(window: MainWindow) -> None:
     """Finds on the shown page, or everywhere if that page has no search of its own."""
-    if window.showing.page in ("chat", "cache"):
-        window.pages.open_page_search(window.showing.page)
+    if window.showing.page == "chat":
+        window.chat.transcript.find()
+    elif window.showing.page == "cache":
+        window.pages.cache.focus_entry_search()
     else:
         window.palette_box.open_palette("")
 
 
-def _focus_next_area(all_: Sequence[QWidget]) -> None:
-    """Around the window with one key: the list, the page, the composer, the side."""
-    areas = [widget for widget in all_ if widget.isVisible()]
+def _focus_next_area(window: MainWindow) -> None:
+    """Around the window with one key: the list, each conversation and its composer, the inspector."""
+    talks = [part for chat in window.chats for part in (chat.transcript, chat.composer.text)]
+    areas: list[QWidget] = [part for part in (window.sidebar.list, *talks, window.pages.inspector) if part.isVisible()]
     here = QApplication.focusWidget()
     at = next((i for i, area in enumerate(areas) if here is not None and (area is here or area.isAncestorOf(here))), -1)
     if areas:
@@ -429,16 +451,23 @@ def _wire_view(window: MainWindow) -> None:
     window.window_actions["zoom-in"].setShortcuts([window.window_actions["zoom-in"].shortcut(), QKeySequence("Ctrl+=")])
     theme.changed.connect(window.update)
     window.window_actions.shortcuts_changed.connect(partial(_update_shown_shortcuts, window))
+    window.showing.conversation_changed.connect(partial(_update_question_keys, window))
     _update_shown_shortcuts(window)
 
 
 def _update_shown_shortcuts(window: MainWindow) -> None:
     """Where a shortcut is named, as it is now."""
-    shortcut = window.window_actions.format_shortcut
-    window.chat.approvals.keys = {name: shortcut(name) for name in QUESTION_ACTIONS}
+    _update_question_keys(window)
     window.sidebar.search.show_shortcut_in_field(_shortcut_hint(window, "palette"))
     if window.pages.is_page_made("cache"):
         window.pages.cache.bar.show_find_shortcut(_shortcut_hint(window, "find"))
+
+
+def _update_question_keys(window: MainWindow) -> None:
+    """The keys answer the current conversation, so only its question names them."""
+    keys = {name: window.window_actions.format_shortcut(name) for name in QUESTION_ACTIONS}
+    for chat in window.chats:
+        chat.approvals.show_keys(keys if chat is window.chat else {})
 
 
 def _shortcut_hint(window: MainWindow, action: str) -> str:

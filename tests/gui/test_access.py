@@ -42,7 +42,7 @@ def spoken(widget: QWidget) -> str:
 @pytest.mark.parametrize("page", ["chat", "cache", "timeline"])
 def test_everything_that_can_be_focused_has_a_name(window: MainWindow, session: FakeSession, page: str) -> None:
     session.ask(PermissionQuestion(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test"))
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     window.switch_to_page(page)
     qt_works(20)
     nameless = [

@@ -220,12 +220,12 @@ def test_a_notice_says_an_error_in_the_language(theme: Theme) -> None:
 def test_a_question_is_asked_in_the_language_and_a_server_speaks_for_itself(theme: Theme) -> None:
     asked = PermissionQuestion(story.call(1, "write_file"), "Create a.py", "+a", "this workspace asks before changes")
     parent = QWidget()
-    card = PermissionQuestionCard(theme, asked, {}, parent)
+    card = PermissionQuestionCard(theme, asked, parent)
     assert [label.text() for label in card.findChildren(QLabel)][:2] == ["新建 a.py", "此工作区在修改前询问"]
     page = PermissionQuestion(
         ToolCall("", "x__elicitation", ""), "The server x asks", "https://x", "Nothing was sent.", ("once",)
     )
-    card = PermissionQuestionCard(theme, page, {}, parent)
+    card = PermissionQuestionCard(theme, page, parent)
     assert [label.text() for label in card.findChildren(QLabel)][:2] == ["服务器 x 询问", "Nothing was sent."]
 
 

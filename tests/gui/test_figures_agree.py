@@ -284,7 +284,7 @@ def pass_a_moment(window: MainWindow, session: FakeSession, chance: random.Rando
             session.tell(ReplyStreamed(session.id, TextDelta("I look at " * chance.randrange(1, 400))))
         case "read again":
             window.showing.set_shown_conversation(session)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     for _ in range(chance.randrange(3)):
         QApplication.processEvents()
 

@@ -208,11 +208,11 @@ def test_a_waiting_message_is_not_taken_for_the_one_that_was_sent_meanwhile(
     session.set_running(ConversationActivity.THINKING)
     for words in ("one", "two", "three"):
         write(window, words)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     session.finish("done")  # “one” is sent; the list is shown anew in a moment
     window.chat.composer.waiting.discarding.emit(1)
     assert [waiting.parts for waiting in session.queue] == [(Text("two"),), (Text("three"),)]
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     window.chat.composer.waiting.discarding.emit(1)
     assert [waiting.parts for waiting in session.queue] == [(Text("two"),)]
 
@@ -241,7 +241,7 @@ def test_without_a_workspace_nothing_of_one_can_be_done(window: MainWindow, desk
 
 def test_folding_is_said_of_the_conversation_it_goes_on_in(window: MainWindow, session: FakeSession) -> None:
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER))
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert window.top._state.text()
     window.go_to_conversation("flaky")
     assert window.top._state.text() == ""

@@ -133,7 +133,7 @@ def test_each_workspace_comes_back_with_the_conversation_that_was_open_in_it(
 def test_a_message_is_sent_and_answered(window: MainWindow, session: FakeSession) -> None:
     session.answers = ["The tests pass."]
     write(window, "Run the tests.")
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert said(session)[-1] == "Run the tests."
     view = window.chat.transcript.view
     view.select_all_text()
@@ -220,7 +220,7 @@ def test_a_first_message_that_is_a_command_and_is_not_sent_leaves_no_conversatio
 def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_written(window: MainWindow) -> None:
     window.begin_new_conversation()
     assert window.chat.composer._figures.text() == ""
-    window._measuring.timeout.emit()
+    window.chat.measuring.timeout.emit()
     assert window.chat.composer._figures.text().endswith("% full")
     assert not window.chat.composer._figures.text().startswith("0")
 
@@ -240,7 +240,7 @@ def test_an_edited_message_above_the_sum_is_asked_about_and_kept_where_it_is_not
 def test_messages_queue_while_the_agent_works_and_can_be_edited(window: MainWindow, session: FakeSession) -> None:
     session.set_running(ConversationActivity.THINKING)
     write(window, "next")
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert window.chat.composer.waiting.isVisible()
     window.chat.composer.waiting.editing.emit(0)
     assert session.queue == []
@@ -250,7 +250,7 @@ def test_messages_queue_while_the_agent_works_and_can_be_edited(window: MainWind
 def test_a_dropped_waiting_message_can_be_had_back(window: MainWindow, session: FakeSession) -> None:
     session.set_running(ConversationActivity.THINKING)
     write(window, "next")
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     window.chat.composer.waiting.discarding.emit(0)
     assert session.queue == []
     window.notices.run_notice_action()
@@ -262,7 +262,7 @@ def test_escape_stops_only_while_something_runs(window: MainWindow, session: Fak
     QTest.keyClick(window, Qt.Key.Key_Escape)
     assert session.done == []
     session.set_running(ConversationActivity.TOOLS)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     QTest.keyClick(window, Qt.Key.Key_Escape)
     assert session.done == ["stop"]
 
@@ -272,11 +272,11 @@ def test_a_question_is_answered_from_the_keyboard_wherever_the_focus_is(
 ) -> None:
     assert QTest.qWaitForWindowActive(window)
     number = session.ask(COMMAND)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert window.chat.approvals.isVisible()
     QTest.keyClick(window, Qt.Key.Key_Y, Qt.KeyboardModifier.AltModifier)
     assert session.given == {number: PermissionAnswer(allowed=True, scope="once")}
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert not window.chat.approvals.isVisible()
 
 
@@ -285,7 +285,7 @@ def test_a_question_does_not_take_the_focus_from_somebody_writing(window: MainWi
     window.chat.composer.text.setFocus()
     QTest.keyClicks(window.chat.composer.text, "half a sent")
     session.ask(COMMAND)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert window.chat.composer.text.hasFocus()
 
 
@@ -568,10 +568,10 @@ def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
 
 def test_folding_in_the_background_is_said_at_the_top(window: MainWindow, session: FakeSession) -> None:
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, "a handover pays"))
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert window.top._state.text() == "Folding: handover…"
     session.tell(FoldProgress(session.id, FoldKind.HANDOVER, done=True))
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert window.top._state.text() == ""
 
 
@@ -582,7 +582,7 @@ def test_what_was_forgotten_leaves_the_window_at_once(window: MainWindow, sessio
         for each in session.state.facts
     )
     session.tell(ConversationReplaced(session.id))
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     view = window.chat.transcript.view
     view.select_all_text()
     assert secret not in view.selected_text()
@@ -628,9 +628,9 @@ def test_drafts_belong_to_their_conversation(window: MainWindow) -> None:
 def test_the_reader_s_place_survives_a_restart(window: MainWindow, session: FakeSession, memory: WindowMemory) -> None:
     for number in range(30):
         session.append(UserSaid((Text(f"line {number}\n" * 20, 100),)))
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     view = window.chat.transcript.view
-    window.pages.show_linked_place(WindowPlace("conversation", "storage-engine", story.CONVERSATION, 25))
+    window._show_linked_place(WindowPlace("conversation", "storage-engine", story.CONVERSATION, 25))
     qt_works(20)
     seq, _, follow = view.reading_position()
     window.save_window_state()
@@ -721,7 +721,7 @@ def test_letters_nobody_else_wants_are_a_message(window: MainWindow, session: Fa
     window.chat.transcript.view.setFocus()
     QTest.keyClicks(window.chat.transcript.view, "Al")
     session.ask(COMMAND)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     allow = next(each for each in window.chat.approvals.findChildren(QPushButton) if each.text() == "Allow once")
     QTest.keyClicks(allow, "so")
     assert composer.toPlainText() == "Also"
@@ -782,7 +782,7 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     why = "Today has cost $1.20; the limit is $1.00."
     session.append(TurnEnded(reason, why))
     session.set_running(ConversationActivity.FAILED if buttons else ConversationActivity.IDLE, why)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     way_on, wanted = window.chat.way_on, QSignalSpy(window.settings_wanted)
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == buttons
@@ -791,7 +791,7 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
         QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
         assert wanted.at(0) == [page]
     session.set_running(ConversationActivity.THINKING)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert not way_on.isVisible()
 
 
@@ -819,7 +819,7 @@ def test_what_was_attached_to_a_message_that_waited_is_attached_again(
     composer = window.chat.composer
     composer.attachments.add_attachment(FILE)
     write(window, "See the file.")
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert "[notes.txt]" in composer.waiting.findChildren(OneLineLabel)[0].toolTip()
     session.queue.clear()  # as the next process finds it
     window.show_session_or_new(session)
@@ -844,7 +844,7 @@ def test_a_message_that_could_not_be_recorded_can_be_sent_again(
     session.set_running(ConversationActivity.THINKING)
     write(window, "Second.")
     session.set_running(running, why="The disk is full." if running is ConversationActivity.FAILED else "")
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     way_on = window.chat.way_on
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == ["Continue"]
@@ -860,11 +860,11 @@ def test_messages_that_wait_after_a_stop_are_sent_by_going_on(window: MainWindow
     write(window, "Second.")
     session.append(TurnEnded(TurnEnd.STOPPED))
     session.set_running(ConversationActivity.IDLE)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == ["Continue"]
     session.take_back_queued(0)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert not window.chat.way_on.isVisible()
 
 
@@ -874,7 +874,7 @@ def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(window: Main
     shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == ["Continue"]
     QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert session.done[-1] == "resume"
     assert not window.chat.way_on.isVisible()
 
@@ -921,7 +921,7 @@ def test_a_conversation_one_comes_back_to_shows_what_streams_from_its_beginning(
     session.tell(ReplyStreamed(session.id, TextDelta("three ")))
     window.show_session_or_new(session)
     session.tell(ReplyStreamed(session.id, TextDelta("four")))
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     view = window.chat.transcript.view
     view.select_all_text()
     assert view.selected_text().rstrip().endswith("one two three four")
@@ -932,11 +932,11 @@ def test_a_question_that_goes_by_itself_leaves_the_keyboard_to_the_composer(
 ) -> None:
     assert QTest.qWaitForWindowActive(window)
     session.ask(COMMAND)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert not window.chat.composer.text.hasFocus()
     session.questions.clear()  # a stop takes it back
     session.tell(QuestionAnswered(session.id, 1))
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert window.chat.composer.text.hasFocus()
 
 
@@ -950,7 +950,7 @@ def test_a_call_that_waits_for_the_user_says_so_also_to_somebody_who_comes_back(
     items = window.chat.transcript.view.items
     assert items.tool_call_state(len(items.all) - 1).waiting
     session.answer_question(number, PermissionAnswer(allowed=True))
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     state = items.tool_call_state(len(items.all) - 1)
     assert (state.waiting, state.running) == (False, True)
 
@@ -996,7 +996,7 @@ def test_a_changed_shortcut_is_named_wherever_it_stands(window: MainWindow, sess
     window.window_actions.change_shortcut("palette", QKeySequence("Ctrl+J"))
     window.window_actions.change_shortcut("allow-once", QKeySequence("Alt+J"))
     session.ask(COMMAND)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     window.window_actions.change_shortcut("find", QKeySequence("Ctrl+Y"))
     assert window.sidebar.search._key.text() == "Ctrl J"
     assert window.pages.cache.bar._hint.text() == "Ctrl Y"
@@ -1008,7 +1008,7 @@ def test_leaving_the_box_that_finds_everything_gives_the_keyboard_back(
     window: MainWindow, session: FakeSession
 ) -> None:
     session.ask(COMMAND)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     card = window.chat.approvals.visible_card
     assert card is not None
     assert card.isAncestorOf(window.focusWidget())
@@ -1026,7 +1026,7 @@ def test_a_question_can_be_read_and_answered_in_a_small_window(
     session.ask(
         replace(COMMAND, title="Create some/file.txt", why="this workspace asks before changes", preview=change)
     )
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     theme.set_zoom(2.0)  # and it stays right at another
     qt_works(20)
     theme.set_zoom(zoom)
@@ -1107,7 +1107,7 @@ def test_an_opened_conversation_without_a_message_offers_first_steps_until_somet
     assert window.current_session is session
     assert window.chat.empty.isVisible()
     write(window, "Hello")
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert window.chat.transcript.isVisible()
     window.begin_new_conversation()
     window.go_to_conversation(session.id)

@@ -56,7 +56,7 @@ def area_of(window: MainWindow, stop: QWidget) -> str:
 def test_tab_goes_from_left_to_right_and_from_top_to_bottom(window: MainWindow, session: FakeSession) -> None:
     session.ask(QUESTION)
     window.toggle_side_panel()
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     seen = list(dict.fromkeys(area_of(window, stop) for stop in walk(window, Qt.Key.Key_Tab)))
     assert seen == ["sidebar", "top", "transcript", "question", "composer", "inspector", "rail"]
 

@@ -5,28 +5,33 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent, 
 from PySide6.QtWidgets import QStackedWidget, QWidget
 
 from helix_desktop.engine.facts import Text
+from helix_desktop.engine.view import ConversationState
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.chat.attachment_chips import has_files_or_picture
 from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.empty_conversation import EmptyConversationPanel
 from helix_desktop.gui.chat.foreign_writer_line import ForeignWriterLine
+from helix_desktop.gui.chat.message_drafts import DraftPlace
 from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
 from helix_desktop.gui.chat.rewrite_cost_line import RewriteCostLine
 from helix_desktop.gui.chat.turn_end_help import TurnEndHelpLine
+from helix_desktop.gui.event_bridge import EventBridge
 from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.workbench_types import Session
 
+MEASURE_PAUSE_MS = 100  # The next message is priced this many milliseconds after the last change.
 SLOW_MS = 300  # A conversation that loads for longer than this many milliseconds shows "Loading…".
 # Pixels. The transcript above a question is up to ABOVE high, as long as BELOW is left for the rest.
 ABOVE, BELOW = 96, 560
 
 
 class ChatPage(QWidget):
-    """One page for all conversations; its widgets are reused."""
+    """One conversation at a time; its widgets are reused. There is one such page, or two side by side."""
 
     def __init__(
         self,
@@ -38,10 +43,19 @@ class ChatPage(QWidget):
     ) -> None:
         super().__init__(parent)
         self._theme = theme
+        self._memory = memory
+        self.session: Session | None = None
+        # The conversation that is being opened or created; the message box already belongs to it.
+        self.awaited_conversation = ""
+        self.wanted_conversation = ""  # The conversation asked for last. Answers for others are ignored.
+        self.measured_session: Session | None = None  # The session whose context the meter shows.
+        self.cost = 0.0  # In dollars, of the conversation so far.
+        self.bridge = EventBridge(self)
+        self.measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)  # Prices the next message.
         self.setProperty("look", "page")
         self.setAcceptDrops(True)
         self.transcript = transcript
-        self.approvals = PermissionQuestionPanel(theme, {}, self)
+        self.approvals = PermissionQuestionPanel(theme, self)
         self.way_on = TurnEndHelpLine(theme, self)
         self.rewrite_cost = RewriteCostLine(theme, doing, self)
         self.composer = Composer(theme, memory, self)
@@ -88,6 +102,12 @@ class ChatPage(QWidget):
         least = 1 if needed < self.height() else max(min(self.height() - px(BELOW), px(ABOVE)), 1)
         self._above.setMinimumSize(1, least)
 
+    def height_of_controls(self) -> int:
+        """The height at the lower edge that must not be covered: the composer and the questions above it."""
+        above = (self.approvals, self.way_on, self.rewrite_cost)
+        writes = self.composer if self.foreign.isHidden() else self.foreign
+        return writes.height() + sum(each.height() for each in above if each.isVisible())
+
     def show_transcript_or_start(self, name: str, *, begun: bool, loads: bool = False, scripted: bool = False) -> None:
         """Shows the transcript, or the start panel before the first message. `name`: the workspace's
         name. `loads`: the transcript is not there yet. `scripted`: the built-in script is the model.
@@ -97,6 +117,27 @@ class ChatPage(QWidget):
         self._loading.setText("")
         self._slow.start()
         self._above.setCurrentWidget(self.empty if not begun else self._loading if loads else self.transcript)
+
+    def open_transcript_of(self, session: Session | None, place: DraftPlace) -> None:
+        """Shows its transcript where the reader was; an empty one without a session."""
+        self.session = session
+        kept = self._memory.get_remembered("place", *place, default=list[int]())
+        known = session is not None and len(kept) == 2 and all(isinstance(n, int) for n in kept)
+        history = session.conversation.state if session else ConversationState()
+        self.transcript.open_transcript(history, (kept[0], kept[1], False) if known else None)
+
+    def leave_session(self) -> None:
+        """Before another conversation is shown here, or none."""
+        self.bridge.stop_listening_to_session()
+        self.save_reading_place()
+        self.session, self.awaited_conversation = None, ""
+
+    def save_reading_place(self) -> None:
+        """Saves the reading place. At the end of the conversation nothing is saved."""
+        if self.session is not None:
+            seq, below, follow = self.transcript.view.reading_position()
+            place = self.composer.draft_place[0], self.session.id
+            self._memory.remember_value("place", *place, value=[] if follow else [seq, below])
 
     def show_transcript(self) -> None:
         self._above.setCurrentWidget(self.transcript)

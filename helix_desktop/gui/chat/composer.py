@@ -236,10 +236,11 @@ class Composer(QWidget):
         words = self.text.toPlainText().strip()
         return (*((Text(words),) if words else ()), *self.attachments.listed_attachments)
 
-    def put_message_back(self, parts: Sequence[UserPart]) -> None:
+    def put_message_back(self, parts: Sequence[UserPart], *, takes_focus: bool = True) -> None:
         """Put a message back to be changed; what stands there already stays below it, where it can be typed on."""
         self._add_message_parts(parts)
-        self.text.setFocus()
+        if takes_focus:
+            self.text.setFocus()
 
     def _add_message_parts(self, parts: Sequence[UserPart]) -> None:
         if words := [part.text for part in parts if isinstance(part, Text)]:
@@ -257,11 +258,15 @@ class Composer(QWidget):
         self._memory.remember_value("waiting", *self.draft_place, value=[])
         self._add_message_parts([part for message in waited for part in decode_message_parts(message)])
 
-    def add_to_draft(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
-        """Adds parts to the message at `place`; False if another conversation is shown now, then they go to its draft."""
+    def is_message_of(self, place: DraftPlace) -> bool:
+        """Whether the message at `place` is written here, also if its conversation has begun since."""
         begun = self.draft_place == self._begun_from_new and place == (self.draft_place[0], "new")
-        if place == self.draft_place or begun:
-            self.put_message_back(parts)
+        return place == self.draft_place or begun
+
+    def add_to_draft(self, place: DraftPlace, parts: Sequence[UserPart], *, takes_focus: bool = True) -> bool:
+        """Adds parts to the message at `place`; False if another conversation is shown now, then they go to its draft."""
+        if self.is_message_of(place):
+            self.put_message_back(parts, takes_focus=takes_focus)
             return True
         self.drafts.save_draft(place, (*self.drafts.get_draft(place), *parts))
         return False

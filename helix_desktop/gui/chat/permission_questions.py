@@ -118,14 +118,13 @@ class PermissionQuestionCard(QWidget):
 
     answered = Signal(object)
 
-    def __init__(
-        self, theme: Theme, question: PermissionQuestion, keys: Mapping[str, str], parent: QWidget, uncovered: str = ""
-    ) -> None:
+    def __init__(self, theme: Theme, question: PermissionQuestion, parent: QWidget, uncovered: str = "") -> None:
         super().__init__(parent)
         self._theme = theme
         self._question = question
         self._taken = -math.inf  # When the card got the focus.
         self._form = self._build_server_form() if question.form else None
+        self._actions: dict[QPushButton, str] = {}  # The action that does the same as a button.
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
         plain_widgets.set_surface_look(self, "ask")
@@ -151,7 +150,7 @@ class PermissionQuestionCard(QWidget):
         self._words = QLineEdit(self)
         self._rule = self._build_rule_chooser() if question.rules and not is_asked_by_server(question) else None
         self._inside.addLayout(
-            self._build_server_buttons(keys) if is_asked_by_server(question) else self._build_answer_buttons(keys)
+            self._build_server_buttons() if is_asked_by_server(question) else self._build_answer_buttons()
         )
         self._on_preview_read_further()
 
@@ -269,7 +268,7 @@ class PermissionQuestionCard(QWidget):
         for button in self._allowing:
             button.setEnabled(self._preview.is_end_seen)
 
-    def _build_server_buttons(self, keys: Mapping[str, str]) -> QHBoxLayout:
+    def _build_server_buttons(self) -> QHBoxLayout:
         """The buttons of a server's question: send the values or open the page, decline, or dismiss."""
         self._words.hide()
         row = build_row(1, spacing=8)
@@ -279,8 +278,8 @@ class PermissionQuestionCard(QWidget):
             (tr("Decline"), "refuse", "danger", self.refuse_permission),
             (send, "allow-once", "primary", self._send_form_values),
         )
-        for text, key, look, act in ways:
-            button = self._build_answer_button(text, keys.get(key, ""), look)
+        for text, action, look, act in ways:
+            button = self._build_answer_button(text, action, look)
             button.clicked.connect(lambda _checked=False, a=act: a())
             row.addWidget(button)
             self._first = button
@@ -293,7 +292,7 @@ class PermissionQuestionCard(QWidget):
             open_in_browser(self._question.preview)
         self.allow_for_scope("once")
 
-    def _build_answer_buttons(self, keys: Mapping[str, str]) -> QBoxLayout:
+    def _build_answer_buttons(self) -> QBoxLayout:
         hint = tr("Describe what is missing") if self._question.plan else tr("What to do instead")
         self._words.setPlaceholderText(hint)
         self._words.setAccessibleName(hint)
@@ -306,14 +305,14 @@ class PermissionQuestionCard(QWidget):
         ways = FlowLayout(self._ways_on, gap=8)
         row.addWidget(self._ways_on)
         refuse = self._build_answer_button(
-            tr("Keep planning") if self._question.plan else tr("Deny"), keys.get("refuse", ""), "danger"
+            tr("Keep planning") if self._question.plan else tr("Deny"), "refuse", "danger"
         )
         refuse.clicked.connect(self.refuse_permission)
         ways.addWidget(refuse)
         self._first = refuse
         for scope in reversed(self._question.scopes):
             look = "primary" if scope == self._question.scopes[0] else ""
-            button = self._build_answer_button(describe_scope(scope), keys.get(f"allow-{scope}", ""), look)
+            button = self._build_answer_button(describe_scope(scope), f"allow-{scope}", look)
             button.clicked.connect(lambda _checked=False, s=scope: self.allow_for_scope(s))
             ways.addWidget(button)
             self._allowing.append(button)
@@ -345,35 +344,47 @@ class PermissionQuestionCard(QWidget):
             self._words.setVisible(not low)
             self._why.setVisible(not low and bool(self._why.text()))
 
-    def _build_answer_button(self, text: str, key: str, look: str) -> QPushButton:
+    def _build_answer_button(self, text: str, action: str, look: str) -> QPushButton:
         button = QPushButton(text, self)
         if look:
             button.setProperty("look", look)
-        button.setToolTip(f"{text} ({key})" if key else text)
+        self._actions[button] = action
         button.setAccessibleName(text)
         button.setAutoDefault(True)
         button.installEventFilter(self)
         return button
 
+    def show_keys(self, keys: Mapping[str, str]) -> None:
+        """Names the keys of the answering actions on the buttons."""
+        for button, action in self._actions.items():
+            key = keys.get(action, "")
+            button.setToolTip(f"{button.text()} ({key})" if key else button.text())
+
 
 class PermissionQuestionPanel(QWidget):
     """Shows the oldest open question of the conversation, one at a time. `answered` carries its
-    number and the answer; `keys` are the shortcuts of the answering actions.
+    number and the answer.
     """
 
     answered = Signal(int, object)
     left = Signal()
 
-    def __init__(self, theme: Theme, keys: Mapping[str, str], parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self.keys = keys
+        self._keys: Mapping[str, str] = {}
         self._question: PermissionQuestion | None = None
         self.visible_card: PermissionQuestionCard | None = None
         self._more = plain_widgets.build_plain_label("", "faint", self, wraps=False)
         self._column = build_column(self._more, margins=(0, 8, 0, 8))
         plain_widgets.build_centred_column(self, theme).setLayout(self._column)
         self.hide()
+
+    def show_keys(self, keys: Mapping[str, str]) -> None:
+        """The shortcuts of the answering actions; none where they answer another conversation's question."""
+        self._keys = keys
+        if self.visible_card is not None:
+            self.visible_card.show_keys(keys)
 
     def show_oldest_question(self, questions: Mapping[int, PermissionQuestion], uncovered: str = "") -> None:
         """Show the oldest question and how many wait behind it. Each conversation counts its
@@ -396,8 +407,9 @@ class PermissionQuestionPanel(QWidget):
         self._question = question
         if question is not None:
             self.visible_card = PermissionQuestionCard(
-                self._theme, question, self.keys, self, uncovered if question.call.name in COMMANDS else ""
+                self._theme, question, self, uncovered if question.call.name in COMMANDS else ""
             )
+            self.visible_card.show_keys(self._keys)
             self.visible_card.answered.connect(lambda answer: self.answered.emit(number, answer))
             self._column.insertWidget(0, self.visible_card)
             self.visible_card.show()

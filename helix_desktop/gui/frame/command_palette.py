@@ -116,11 +116,11 @@ class CommandPalette(SearchPopup):
         self._timer.timeout.connect(self._request_workspace_search)
         self.line.textChanged.connect(self._on_palette_text_changed)
 
-    def open_palette(self, words: str = "", known: Sequence[PaletteItem] | None = None) -> None:
-        """Find everything; with `known` only among these."""
+    def open_palette(self, words: str = "", known: Sequence[PaletteItem] | None = None, hint: str = "") -> None:
+        """Find everything; with `known` only among these, as `hint` says."""
         self._known, self._is_open_to_all = (self._list_ready_items(), True) if known is None else (known, False)
         everything = tr("Search messages, entries, conversations and actions")
-        self.line.setPlaceholderText(everything if known is None else tr("Search workspaces"))
+        self.line.setPlaceholderText(hint or everything)
         self._found, self._searched = (), ""
         self._nothing.hide()
         self.open_popup(words)

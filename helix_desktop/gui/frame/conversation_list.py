@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QPoint, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
-from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyleOptionViewItem, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QApplication, QListView, QStyle, QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.list_rows import ConversationListRow
 from helix_desktop.engine.session_events import ConversationActivity
@@ -310,9 +310,10 @@ class ConversationRowPainter(RowPainter):
 
 
 class ConversationList(QListView):
-    """`opened`: the user chose a conversation. `menu_wanted`: its context menu, at a point on the screen."""
+    """`opened`: a conversation was chosen, with Ctrl `beside_wanted`. `menu_wanted`: its menu, at a point."""
 
     opened = Signal(str)
+    beside_wanted = Signal(str)
     menu_wanted = Signal(str, QPoint)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
@@ -368,7 +369,8 @@ class ConversationList(QListView):
     def _on_conversation_activated(self, index: QModelIndex) -> None:
         found = self._conversation_id_at(index)
         if found:
-            self.opened.emit(found)
+            with_control = QApplication.keyboardModifiers() & Qt.KeyboardModifier.ControlModifier
+            (self.beside_wanted if with_control else self.opened).emit(found)
 
     def _request_conversation_menu(self, at: QPoint) -> None:
         found = self._conversation_id_at(self.indexAt(at))

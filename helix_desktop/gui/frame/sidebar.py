@@ -222,6 +222,7 @@ class Sidebar(QWidget):
         if row.trashed:
             return [("restore", tr("Restore")), ("delete", tr("Delete permanently…"))]
         return [
+            ("beside", tr("Open to the side")),
             ("rename", tr("Rename…")),
             ("pin", tr("Unpin") if row.pinned else tr("Pin")),
             ("fork", tr("Fork")),

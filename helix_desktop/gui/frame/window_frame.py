@@ -4,7 +4,7 @@ they are and how wide, and nothing about their content.
 Widths and hidden parts are saved for each workspace in `WindowMemory`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent, QResizeEvent
@@ -77,9 +77,12 @@ class WindowFrame(QWidget):
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
         if self._is_changing_page:  # The new page takes the focus itself.
             return True
-        areas = (self.rail, self.sidebar, self._middle, self._side, *self.findChildren(QWidget, "tour"))
+        areas = (*self.tab_areas(), *self.findChildren(QWidget, "tour"))
         here = self.window().focusWidget()
         return tab_order.focus_next_stop(areas, here, forward=following) or super().focusNextPrevChild(following)
+
+    def tab_areas(self) -> Sequence[QWidget]:
+        return self.rail, self.sidebar, self._middle, self._side
 
     # --- pages ---------------------------------------------------------------------------------------------------
 

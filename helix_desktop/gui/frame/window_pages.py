@@ -12,14 +12,11 @@ from PySide6.QtWidgets import QWidget
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.session_events import Event, FactAppended
-from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import NotFound
 from helix_desktop.gui.background_runner import BackgroundRunner
-from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.inspector.context_inspector import ContextInspector
 from helix_desktop.gui.shown_state import ShownState
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.gui.workbench_types import Workbench
@@ -50,8 +47,8 @@ class OpenWorkspaceContents:
 
 
 class WindowPages(QObject):
-    """`wanted` carries a value of `chat_intents`. Every page but the chat is imported and built
-    when it is first needed; `page_made` then carries its name and the page.
+    """`wanted` carries a value of `chat_intents`. Every page but the chat, which the window builds, is
+    imported and built when it is first needed; `page_made` then carries its name and the page.
     """
 
     wanted = Signal(object)
@@ -65,10 +62,8 @@ class WindowPages(QObject):
         self._memory = memory
         self._showing = showing
         self._stop_watching_limit: Callable[[], object] = lambda: None
-        self.transcript = TranscriptPane(theme, doing, OpenWorkspaceContents(lambda: showing.bench), parent)
         self.inspector = ContextInspector(theme, doing, parent)
-        for page in (self.transcript, self.inspector):
-            page.intent_requested.connect(self.wanted)
+        self.inspector.intent_requested.connect(self.wanted)
         self.inspector.moment_shown.connect(showing.set_shown_moment)
         showing.about_to_change.connect(self.save_page_layouts)
         showing.workspace_changed.connect(self._on_workspace_changed)
@@ -130,8 +125,6 @@ class WindowPages(QObject):
 
     def _on_conversation_changed(self) -> None:
         session, bench = self._showing.session, self._showing.bench
-        history = session.conversation.state if session else ConversationState()
-        self.transcript.open_transcript(history, self._saved_reading_place(session.id) if session else None)
         self.inspector.inspect_conversation(session, bench)
         if self.is_page_made("timeline"):
             self.timeline.show_timeline_of(session, bench)
@@ -139,26 +132,12 @@ class WindowPages(QObject):
             self._show_conversation_changes(self.changes)
 
     def save_page_layouts(self) -> None:
-        self.save_reading_place()
         if self._showing.bench is not None and self.is_page_made("cache"):
             self._memory.remember_value(
                 "layout", self._showing.bench.id, "cache", value=self.cache.encode_cache_layout()
             )
 
-    def save_reading_place(self) -> None:
-        """Saves the reading place. At the end of the conversation nothing is saved."""
-        session, bench = self._showing.session, self._showing.bench
-        if session is not None and bench is not None:
-            seq, below, follow = self.transcript.view.reading_position()
-            self._memory.remember_value("place", bench.id, session.id, value=[] if follow else [seq, below])
-
-    def _saved_reading_place(self, conversation: str) -> tuple[int, int, bool] | None:
-        workspace = self._showing.workspace_id
-        kept = self._memory.get_remembered("place", workspace, conversation, default=list[int]())
-        return (kept[0], kept[1], False) if len(kept) == 2 and all(isinstance(n, int) for n in kept) else None
-
     def pass_events_to_pages(self, events: tuple[Event, ...]) -> None:
-        self.transcript.view.apply_events(events)
         self.inspector.update_inspector_from_events(events)
         if self.is_page_made("timeline"):
             self.timeline.update_timeline_from_events(events)
@@ -166,16 +145,3 @@ class WindowPages(QObject):
             self.changes.refresh_after_events(events)
         if self.is_page_made("cache") and any(isinstance(event, FactAppended) for event in events):
             self.cache.refresh_entries_soon()
-
-    def show_linked_place(self, place: WindowPlace) -> None:
-        """A message of the open conversation, or a fold in the timeline."""
-        if place.kind == "fold":
-            self.timeline.choose_fold(place.fold)
-        elif place.seq:
-            self.transcript.scroll_to_fact(place.seq)
-
-    def open_page_search(self, page: str) -> None:
-        if page == "cache":
-            self.cache.focus_entry_search()
-        elif page == "chat":
-            self.transcript.find()

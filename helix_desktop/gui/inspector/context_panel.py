@@ -26,16 +26,16 @@ PANEL_WIDTH = 400
 
 
 class ContextPanel(QWidget):
-    """Stands above the meter until something else is clicked. `opener`: the control that opens it."""
+    """Stands above the meter until something else is clicked."""
 
     fold_wanted = Signal()
     request_wanted = Signal()
     comparison_wanted = Signal()
     side_panel_wanted = Signal()
 
-    def __init__(self, theme: Theme, opener: QWidget, window: QWidget) -> None:
+    def __init__(self, theme: Theme, window: QWidget) -> None:
         super().__init__(window)
-        self._theme, self._opener, self._window = theme, opener, window
+        self._theme, self._opener, self._window = theme, window, window
         set_surface_look(self, "box")
         self.setAccessibleName(tr("Context"))
         self.figures = BoxesView(theme, self, pad=(0, 0))
@@ -69,7 +69,9 @@ class ContextPanel(QWidget):
 
         return build_push_button(words, self, close_and_go, "link")
 
-    def open_or_close_panel(self) -> None:
+    def open_or_close_panel(self, opener: QWidget) -> None:
+        """`opener`: the control that it stands above."""
+        self._opener = opener
         self.setVisible(self.isHidden())
         if self.isVisible():
             self.raise_()

@@ -1,6 +1,6 @@
 """Shows the state of a shared workspace: the line below its name, other computers' conversations, “Continue here”."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6.QtCore import QObject
@@ -24,19 +24,18 @@ class SharingController(QObject):
         self,
         showing: ShownState,
         doing: BackgroundRunner,
-        parts: tuple[Sidebar, ChatPage, Notices],
+        parts: tuple[Sidebar, Callable[[], Sequence[ChatPage]], Notices],
         listed: Callable[[], object],
         opened: Callable[[str], object],
         parent: QObject,
     ) -> None:
         super().__init__(parent)
         self._showing, self._doing, self._list_conversations, self._open_conversation = showing, doing, listed, opened
-        self._sidebar, self._chat, self._notices = parts
+        self._sidebar, self._list_chats, self._notices = parts
         self._stop_watching_sharing: Callable[[], None] = lambda: None
         self._announced_branches: set[str] = set()  # The branches that the user has been told about.
         showing.workspace_changed.connect(self._watch_open_workspace)
-        showing.conversation_changed.connect(self._show_who_writes)
-        self._chat.foreign.taking_over.connect(self.continue_here)
+        showing.conversation_changed.connect(self.show_who_writes)
 
     def _watch_open_workspace(self) -> None:
         self._stop_watching_sharing()
@@ -56,15 +55,17 @@ class SharingController(QObject):
         if bench is not None:
             self._list_conversations()
             self._announce_new_branches()
-        self._show_who_writes()
+        self.show_who_writes()
 
-    def _show_who_writes(self) -> None:
+    def show_who_writes(self) -> None:
         """Hides the composer while another computer writes to the conversation."""
-        bench, session = self._showing.bench, self._showing.session
-        machine = bench.sharing.machine_writing_now(session.id) if bench is not None and session is not None else ""
-        row = bench.conversation_row(session.id) if bench is not None and session is not None else None
-        self._chat.show_chat_writer(row.agent if row is not None else "", machine)
-        self._chat.way_on.show_last_turn_end(session)
+        bench = self._showing.bench
+        for chat in self._list_chats():
+            shown = chat.session if bench is not None else None
+            machine = bench.sharing.machine_writing_now(shown.id) if bench is not None and shown is not None else ""
+            row = bench.conversation_row(shown.id) if bench is not None and shown is not None else None
+            chat.show_chat_writer(row.agent if row is not None else "", machine)
+            chat.way_on.show_last_turn_end(shown)
 
     def _announce_new_branches(self) -> None:
         bench = self._showing.bench
@@ -87,12 +88,14 @@ class SharingController(QObject):
             return
 
         def show_take_over_error(error: HelixError) -> None:
-            self._show_who_writes()
+            self.show_who_writes()
             self._notices.show_error_notice(error)
 
         def focus_composer(_result: None) -> None:
-            self._show_who_writes()
-            self._chat.composer.text.setFocus()
+            self.show_who_writes()
+            for chat in self._list_chats():
+                if chat.session is session is self._showing.session:
+                    chat.composer.text.setFocus()
 
         work = bench.sharing.take_over_conversation(session.id)
         self._doing.run_in_background(work, then=focus_composer, failed=show_take_over_error, owner=self)

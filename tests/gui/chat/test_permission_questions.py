@@ -40,7 +40,8 @@ COMMAND = PermissionQuestion(
 
 @pytest.fixture
 def approvals(theme: Theme) -> PermissionQuestionPanel:
-    made = PermissionQuestionPanel(theme, {"allow-once": "Alt+Y"})
+    made = PermissionQuestionPanel(theme)
+    made.show_keys({"allow-once": "Alt+Y"})
     made.resize(900, 300)
     made.show_oldest_question({1: COMMAND})
     return made
@@ -100,7 +101,7 @@ CHANGE = "--- a.txt\n+++ a.txt\n@@ -1,3 +1,2 @@\n same\n-old words\n--- of a lis
 
 
 def test_a_change_is_shown_as_on_the_page_of_changes(theme: Theme) -> None:
-    made = PermissionQuestionPanel(theme, {})
+    made = PermissionQuestionPanel(theme)
     made.resize(900, 600)
     made.show_oldest_question({1: replace(EDIT, preview=CHANGE)})
     made.show()
@@ -158,7 +159,7 @@ def test_what_fits_on_the_screen_needs_no_scrolling(
 
 def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: Theme) -> None:
     body = "".join(f"+line {number} {'x' * (number % 300)}\u202e\n" for number in range(400))
-    made = PermissionQuestionPanel(theme, {})
+    made = PermissionQuestionPanel(theme)
     made.resize(900, 400)
     made.show_oldest_question({1: replace(EDIT, preview=f"--- a\n+++ a\n@@ -0,0 +1,400 @@\n{body}")})
     made.show()
@@ -174,7 +175,7 @@ def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: The
 
 @pytest.mark.parametrize("preview", [CHANGE.replace("-1,3", "-1,9"), f"ls\n{CHANGE}", f"{CHANGE}more"])
 def test_what_only_looks_like_a_change_is_shown_as_text(theme: Theme, preview: str) -> None:
-    made = PermissionQuestionPanel(theme, {})
+    made = PermissionQuestionPanel(theme)
     made.show_oldest_question({1: replace(EDIT, preview=preview)})
     assert len(made.findChildren(ExactTextView)) == 1
 
@@ -185,7 +186,7 @@ def test_a_command_is_never_shown_as_a_change(theme: Theme) -> None:
 
 
 def test_a_scope_that_is_not_offered_cannot_be_given(theme: Theme) -> None:
-    approvals = PermissionQuestionPanel(theme, {})
+    approvals = PermissionQuestionPanel(theme)
     approvals.show_oldest_question({1: PermissionQuestion(COMMAND.call, "t", "p", scopes=("once",))})
     spy = QSignalSpy(approvals.answered)
     assert approvals.visible_card is not None
@@ -205,7 +206,7 @@ def test_the_oldest_question_stands_alone_and_the_next_follows(approvals: Permis
 
 
 def shown_by(theme: Theme, preview: str) -> tuple[PermissionQuestionPanel, ExactTextView]:
-    made = PermissionQuestionPanel(theme, {})
+    made = PermissionQuestionPanel(theme)
     made.resize(900, 400)
     made.show_oldest_question({1: replace(COMMAND, preview=preview)})
     made.show()
@@ -229,7 +230,7 @@ def test_a_title_names_its_path_exactly(theme: Theme) -> None:
 
 
 def test_a_sub_agents_long_task_says_what_is_left_out(theme: Theme) -> None:
-    made = PermissionQuestionPanel(theme, {})
+    made = PermissionQuestionPanel(theme)
     made.show_oldest_question({1: replace(COMMAND, by="x" * (LONGEST + 5))})
     assert any(label.text().endswith("x … 5 more characters") for label in made.findChildren(QLabel))
 
@@ -313,7 +314,7 @@ def test_a_broken_schema_makes_an_empty_or_a_plain_form(theme: Theme, schema: st
 
 
 def test_a_question_with_a_form_is_answered_with_its_values(theme: Theme) -> None:
-    approvals = PermissionQuestionPanel(theme, {})
+    approvals = PermissionQuestionPanel(theme)
     approvals.show_oldest_question(
         {4: PermissionQuestion(COMMAND.call, "Who are you?", "", form=SCHEMA, scopes=("once",))}
     )
@@ -327,7 +328,7 @@ def test_a_question_with_a_form_is_answered_with_its_values(theme: Theme) -> Non
 
 
 def test_the_key_sends_a_form_once_something_was_typed_into_it(theme: Theme) -> None:
-    approvals = PermissionQuestionPanel(theme, {})
+    approvals = PermissionQuestionPanel(theme)
     schema = json.dumps({"properties": {"name": {"type": "string", "default": "Bo"}}})
     approvals.show_oldest_question(
         {4: PermissionQuestion(COMMAND.call, "Who are you?", "", form=schema, scopes=("once",))}
@@ -343,7 +344,7 @@ def test_the_key_sends_a_form_once_something_was_typed_into_it(theme: Theme) -> 
 
 @pytest.mark.parametrize(("pressed", "scope"), [("Decline", "once"), ("Cancel", "cancel")])
 def test_a_server_may_be_declined_or_left_without_an_answer(theme: Theme, pressed: str, scope: str) -> None:
-    approvals = PermissionQuestionPanel(theme, {})
+    approvals = PermissionQuestionPanel(theme)
     approvals.show_oldest_question(
         {4: PermissionQuestion(COMMAND.call, "The server x asks", "", form=SCHEMA, scopes=("once",))}
     )
@@ -382,7 +383,7 @@ def test_a_servers_words_are_no_mark_up(theme: Theme) -> None:
 
 
 def test_a_sub_agents_question_says_for_what_it_asks(theme: Theme) -> None:
-    made = PermissionQuestionPanel(theme, {"allow-once": "Alt+Y"})
+    made = PermissionQuestionPanel(theme)
     made.show_oldest_question({1: replace(COMMAND, by="<b>Find</b> every caller")})
     shown = [label.text() for label in made.findChildren(QLabel)]
     assert "Asked by a sub-agent working on: <b>Find</b> every caller" in shown
@@ -411,7 +412,7 @@ def test_where_nothing_would_be_kept_no_rule_is_shown(approvals: PermissionQuest
 
 
 def test_a_command_says_what_an_undo_does_not_cover(theme: Theme) -> None:
-    made = PermissionQuestionPanel(theme, {})
+    made = PermissionQuestionPanel(theme)
     words = format_uncovered_files("ready", ["node_modules/", *(f"big{n}/" for n in range(6))])
     assert words == "Undo does not cover: node_modules/, big0/, big1/, big2/, big3/, and 2 more"
     assert format_uncovered_files("ready", []) == ""

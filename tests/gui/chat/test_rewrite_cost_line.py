@@ -45,13 +45,13 @@ def test_a_choice_that_writes_the_context_again_is_told_before_it_is_sent(
     line = window.chat.rewrite_cost
     session.rewrite = PendingRewrite(80_000, 0.28, is_model=True)
     session.tell(MeterChanged(session.id))
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert line.isVisible()
     assert "$0.280" in line._words.text()
     assert "each model has its own cache" in line._words.text()
     session.rewrite = PendingRewrite(80_000, 0.009)
     session.tell(MeterChanged(session.id))
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert not line.isVisible()
 
 
@@ -67,7 +67,7 @@ def test_the_window_shows_it_when_the_turn_has_ended(window: MainWindow, session
         ModelReplied((Text("Yes.", 2),), model.model, Stop.END, Usage(100_100, 0, 100_100, 50, 0, 0.4), seconds=1.0),
     )
     session.set_running(ConversationActivity.IDLE)
-    window.bridge.emit_waiting_events()
+    window.chat.bridge.emit_waiting_events()
     assert line.isVisible()
     assert "the system prompt or the rules have changed" in line._words.text()
     assert "$0.399" in line._words.text()

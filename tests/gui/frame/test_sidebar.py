@@ -94,7 +94,7 @@ def test_archive_and_trash_are_reached_from_below_the_list(sidebar: Sidebar) -> 
 
 
 def test_the_menu_offers_what_can_be_done(sidebar: Sidebar) -> None:
-    assert offered(sidebar, "a")[:3] == ["Rename…", "Pin", "Fork"]
+    assert offered(sidebar, "a")[:4] == ["Open to the side", "Rename…", "Pin", "Fork"]
     assert "Unarchive" in offered(sidebar, "c")
     assert offered(sidebar, "d") == ["Restore", "Delete permanently…"]
 

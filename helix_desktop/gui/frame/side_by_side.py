@@ -1,0 +1,86 @@
+"""Shows two conversations beside each other, each below its title. Imported when there is a second one."""
+
+from collections.abc import Mapping
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QMouseEvent, QResizeEvent
+from PySide6.QtWidgets import QApplication, QSplitter, QWidget
+
+from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.layouts import build_row
+from helix_desktop.gui.shared.elided_label import ElidedLabel
+from helix_desktop.gui.shared.plain_widgets import build_surface, build_tool_button
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.translation import tr
+
+LEAST_WIDTH = 360  # Pixels. Where there is less for each of two sides, only the current one is shown.
+
+
+class SideBySide(QSplitter):
+    """Both signals carry a side. `chosen`: it was clicked or got the focus."""
+
+    chosen = Signal(object)
+    closing_wanted = Signal(object)
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(Qt.Orientation.Horizontal, parent)
+        self._theme = theme
+        self._headings: dict[ChatPage, tuple[QWidget, ElidedLabel, QWidget]] = {}
+        self._titles: Mapping[ChatPage, str] = {}
+        self._current: ChatPage | None = None
+        self.setHandleWidth(1)
+        self.setChildrenCollapsible(False)
+        self.setMinimumWidth(1)  # The window may get narrower than two sides are.
+        QApplication.instance().focusChanged.connect(self._on_focus_changed)  # type: ignore[union-attr]
+
+    def add_side(self, side: ChatPage) -> None:
+        heading = build_surface(side, "top")
+        title, swap = ElidedLabel(heading), build_tool_button("", heading, "⇄")
+        close = build_tool_button(tr("Close this side"), heading, "✕")
+        row = build_row((title, 1), swap, close, owner=heading)
+        self._theme.keep_scaled(heading, row.setContentsMargins, 16, 4, 8, 4)
+        swap.clicked.connect(lambda: self._choose_side(next(each for each in self._titles if each is not side)))
+        close.clicked.connect(lambda: self.closing_wanted.emit(side))
+        self._headings[side] = heading, title, swap
+        side.layout().insertWidget(0, heading)  # type: ignore[union-attr]
+        side.setMinimumWidth(1)  # Its hint follows its width, and would hold the handle of the splitter.
+        self.addWidget(side)
+        self.setSizes([10_000, 10_000])  # the same for both
+
+    def show_sides(self, titles: Mapping[ChatPage, str], current: ChatPage) -> None:
+        """One side needs no heading. Without room for both, a button leads to the other."""
+        self._titles, self._current = titles, current
+        room = self.width() >= 2 * self._theme.zoomed_pixels(LEAST_WIDTH)
+        for side, words in titles.items():
+            heading, title, swap = self._headings[side]
+            heading.setVisible(len(titles) > 1)
+            set_widget_look(heading, "current-side" if side is current else "top")
+            set_widget_look(title, "heading" if side is current else "small")
+            title.set_elided_text(words)
+            box = side.composer.text
+            box.setAccessibleName(tr("Message to “{title}”", title=words) if len(titles) > 1 else tr("Message"))
+            swap.setVisible(not room)
+            other = next((titles[each] for each in titles if each is not side), "")
+            swap.setToolTip(tr("Show “{title}”", title=other))
+            swap.setAccessibleName(swap.toolTip())
+            side.setVisible(room or side is current)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._current is not None:
+            self.show_sides(self._titles, self._current)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """A click on what takes no focus itself."""
+        for side in tuple(self._titles):
+            if side.geometry().contains(event.position().toPoint()):
+                self._choose_side(side)
+
+    def _choose_side(self, side: ChatPage) -> None:
+        self.chosen.emit(side)
+        side.composer.text.setFocus()
+
+    def _on_focus_changed(self, _old: QWidget | None, new: QWidget | None) -> None:
+        for side in tuple(self._titles):
+            if new is not None and side.isAncestorOf(new):
+                self.chosen.emit(side)
