@@ -1,12 +1,14 @@
 """Sends what the user wrote, and answers what the message box and the palette ask for: recall, `@`, `/`, search."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
 from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
 from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui import search_suggestions
 from helix_desktop.gui.chat.chat_page import ChatPage
 from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
@@ -32,11 +34,9 @@ def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer:
     elif not (bench.main_model_name or window.foreign_agent_name):
         window.chat.composer.put_message_back(parts)
         window.model_setup_wanted.emit()
-    elif window.current_session is not None and _is_slash_command(bench, window.current_session, parts):
-        _expand_and_send(window, bench, window.current_session, parts, message_returner(window, parts))
     elif window.current_session is not None:
         not_sent = message_returner(window, parts)
-        _send_after_price_question(window, window.current_session, parts, not_sent, steer=steer)
+        _MessageToSend(window, bench, window.current_session, parts, not_sent, steer).expand_or_send()
     else:
         _begin_conversation_with(window, bench, parts)
 
@@ -77,11 +77,11 @@ def _send_first_message(
     if chat.awaited_conversation == waits:
         chat.composer.set_new_conversation_id(session.id)
         window.show_session_if_current(bench, session, chat)
-    if _is_slash_command(bench, session, parts):
-        not_sent = partial(_discard_empty_conversation, window, bench, session, parts)
-        _expand_and_send(window, bench, session, parts, not_sent)
+    message = _MessageToSend(window, bench, session, parts, message_returner(window, parts))
+    if message.is_slash_command:
+        replace(message, not_sent=message.discard_empty_conversation).expand_or_send()
     else:
-        _send_now(window, session, parts, message_returner(window, parts))
+        message.send_now()
     window.refresh_conversations()
     send_held_messages(window, bench, session, unsent)
 
@@ -98,10 +98,9 @@ def send_held_messages(
             window.model_setup_wanted.emit()
         elif message.edited:
             edit_and_resend_message(window, session, message.edited, message.parts, not_sent)
-        elif _is_slash_command(bench, session, message.parts):
-            _expand_and_send(window, bench, session, message.parts, not_sent)
         else:
-            _send_after_price_question(window, session, message.parts, not_sent, steer=message.is_steering)
+            steer = message.is_steering
+            _MessageToSend(window, bench, session, message.parts, not_sent, steer).expand_or_send()
 
 
 def edit_and_resend_message(
@@ -116,83 +115,69 @@ def edit_and_resend_message(
     ask_if_expensive(window, session.estimate_cost_with(parts, instead_of=seq), send_again, lambda: not_sent(None))
 
 
-def _discard_empty_conversation(
-    window: MainWindow,
-    bench: Workbench,
-    session: Session,
-    parts: tuple[UserPart, ...],
-    error: HelixError | None,
-) -> None:
-    """A command that was to be the first message was not sent: the conversation begun for it goes to the trash, unless something
-    else was said there meanwhile, and the command is where it was written.
-    """
+@dataclass(frozen=True, slots=True)
+class _MessageToSend:
+    """A message of an open conversation. `not_sent` takes the error, or None where the user does not want it sent."""
 
-    def give_command_back() -> None:
-        if not begun:
-            window.chat.composer.drafts.move_draft((bench.id, session.id), (bench.id, "new"))
-        window.refresh_conversations()
-        window.add_to_message_at((bench.id, session.id if begun else "new"), parts)
-        if error is not None:
-            window.notices.show_error_notice(error)
+    window: MainWindow
+    bench: Workbench
+    session: Session
+    parts: tuple[UserPart, ...]
+    not_sent: OnMessageNotSent
+    steer: bool = False
 
-    begun = session.queue or any(isinstance(each.fact, UserSaid) for each in session.conversation.state.facts)
-    if begun:
-        give_command_back()
-    else:
-        window.run_for_window(session.set_trashed(), then=lambda _done: give_command_back())
+    @property
+    def is_slash_command(self) -> bool:
+        """Whether it begins with a slash and the name of a command or a skill of the folders."""
+        first = self.parts[0] if self.parts else None
+        name = first.text[1:].split(maxsplit=1)[:1] if isinstance(first, Text) and first.text.startswith("/") else []
+        return bool(name) and any(item.name == name[0] for item in self.bench.list_slash_commands(self.session.id))
 
+    def expand_or_send(self) -> None:
+        """A command as what it stands for."""
+        if not self.is_slash_command:
+            self.send_after_price_question()
+            return
 
-def _is_slash_command(bench: Workbench, session: Session, parts: tuple[UserPart, ...]) -> bool:
-    """Whether it begins with a slash and the name of a command or a skill of the folders."""
-    first = parts[0] if parts else None
-    name = first.text[1:].split(maxsplit=1)[:1] if isinstance(first, Text) and first.text.startswith("/") else []
-    return bool(name) and any(item.name == name[0] for item in bench.list_slash_commands(session.id))
+        def send_expanded(whole: tuple[UserPart, ...]) -> None:
+            replace(self, parts=whole, steer=False).send_after_price_question()
 
+        work = self.bench.expand_command_message(self.session, self.parts)
+        self.window.run_for_window(work, then=send_expanded, failed=self.not_sent)
 
-def _expand_and_send(
-    window: MainWindow,
-    bench: Workbench,
-    session: Session,
-    parts: tuple[UserPart, ...],
-    not_sent: OnMessageNotSent,
-) -> None:
-    def send_expanded(whole: tuple[UserPart, ...]) -> None:
-        _send_after_price_question(window, session, whole, not_sent)
+    def send_after_price_question(self) -> None:
+        def fold_and_send() -> None:
+            folding = self.session.start_fold(FoldKind.MARKER)
+            self.window.run_for_window(folding, then=lambda _done: self.send_now(), failed=self.not_sent)
 
-    window.run_for_window(bench.expand_command_message(session, parts), then=send_expanded, failed=not_sent)
+        saves, price = self.session.saving_of_markers(), self.session.estimate_cost_with(self.parts)
+        folding = (saves, fold_and_send) if saves else None
+        ask_if_expensive(self.window, price, self.send_now, lambda: self.not_sent(None), folding=folding)
 
+    def send_now(self) -> None:
+        try:
+            self.session.send_message(self.parts, steer=self.steer)
+        except HelixError as error:
+            self.not_sent(error)
+        self.window.jump_to_end_of(self.session)
 
-def _send_now(
-    window: MainWindow,
-    session: Session,
-    parts: tuple[UserPart, ...],
-    not_sent: OnMessageNotSent,
-    *,
-    steer: bool = False,
-) -> None:
-    try:
-        session.send_message(parts, steer=steer)
-    except HelixError as error:
-        not_sent(error)
-    window.jump_to_end_of(session)
+    def discard_empty_conversation(self, error: HelixError | None) -> None:
+        """A command that was to be the first message was not sent: the conversation begun for it goes to the trash, unless
+        something else was said there meanwhile, and the command is where it was written.
+        """
+        window, session, new = self.window, self.session, (self.bench.id, "new")
 
+        def give_command_back() -> None:
+            if not begun:
+                window.chat.composer.drafts.move_draft((self.bench.id, session.id), new)
+            window.refresh_conversations()
+            message_returner(window, self.parts, (self.bench.id, session.id) if begun else new)(error)
 
-def _send_after_price_question(
-    window: MainWindow,
-    session: Session,
-    parts: tuple[UserPart, ...],
-    not_sent: OnMessageNotSent,
-    *,
-    steer: bool = False,
-) -> None:
-    say = partial(_send_now, window, session, parts, not_sent, steer=steer)
-
-    def fold_and_say() -> None:
-        window.run_for_window(session.start_fold(FoldKind.MARKER), then=lambda _done: say(), failed=not_sent)
-
-    saves = session.saving_of_markers()
-    folding = (saves, fold_and_say) if saves else None
-    ask_if_expensive(window, session.estimate_cost_with(parts), say, lambda: not_sent(None), folding=folding)
+        begun = session.queue or any(isinstance(each.fact, UserSaid) for each in session.conversation.state.facts)
+        if begun:
+            give_command_back()
+        else:
+            window.run_for_window(session.set_trashed(), then=lambda _done: give_command_back())
 
 
 def ask_if_expensive(
