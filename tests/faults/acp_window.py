@@ -139,9 +139,9 @@ class Person:
         return end.reason
 
     async def answer_question(self) -> None:
-        refuses = self.pick.random() < 0.2 and not (
-            self.agent == "codex" and not self.ends()
-        )  # a refusal ends its turn
+        # A refusal ends a turn of Codex: of its first turn all steps are wanted, of the last one its answer.
+        is_needed = self.agent == "codex" and (not self.ends() or not self.refuses)
+        refuses = not is_needed and self.pick.random() < 0.2
         card = self.window.chat.approvals.visible_card
         while self.window.chat.approvals.visible_card is card:
             await key("alt+n" if refuses else "alt+y")
