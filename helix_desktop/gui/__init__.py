@@ -2,6 +2,6 @@
 
 import builtins
 
-# PySide6 puts a function of its own before every import, which reads the source of each imported module to see whether it
-# wants Qt's names spelled in Python's way. None of ours does. Python would keep those sources: 10 MB, and 80 ms of the start.
+# PySide6 replaces Python's import function with one that reads each module's source, to look for Qt's names.
+# Our modules need no such check, so Python's own function is restored. This saves 10 MB, and 80 ms at the start.
 builtins.__import__ = getattr(builtins, "__orig_import__", builtins.__import__)

@@ -17,7 +17,7 @@ from helix_desktop.gui.transcript.content_fetching import decode_scaled_image
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
-LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = 16_000, 96  # The greatest widths that are decoded.
+LARGEST_WIDTH_PIXELS, THUMBNAIL_WIDTH_PIXELS = 16_000, 96  # The widest picture that is decoded, and its thumbnail.
 
 
 class PictureDialog(TransientDialog):
@@ -30,7 +30,7 @@ class PictureDialog(TransientDialog):
         self.picture.setAccessibleName(tr("Image, {w} × {h}", w=image.width(), h=image.height()))
         self.picture.setAlignment(Qt.AlignmentFlag.AlignCenter)
         area = build_scroll_area(self.picture, self)
-        area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # The arrows scroll it.
+        area.setFocusPolicy(Qt.FocusPolicy.StrongFocus)  # So that the arrow keys can scroll the picture.
         area.setAccessibleName(name)
         build_column(area, owner=self, margins=0)
         screen = (parent.screen() or QGuiApplication.primaryScreen()).availableGeometry()

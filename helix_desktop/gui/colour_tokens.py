@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # The window must be painted before the engine is imported.
+if TYPE_CHECKING:  # Imported for types only: the window must appear before the engine is loaded.
     from helix_desktop.engine.blocks import ContextKind
 
 
@@ -56,7 +56,7 @@ _LIGHT_AND_DARK = {
 LIGHT: Scheme = {name: light for name, (light, _) in _LIGHT_AND_DARK.items()}
 DARK: Scheme = {name: dark for name, (_, dark) in _LIGHT_AND_DARK.items()}
 
-# Colours of the rail's squares. Their white initials need a contrast of at least 4.5:1.
+# The colours of workspaces in the rail. White initials on them need a contrast of 4.5:1 at least.
 WORKSPACE_COLOURS = (
     "#0d7d74",
     "#8b5e3c",

@@ -144,7 +144,7 @@ class ConversationActions:
             self.notices.show_notice(tr("This conversation does not have its own copy."))
             return
 
-        async def name_of_copy() -> str:  # A fork and a sub-agent may share another conversation's copy.
+        async def name_of_copy() -> str:  # A fork or sub-agent may work in the same copy as another conversation.
             return (await bench.open_session(row.id)).conversation.state.own_copy
 
         async def read_files_in_other_copies() -> Sequence[str]:

@@ -17,12 +17,12 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QLocale
 
-LONGEST_TEXT = 4_000  # Characters. What follows them in a longer text is not translated.
-MOST_PIECES = 16  # The most sentences or list items that are translated in one text.
-PHRASE_DEPTH = 4  # How deeply phrases nested in a sentence are translated.
-# Placeholders whose values may be phrases of this program, which are translated, too.
+LONGEST_TEXT = 4_000  # In characters. The rest of a longer text is not translated.
+MOST_PIECES = 16  # At most this many sentences or list items of a text are translated.
+PHRASE_DEPTH = 4  # Phrases within phrases are translated down to this depth.
+# Placeholders whose values can be phrases of this program. Such phrases are translated, too.
 TRANSLATED_NAMES = frozenset({"why", "what", "kind", "figures"})
-PATH_NAME = "path"  # The title "Read {path}" must not match the sentence "Read timed out."
+PATH_NAME = "path"  # The template "Read {path}" must not match the sentence "Read timed out."
 _SENTENCES = re.compile(r"((?<=[.!?…])\s+)")
 _FIGURE = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(%?)")
 _PHRASES = re.compile(r"((?<=[.!?…])\s+|[,;] )")
@@ -63,9 +63,9 @@ class SentenceTemplate(NamedTuple):
 
 
 _plain_sentences: dict[str, str] = {}
-# The templates by their first letter; under "" those that begin with a placeholder.
+# Templates of sentences, by their first letter. Those that begin with a placeholder are under "".
 _templates: dict[str, list[SentenceTemplate]] = {}
-_percent = ["{n}%"]  # How the language writes a percentage.
+_percent = ["{n}%"]  # The form of percentages in the user's language.
 
 
 def install_sentence_table(table: Mapping[str, str], percent: str = "{n}%") -> None:

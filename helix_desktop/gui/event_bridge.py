@@ -13,7 +13,7 @@ from PySide6.QtCore import QObject, QTimer, Signal
 from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, TextDelta
 from helix_desktop.engine.session_events import Event, ReplyStreamed, ToolPrinted
 
-BATCH_INTERVAL_MS = 50  # Milliseconds for which events are collected before they are passed on.
+BATCH_INTERVAL_MS = 50  # Events are collected for this long and then passed on together.
 SHOWN_OUTPUT_CHARACTERS = 128 * 1024
 
 Subscribe = Callable[[Callable[[Event], None]], Callable[[], None]]
@@ -24,8 +24,8 @@ class EventBatch:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._texts: list[list[str]] = []  # For each event, the pieces of its text.
-        self.size = 0  # The number of collected characters.
+        self._texts: list[list[str]] = []  # For each collected event: the pieces of its text.
+        self.size = 0  # The number of characters collected so far.
 
     def __bool__(self) -> bool:
         return bool(self._events)

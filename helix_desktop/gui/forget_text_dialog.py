@@ -56,7 +56,7 @@ class ForgetTextDialog(plain_widgets.TransientDialog):
         self.text = plain_widgets.build_line_edit(tr("Text to remove"), tr("Paste the text"), self)
         self.text.setEchoMode(QLineEdit.EchoMode.Password)
         self.show_text_checkbox = QCheckBox(tr("Show text"), self)
-        # Pressing Return in the field only moves the focus to "Forget everywhere".
+        # Return in the text field only moves the focus to "Forget everywhere", and deletes nothing.
         self.stop_button = plain_widgets.build_push_button(tr("Stop"), self, self._stop_forgetting)
         self.close_button = plain_widgets.build_push_button(tr("Cancel"), self, self.reject)
         self.forget_button = plain_widgets.build_push_button(

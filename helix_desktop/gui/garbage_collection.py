@@ -9,13 +9,13 @@ import time
 
 from PySide6.QtCore import QObject, QTimer
 
-COLLECT_INTERVAL_MS = 1000  # How often due collections are looked for, in milliseconds.
-# With more new objects than this, large work is under way, and most will soon be freed anyway.
+COLLECT_INTERVAL_MS = 1000  # In milliseconds. This often, it is checked whether a collection is due.
+# If there are more new objects, some large work is running, which will free most of them soon.
 BUSY_OBJECT_COUNT = 50_000
-MOST_POSTPONEMENTS = 20  # How many times in a row a collection is put off during such work.
-# The middle generation is collected after this many collections of the young one.
+MOST_POSTPONEMENTS = 20  # A collection is put off for such work this many times in a row at most.
+# After this many collections of the youngest objects, those of middle age are collected too.
 COLLECTIONS_PER_MIDDLE_GENERATION = 10
-# The next full collection waits this many times as long as the last one took.
+# A full collection comes after this many times the duration of the last one.
 FULL_COLLECTION_INTERVAL_FACTOR = 1000
 
 

@@ -13,7 +13,7 @@ from helix_desktop.gui.transcript import chat_intents
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.workbench_types import Session
 
-MOST_LINES = 8  # The most lines about the files that a rewind restored.
+MOST_LINES = 8  # After a rewind, at most this many lines describe the restored files.
 
 
 def handle_intent(window: MainWindow, want: chat_intents.ChatIntent) -> None:

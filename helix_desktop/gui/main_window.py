@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TITLE = "Helix Desktop"
-LONGEST_NAME_LENGTH = 80  # The most characters of a name that is suggested for a workspace.
-SHOWN_NAME_LENGTH = 40  # How many characters of a name a heading shows.
+LONGEST_NAME_LENGTH = 80  # In characters. A name suggested for a workspace is cut to this length.
+SHOWN_NAME_LENGTH = 40  # In characters. Headings cut names to this length.
 
 
 class MainWindow(WindowFrame):
@@ -71,14 +71,14 @@ class MainWindow(WindowFrame):
         super().__init__(theme, memory)
         install_accessible_roles()
         self._desk: Workbenches | None = None
-        self._startup_queue: list[Callable[[], object]] = []  # What to do once the stores are open.
-        self._blocking_error: HelixError | None = None  # Why the stores cannot be opened, if they cannot.
-        # The workspaces as last listed; listing them reads a file of each.
+        self._startup_queue: list[Callable[[], object]] = []  # Run once the stores are open.
+        self._blocking_error: HelixError | None = None  # The error that keeps the stores from opening.
+        # The workspaces as last listed, because listing them reads a file for each.
         self.listed_workspaces: Sequence[WorkspaceListRow] = ()
         self.background_runner = doing
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
-        self._wanted_workspace = ""  # The workspace asked for last. Answers for other workspaces are ignored.
+        self._wanted_workspace = ""  # The workspace that was requested last. Answers about others are ignored.
         self.unsent_messages = UnsentMessages(memory)
         self._side_by_side: SideBySide | None = None
         self.window_actions = ActionRegistry(self, settings)
@@ -161,7 +161,7 @@ class MainWindow(WindowFrame):
         chat.composer.show_draft_of(*place, name)
         chat.composer.show_waiting_messages(self.unsent_messages.unsent_messages_of(place))
 
-    # --- workspaces ----------------------------------------------------------------------------------------------
+    # --- Workspaces are opened, switched and shown
 
     @property
     def workbenches(self) -> Workbenches:
@@ -315,7 +315,7 @@ class MainWindow(WindowFrame):
         self.refresh_conversations()
         row = bench.conversation_row(last)
         awaited = last if row is not None and not row.trashed else ""
-        # Nothing of the previous workspace is visible while another one opens.
+        # While a workspace opens, the content of the previous one must not be visible.
         self.show_session_or_new(None, awaited=awaited)
         self.workbench_shown.emit()
         if row is not None and awaited:
@@ -437,7 +437,7 @@ class MainWindow(WindowFrame):
         if watched.bench is self.current_workbench:
             self.sidebar.list.lines.update_running_state(conversation, running)
 
-    # --- conversations -------------------------------------------------------------------------------------------
+    # --- The conversations of the shown workspace
 
     def title_of_conversation(self, workspace: str, conversation: str) -> str:
         row = (
@@ -716,7 +716,7 @@ class MainWindow(WindowFrame):
             )
         elif isinstance(event, session_events.FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
             chat.cost += event.recorded.fact.usage.cost
-            if session.running not in WORKING_STATES:  # a connected agent's turn runs elsewhere
+            if session.running not in WORKING_STATES:  # A connected agent's turn runs elsewhere.
                 chat.rewrite_cost.explain_last_turn(session)
 
     def _focus_question(self, chat: ChatPage, event: session_events.QuestionAsked) -> None:

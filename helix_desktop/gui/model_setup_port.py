@@ -28,9 +28,9 @@ class ProviderChoice:
 class WindowSizeSource(StrEnum):
     """How the window of a model is known."""
 
-    TOLD = "told"  # Told by the provider or by the shipped catalogue.
-    LEARNED = "learned"  # Learned from a provider's refusal that named the size.
-    SET = "set"  # Set by the user.
+    TOLD = "told"  # The provider or the shipped list of models states the size.
+    LEARNED = "learned"  # A provider's refusal stated the size.
+    SET = "set"  # The user has set the size.
     ASSUMED = "assumed"
 
 
@@ -43,14 +43,14 @@ class ModelChoice:
     price_input: float = 0.0
     price_output: float = 0.0
     note: str = ""
-    provider: str = ""  # The title of the provider.
+    provider: str = ""  # The provider's title.
     price_cache_read: float = 0.0
     price_cache_write: float = 0.0
     max_output: int = 0
     images: bool = True
     tools: bool = True
     thinking: bool = False
-    temperature: bool = True  # Whether the model accepts a temperature.
+    temperature: bool = True  # True if the model accepts a temperature.
     local: bool = False
     sure: WindowSizeSource = WindowSizeSource.TOLD
 

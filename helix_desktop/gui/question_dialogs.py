@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit, QMessageBox,
 
 from helix_desktop.gui.translation import tr
 
-LONGEST_NAME = 200  # The most characters that are kept of the line the user enters.
+LONGEST_NAME = 200  # In characters. A line that the user enters is cut to this length.
 
 
 def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[[str], object]) -> QInputDialog:

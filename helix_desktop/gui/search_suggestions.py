@@ -18,7 +18,7 @@ from helix_desktop.gui.workbench_types import ProjectItem, Session, Workbench, W
 
 GoToPlace = Callable[[WindowPlace], object]
 
-# The slash commands, each with the name of the action that it runs.
+# For each slash command: the name of the action that it runs.
 COMMANDS = {
     "new": "new",
     "fork": "fork",

@@ -15,7 +15,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 
-# How often, in milliseconds, the open dialog updates one of PARTS parts of its rows.
+# While the dialog is open, one of PARTS parts of its rows is updated at this interval in milliseconds.
 UPDATE_INTERVAL_MS, PARTS = 200, 4
 
 

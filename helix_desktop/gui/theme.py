@@ -20,7 +20,7 @@ from shiboken6 import isValid
 from helix_desktop import resources
 from helix_desktop.gui.colour_tokens import DARK, LIGHT, Scheme, fill_token_of_kind
 
-if TYPE_CHECKING:  # The window must be painted before the engine is imported.
+if TYPE_CHECKING:  # Imported for types only: the window must appear before the engine is loaded.
     from helix_desktop.engine.blocks import ContextKind
 
 SCHEMES = ("system", "light", "dark")
@@ -28,7 +28,7 @@ ZOOMS = (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 TEXT = 13
 MONO = 12
 
-# These fonts ship with the program (packaging/fonts.py). System fonts fill their gaps, such as Chinese.
+# Both fonts ship with the program (packaging/fonts.py). Missing letters, such as Chinese, come from the system.
 TEXT_FAMILY, CODE_FAMILY = "Helix Text", "Helix Code"
 _JOINING_FEATURES = tuple(QFont.Tag.fromString(tag) for tag in ("liga", "clig", "calt", "dlig"))
 
@@ -118,7 +118,7 @@ class Theme(QObject):
         if mono:
             font.setStyleHint(QFont.StyleHint.Monospace)
             font.setFixedPitch(True)
-            for feature in _JOINING_FEATURES:  # Otherwise the font might draw `<=` as one sign.
+            for feature in _JOINING_FEATURES:  # Without this, a font may draw `<=` as a single sign.
                 font.setFeature(feature, 0)
         return font
 

@@ -15,7 +15,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
 
-# The actions that need an open workspace, conversation or question; they are disabled without it.
+# Actions that are disabled without an open workspace, conversation or question.
 WORKSPACE_ACTIONS = (
     "new", "new-copy", "new-acp", "workspace-settings", "workspace-folder", "share-workspace", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
     "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # Its regular expressions take as long to compile as the firs
 
 log = logging.getLogger(__name__)
 
-WRITE_DELAY_MS = 400  # Milliseconds from a change to the write, so that not every typed key causes a write.
+WRITE_DELAY_MS = 400  # In milliseconds. Writing waits this long, so that not every key causes it.
 T = TypeVar("T")
 
 
@@ -48,7 +48,7 @@ class WindowMemory(QObject):
             self._values.pop(path, None)
         else:
             self._values[path] = value
-        # The timer is not restarted, so that text typed without a pause is saved as well.
+        # The timer is not restarted, so that text is saved even if the user never pauses.
         if not self._timer.isActive():
             self._timer.start()
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from helix_desktop.engine.list_rows import ConversationListRow
     from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 
-LAST_CONVERSATIONS = 5  # Policies are compared using this many of the latest conversations.
-SHOWN_HISTORIES = 3  # How many conversations of other programs the welcome page names.
+LAST_CONVERSATIONS = 5  # The replay lab compares policies by this many of the latest conversations.
+SHOWN_HISTORIES = 3  # The welcome page names this many conversations of other programs.
 
 
 class WindowServices(QObject):
@@ -84,7 +84,7 @@ class WindowServices(QObject):
         window.model_setup_wanted.connect(self._choose_first_model)
         window.settings_wanted.connect(self.open_settings)
         window.activity_ended.connect(self._notify_of_ended_turn)
-        # Reading a file during a turn may have brought in new rules from that file's folder.
+        # A turn may have read a file in a folder that has its own rules files, so look for them.
         window.activity_ended.connect(lambda *_: self._find_untrusted_project_files())
         window.activity_ended.connect(lambda *_: self._warn_of_missing_folders())
         window.window_actions.set_action_handler("tour", self.start_window_tour)
@@ -150,7 +150,7 @@ class WindowServices(QObject):
         ways = [(tr("Discard"), lambda: decide_and_reopen(False)), (tr("Allow"), lambda: decide_and_reopen(True))]
         ask_which_way(self._window, tr("Imported settings"), text, tr("Decide later"), ways)
 
-    # --- rules files
+    # --- Rules files that the user has not agreed to yet
 
     def _find_untrusted_project_files(self) -> None:
         """A rules file that is new or has changed is shown before it is followed."""
@@ -180,7 +180,7 @@ class WindowServices(QObject):
 
         TrustDialog(self._window.theme, files, trust_reviewed_files, self._window).open()
 
-    # --- settings
+    # --- The settings dialog
 
     def open_settings(self, page: str) -> None:
         """At a page; an open one is brought to the front. Its pages are imported when they are first looked at."""
@@ -232,7 +232,7 @@ class WindowServices(QObject):
         lab.policy_adopted.connect(window.show_workspace_choices)
         lab.open()
 
-    # --- conversations of other programs
+    # --- Conversations of other programs
 
     def _history_importer(self) -> HistoryImportPort:
         if self._histories is None:
@@ -301,7 +301,7 @@ class WindowServices(QObject):
         elif window.current_workbench is None:
             window.go_to_place(WindowPlace("conversation", workspace, conversation))
 
-    # --- notifications
+    # --- Notifications on the desktop
 
     def _notify_of_ended_turn(self, workspace: str, conversation: str, running: ConversationActivity, why: str) -> None:
         window, wanted = self._window, self._window.settings
@@ -330,7 +330,7 @@ class WindowServices(QObject):
         if place:
             self._window.go_to_place(parse_deep_link(place))
 
-    # --- the tour
+    # --- The tour through the program
 
     def start_window_tour(self) -> None:
         """A workspace of its own on a sample folder, and a new conversation there for the user to begin."""

@@ -144,7 +144,7 @@ class WorkspaceActions:
             "\n".join(words), button=tr("Choose a folder…"), act=act, stays=NOTICE_MILLISECONDS
         )
 
-    # --- the trash
+    # --- The trash of conversations and workspaces
 
     def open_trash_dialog(self) -> None:
         window = self._window

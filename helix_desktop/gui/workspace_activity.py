@@ -28,7 +28,7 @@ _STATES_BY_URGENCY = (
     ConversationActivity.TOOLS,
     ConversationActivity.THINKING,
 )
-# Facts that may change a conversation's row in the list: its title, its position or its context bar.
+# Facts that can change a conversation's row in the list: its title, place or context bar.
 _FACTS_THAT_CHANGE_ROWS = (
     facts.ConversationChanged,
     facts.ConversationStarted,
@@ -38,7 +38,7 @@ _FACTS_THAT_CHANGE_ROWS = (
     facts.TurnEnded,
     facts.Unfolded,
 )
-LIST_INTERVAL_MS = 300  # In milliseconds. A busy workspace's list is rebuilt at most this often.
+LIST_INTERVAL_MS = 300  # In milliseconds. During much activity, the list is rebuilt only this often.
 MessageQueue = tuple[tuple[facts.UserPart, ...], ...]
 
 
@@ -56,11 +56,11 @@ class WorkspaceActivity(QObject):
         self._memory = memory
         self._unfinished = UnfinishedOutput()
         self._queued: dict[str, MessageQueue] = {}
-        # Messages that have left the queue and are not in the journal yet.
+        # Messages that left the queue but are not in the journal yet.
         self._unrecorded: dict[str, MessageQueue] = {}
         failed: list[str] = memory.get_remembered("failed", bench.id, default=[])
         self._states: dict[str, ConversationActivity] = dict.fromkeys(failed, ConversationActivity.FAILED)
-        self._seen_failures: set[str] = set()  # Failures that the user has already seen.
+        self._seen_failures: set[str] = set()  # Failures the user has seen.
         self._bridge = EventBridge(self)
         self._bridge.events_arrived.connect(self._handle_events)
         self._list_timer = QTimer(self, interval=LIST_INTERVAL_MS, singleShot=True)

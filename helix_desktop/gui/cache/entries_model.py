@@ -166,7 +166,7 @@ class EntriesModel(QAbstractTableModel):
             return cell_text(row, EntryColumn(index.column()), time.time()) if row is not None else "…"
         return None
 
-    # --- pages
+    # --- The rows are read page by page as they are needed
 
     def _reload_from_start(self) -> None:
         self._load_generation += 1
@@ -252,7 +252,7 @@ class EntriesModel(QAbstractTableModel):
             if round_then != self._load_generation:
                 return
             if page == 0 and not self._count and rows:
-                self._set_row_count(len(rows))  # The first rows are shown before all are counted.
+                self._set_row_count(len(rows))  # Rows can be shown before the total is known.
             self._pages[page] = rows
             self._pages.move_to_end(page)
             while len(self._pages) > KEPT_PAGES:

@@ -148,7 +148,7 @@ class EntryTable(QTableView):
         self.is_current_row_loading = False  # True while the current row is being loaded.
         self._columns_without_room: set[EntryColumn] = set()
         self.cells = EntryCellDelegate(theme, self)
-        # Before Qt hears of it: it would move on to the row above, and that entry would be opened.
+        # Before Qt's own handler: it would select the row above, and so open another entry.
         entries.rowsAboutToBeRemoved.connect(self._leave_removed_row)
         self.setModel(entries)
         self.selectionModel().currentRowChanged.connect(self._announce_current_row)

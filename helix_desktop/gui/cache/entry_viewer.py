@@ -96,7 +96,7 @@ class EntryViewer(QWidget):
     def _show_fitting_hash(self) -> None:
         if self.row is not None:
             digest = self.row.stored.digest
-            # At this width, the long hash fits beside the longest button labels of every language.
+            # From this width on, the long hash fits beside the button labels in all languages.
             roomy = self.width() >= self._theme.zoomed_pixels(1_120)
             self._hash.setText(f"{digest.hex[:16]}…{digest.hex[-12:]}" if roomy else digest.short_hex)
 

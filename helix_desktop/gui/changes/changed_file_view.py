@@ -22,10 +22,10 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.difference_view import DifferenceView
 
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
-LARGEST_PICTURE_BYTES = 32 << 20  # The largest picture that is shown, in bytes.
+LARGEST_PICTURE_BYTES = 32 << 20  # In bytes. Larger pictures are not shown.
 MOST_PIXELS = 64_000_000
 PICTURE_EDGE_PIXELS = 420
-LEAST_NAME_PIXELS = 140  # The least width of a file name beside the buttons.
+LEAST_NAME_PIXELS = 140  # A file name beside the buttons is at least this wide.
 
 
 class ChangedFileView(QWidget):

@@ -13,7 +13,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 
 _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
-MOST_SHAPED_TEXTS = 4_000  # When this many shaped texts are kept, all of them are discarded.
+MOST_SHAPED_TEXTS = 4_000  # Once this many laid-out texts are kept, they are all discarded.
 
 
 @dataclass(frozen=True, slots=True)

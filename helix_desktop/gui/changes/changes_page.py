@@ -31,9 +31,9 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 from helix_desktop.gui.workbench_types import CheckpointProgress, FileChanges
 
-# Widths in pixels: the file list's usual and least widths, and the note's least width.
+# In pixels: the file list's usual width, its least width, and the note's least width.
 WIDTH, LEAST, NOTE = 268, 168, 90
-MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and characters of each title.
+MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and the most characters of each title.
 ARROW = " ▾"
 LoadedFileChange = tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]]
 EXECUTABLE_SUFFIXES = (".desktop", ".sh", ".bash", ".command", ".app", ".bat", ".cmd", ".exe", ".jar")
@@ -59,7 +59,7 @@ class ChangesPage(QWidget):
         self._files: list[FileChange] = []
         self._scope, self._revision, self._checkpoint_turn_seq = "turns", "", 0
         self._is_up_to_date = False
-        self._turn_to_show = (0, "")  # The fact and the file to show once the turns are known.
+        self._turn_to_show = (0, "")  # The fact and the file to show once the turns are listed.
         self._shown: FileChange | None = None
         self.files = ChangedFilesList(theme, self)
         self.body = ChangedFileView(theme, self)
@@ -240,7 +240,7 @@ class ChangesPage(QWidget):
 
     def _on_checkpoint_progress(self, progress: CheckpointProgress) -> None:
         self._show_coverage_note(progress)
-        if progress.state == "ready" and self.isVisible():  # Only now are the uncovered files known.
+        if progress.state == "ready" and self.isVisible():  # The uncovered files are known only now.
             self.reload_changes()
 
     def _show_coverage_note(self, progress: CheckpointProgress) -> None:
@@ -292,7 +292,7 @@ class ChangesPage(QWidget):
 
         def show_file_error(
             error: HelixError,
-        ) -> None:  # The content was forgotten or removed. The previous file must not stay visible.
+        ) -> None:  # The content is gone. The previous file must not stay visible.
             if file is self._shown:
                 self.body.show_sentence_only(translate_sentences(str(error)))
 

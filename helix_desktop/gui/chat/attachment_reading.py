@@ -20,9 +20,9 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp": "image/webp"}
-LARGEST_PICTURE = 3_700_000  # In bytes. Encoded as base64, it has five million characters.
+LARGEST_PICTURE = 3_700_000  # In bytes. As base64 text, such a picture has five million characters.
 WIDEST = 8_000  # In pixels. A picture with a longer edge is scaled down before it is sent.
-SMALLER = 2_000  # The longest edge of a scaled-down picture, in pixels. Models use no more.
+SMALLER = 2_000  # In pixels. A picture is scaled down to this edge; models use no more.
 MOST_PIXELS = 100_000_000
 _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
@@ -76,9 +76,9 @@ def _encode_picture(picture: QImage, kind: bytes) -> bytes:
     return bytes(buffer.data().data())
 
 
-Reading = Coroutine[None, None, tuple[str, bytes, str]]  # returns name, content and media type
+Reading = Coroutine[None, None, tuple[str, bytes, str]]  # An attachment's name, content and media type
 LARGEST = 200 * 1024 * 1024
-HEAD = 4_096  # This many first bytes decide whether a file is text, as when a model reads one.
+HEAD = 4_096  # In bytes. This first part of a file decides whether the file counts as text.
 
 
 @dataclass(eq=False)

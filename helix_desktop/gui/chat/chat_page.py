@@ -25,8 +25,8 @@ from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.gui.workbench_types import Session
 
 MEASURE_PAUSE_MS = 100  # The next message is priced this many milliseconds after the last change.
-SLOW_MS = 300  # A conversation that loads for longer than this many milliseconds shows "Loading…".
-# Pixels. The transcript above a question is up to ABOVE high, as long as BELOW is left for the rest.
+SLOW_MS = 300  # In milliseconds. If a conversation takes longer to load, "Loading…" appears.
+# In pixels. Above a question, the transcript is up to ABOVE high if BELOW is left for the question.
 ABOVE, BELOW = 96, 560
 
 

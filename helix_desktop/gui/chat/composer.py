@@ -23,10 +23,10 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_memory import WindowMemory
 
-BAR, MOST_BAR = 60, 132  # The least and the greatest width of the meter, in pixels.
-LEAST_BAR = 20  # The least width of the bar when it takes the place of the figures, in pixels.
-LEAST = 30  # The least width of a shortened permission mode, in pixels.
-ALLOW_ALL = "allow all"  # the permission mode under which nothing is asked
+BAR, MOST_BAR = 60, 132  # In pixels: the least and the greatest width of the context meter.
+LEAST_BAR = 20  # In pixels: the least width of the meter's bar when its figures have no room.
+LEAST = 30  # In pixels: the least width of the permission mode's name when it is shortened.
+ALLOW_ALL = "allow all"  # The permission mode that never asks the user.
 
 
 class Composer(QWidget):
@@ -49,9 +49,9 @@ class Composer(QWidget):
         self._begun_from_new: DraftPlace | None = None
         self._running = ConversationActivity.IDLE
         self._edited = 0
-        # The draft that is put aside while the user edits an earlier message.
+        # The draft that was set aside while the user edits an earlier message.
         self._interrupted_draft: tuple[UserPart, ...] = ()
-        self._known = False  # Whether the size of the context window is known.
+        self._known = False  # True if the size of the model's context window is known.
         self._measured: tuple[Mapping[ContextKind, int], int, float, float, bool] = ({}, 0, 0.0, 1.0, False)
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
@@ -125,7 +125,7 @@ class Composer(QWidget):
         """Shows a conversation's draft and sent messages; the previous draft has been saved."""
         place = (workspace, conversation)
         self.text.setPlaceholderText(tr("Message {name}…", name=name))
-        self.text.viewport().update()  # Qt does not draw a placeholder anew that takes another one's place.
+        self.text.viewport().update()  # If one placeholder replaces another, Qt does not redraw the field by itself.
         if place != self._begun_from_new:
             self._begun_from_new = None
         self.draft_place = ("", "")
@@ -245,7 +245,7 @@ class Composer(QWidget):
     def _add_message_parts(self, parts: Sequence[UserPart]) -> None:
         if words := [part.text for part in parts if isinstance(part, Text)]:
             begun = ["\n\n"] if self.text.toPlainText().strip() else []
-            # A separate cursor inserts the text, so that the user's own cursor stays where it is.
+            # Text inserted with a cursor of its own leaves the user's cursor where it is.
             QTextCursor(self.text.document()).insertText("".join(["\n\n".join(words), *begun]))
             self.text.ensureCursorVisible()
         for part in parts:
@@ -318,13 +318,13 @@ class Composer(QWidget):
         missing = (figures if self._known else 0) - room
         metrics = self._mode.fontMetrics()
         whole = metrics.horizontalAdvance(self._mode_words)
-        if self._known and missing > whole - px(LEAST):  # The bar takes the place of figures without room.
+        if self._known and missing > whole - px(LEAST):  # Without room for its figures, the meter shows only a bar.
             missing = px(BAR) - room
         if missing > 0 and not self._mode.isHidden():
             shortened = min(max(whole - missing, px(LEAST)), whole)
             self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
             room += whole - shortened
-        written = bool(self.text.toPlainText().strip())  # The cost is shown once text is typed.
+        written = bool(self.text.toPlainText().strip())  # The price is shown once text is typed.
         price = self.price.sizeHint().width() + px(10) if self.price.text() and written else 0
         self.price.setVisible(price > 0 and room >= figures + price)
         with_figures, with_bar = room >= figures, room < figures or room >= figures + price + px(BAR)

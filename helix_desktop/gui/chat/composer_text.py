@@ -73,7 +73,7 @@ class ComposerTextEdit(QPlainTextEdit):
             block = block.next()
         return lines
 
-    # --- history -------------------------------------------------------------------------------------------------
+    # --- Messages sent before are brought back with the arrow keys
 
     def set_sent_messages(self, sent: list[str]) -> None:
         """What was sent before, oldest first."""
@@ -105,7 +105,7 @@ class ComposerTextEdit(QPlainTextEdit):
         ):
             return
         if event.modifiers() == Qt.KeyboardModifier.AltModifier and event.text() and not ALT_WRITES:
-            event.ignore()  # The shortcut of a disabled action must not become text of the message.
+            event.ignore()  # Ignored: a disabled action's shortcut must not become text.
         else:
             super().keyPressEvent(event)
 
@@ -188,7 +188,7 @@ class ComposerTextEdit(QPlainTextEdit):
     def _on_text_changed(self) -> None:
         if self.hasFocus() or not self.toPlainText():
             self._at = len(self._history)
-        if self.sizeHint().height() != self.height():  # Another height of the box moves everything around it.
+        if self.sizeHint().height() != self.height():  # With another height, everything around the text has to move.
             self.updateGeometry()
 
     def _notify_completion_request(self) -> None:

@@ -33,7 +33,7 @@ class EmptyConversationPanel(QWidget):
         for widget in (self._title, words):
             column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
         column.addSpacing(12)
-        # Every translation contains a word that the demo model's script recognises, such as "demo".
+        # The demo model waits for a certain word, such as "demo". Every translation contains one.
         scripted = tr("Show me what you can do")
         self.first = build_push_button(scripted, self, lambda: self.demo_prompt_chosen.emit(scripted), "primary")
         column.addWidget(self.first, 0, Qt.AlignmentFlag.AlignHCenter)

@@ -9,8 +9,8 @@ from helix_desktop.gui.shared.exact_text_view import describe_exact_text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference_view import DifferenceView
 
-LEAST, END = 2, 6  # The least number of visible lines, and the pixels below the last.
-LARGEST = 1 << 20  # In characters. A larger change is shown as text and loaded in pieces.
+LEAST, END = 2, 6  # The number of lines that are always visible, and the pixels below the last line.
+LARGEST = 1 << 20  # In characters. A longer change is shown as text and loaded in pieces.
 
 
 class ExactDifferenceView(DifferenceView):

@@ -7,7 +7,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
 from helix_desktop.gui.window_memory import WindowMemory
 
-DraftPlace = tuple[str, str]  # A workspace, and one of its conversations or "new".
+DraftPlace = tuple[str, str]  # A workspace's id, and a conversation's id or "new".
 Parts = tuple[UserPart, ...]
 
 

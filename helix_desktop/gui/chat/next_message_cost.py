@@ -12,7 +12,7 @@ from helix_desktop.gui.context_meter import format_token_count
 from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.translation import tr
 
-AGING = 15_000  # Milliseconds between updates of the time for which the provider's cache stays warm.
+AGING = 15_000  # In milliseconds. How long the provider's cache stays warm is updated this often.
 LEAST_SAVED = 0.001  # Smaller savings, in dollars, are not shown.
 
 

@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from helix_desktop.gui.chat.schema_form import SchemaForm
     from helix_desktop.gui.shared.exact_text_view import ExactTextView
 
-LOW = 400  # In pixels. A narrow window lower than this shows only the question and its buttons.
-WORDS = 120  # The least width of the field "what to do instead", in pixels.
-NAMED = 5  # The most paths named that an undo does not cover.
+LOW = 400  # In pixels. A narrow window that is lower shows only the question and its buttons.
+WORDS = 120  # In pixels: the least width of the field where the user says what to do instead.
+NAMED = 5  # Of the paths that an undo would not restore, at most this many are named.
 COMMANDS = ("run_command",)
-LONGEST = 2_000  # The most characters shown of a sub-agent's task.
+LONGEST = 2_000  # In characters. At most this much of a sub-agent's task is shown.
 READING = 0.7  # Seconds. A key pressed sooner after the card got the focus was not meant for it.
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
@@ -122,7 +122,7 @@ class PermissionQuestionCard(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._question = question
-        self._taken = -math.inf  # When the card got the focus.
+        self._taken = -math.inf  # The time at which the card got the focus.
         self._form = self._build_server_form() if question.form else None
         self._actions: dict[QPushButton, str] = {}  # The action that does the same as a button.
         self._answers: QBoxLayout | None = None
@@ -325,7 +325,7 @@ class PermissionQuestionCard(QWidget):
 
     def event(self, event: QEvent) -> bool:
         handled = super().event(event)
-        if event.type() == QEvent.Type.LayoutRequest:  # The buttons may have changed their size.
+        if event.type() == QEvent.Type.LayoutRequest:  # The buttons may have a new size.
             self._fit_buttons_to_width()
         return handled
 
@@ -338,7 +338,7 @@ class PermissionQuestionCard(QWidget):
             self._words.setMinimumWidth(px(WORDS))
             self._ways_on.setMinimumWidth(width if wide else 0)
             self._answers.setDirection(way.LeftToRight if wide else way.TopToBottom)
-            if self._columns is not None:  # A narrow window has no room for two columns.
+            if self._columns is not None:  # Two columns need a wide window.
                 self._columns.setVisible(wide or self._columns.isChecked())
             low = not wide and self.window().height() < px(LOW)
             self._words.setVisible(not low)

@@ -16,9 +16,9 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Session
 
-TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # Dollars, and a share of the turn's cost. A cost above neither is hidden.
+TOLD_DOLLARS, TOLD_SHARE = 0.10, 0.1  # A cost is shown above this many dollars, or above this share of the turn's cost.
 LEAST_DOLLARS = 0.001
-PENDING_DOLLARS = 0.01  # In dollars. The line announces a choice that costs at least this.
+PENDING_DOLLARS = 0.01  # In dollars. A choice of the user that will cost at least this is announced.
 
 
 class RewriteCostLine(QWidget):
@@ -28,7 +28,7 @@ class RewriteCostLine(QWidget):
         super().__init__(parent)
         self._doing = doing
         self._session: Session | None = None
-        self._is_warning = False  # True if the line shows a future cost.
+        self._is_warning = False  # True if the line shows what the user's choice will cost.
         self._words = build_plain_label("", "muted", self)
         close = build_push_button(tr("Hide"), self, self.hide)
         build_row((self._words, 1), close, owner=build_centred_column(self, theme), margins=(0, 4, 0, 4))

@@ -26,7 +26,7 @@ class TurnEndHelpLine(QWidget):
         super().__init__(parent)
         self._words = build_plain_label("", "muted", self)
         self._page = ""
-        # Whether another agent or computer writes here; if so, this program does not run the turn.
+        # True if another agent or computer writes this conversation, so its turns do not run here.
         self.elsewhere = False
         self._settings = build_push_button("", self, lambda: self.settings_wanted.emit(self._page))
         self._go = build_push_button("", self, self.going_on.emit)
@@ -49,7 +49,7 @@ class TurnEndHelpLine(QWidget):
         waiting = session is not None and idle and bool(session.queue) and not limited and not failed
         words = _describe_turn_end(limited=limited, broken=broken, waiting=waiting, stopped=stopped)
         if broken and isinstance(end, ModelReplied) and end.stop is Stop.CUT:
-            words = ""  # The transcript already shows the error at its place.
+            words = ""  # The transcript already shows this error.
         self._words.setText(without_backticks(join_sentences(_describe_unrecorded_failure(session), words)))
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))

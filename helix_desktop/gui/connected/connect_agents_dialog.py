@@ -112,7 +112,7 @@ def describe_agent_activity(row: connected_agents.ConnectedAgentRow, now: float)
 
 
 WIDTH, HEIGHT = 1_060, 780
-REFRESH_INTERVAL_MS = 1_000  # How often the agents' connections are listed again, in milliseconds.
+REFRESH_INTERVAL_MS = 1_000  # In milliseconds. The list of connections is updated this often.
 
 
 class ConnectAgentsDialog(plain_widgets.TransientDialog):

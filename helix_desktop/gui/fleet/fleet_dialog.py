@@ -23,7 +23,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbenches
 from helix_desktop.resident.schedules import WorkSchedule, read_schedules
 
-LONGEST_TEXT = 1_500  # The most characters shown of a task and of its answer.
+LONGEST_TEXT = 1_500  # In characters. At most this much of a task and of its answer is shown.
 MARGINS = (20, 14, 20, 16)
 
 
@@ -71,7 +71,7 @@ class FleetDialog(TransientDialog):
         tab.setAutoExclusive(True)
         return tab
 
-    # --- tasks
+    # --- The page with the list of tasks
 
     def _build_tasks_page(self) -> QWidget:
         page = QWidget(self)
@@ -183,7 +183,7 @@ class FleetDialog(TransientDialog):
         dialog.open()
         text.setFocus()
 
-    # --- schedules and workers
+    # --- The pages with schedules, conversations and workers
 
     def _build_schedules_page(self) -> QWidget:
         columns = ((tr("Time"), 200), (tr("Days"), 220), (tr("Next"), 170), (tr("Workspace"), 150), (tr("Task"), 0))

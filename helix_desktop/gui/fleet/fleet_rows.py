@@ -18,10 +18,10 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
-LONGEST_CELL = 200  # The most characters shown in a cell.
+LONGEST_CELL = 200  # In characters. A cell's text is cut to this length.
 NOTHING = "–"
 DOT_BY_STATE = {"running": "output", "needs_you": "handover", "waiting": "faint", "failed": "danger", "done": "conversation", "cancelled": "edge"}  # fmt: skip
-Figures = Mapping[str, Any]  # of a workspace or a task, as `fleet status --json` prints them
+Figures = Mapping[str, Any]  # Values of a workspace or a task, as `fleet status --json` prints them.
 
 
 class FleetList(RowTree):

@@ -17,7 +17,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.theme_icons import build_icon
 from helix_desktop.gui.translation import tr
 
-SEARCH_DELAY_MS = 120  # Milliseconds without typing before the workspaces are searched.
+SEARCH_DELAY_MS = 120  # In milliseconds. After such a pause in typing, the workspaces are searched.
 WIDTH, ROW, SHOWN, MAX_MATCHES = 640, 36, 10, 40
 
 
@@ -145,7 +145,7 @@ class CommandPalette(SearchPopup):
             self._nothing.adjustSize()
             self._nothing.setVisible(bool(words) and not self._model.rowCount())
             self._nothing.move(self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8))
-            # Search results come after the items in memory, so the chosen row keeps its number.
+            # Search results are added below what is listed, so the chosen row keeps its number.
             if chosen >= 0:
                 self.highlight_row(chosen)
 

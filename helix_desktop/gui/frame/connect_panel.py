@@ -27,7 +27,7 @@ from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push
 from helix_desktop.gui.theme import set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 
-MODEL_BUTTONS_PER_SERVER = 6  # The most models of a local server that get buttons of their own.
+MODEL_BUTTONS_PER_SERVER = 6  # For a local server, at most this many models get a button each.
 DEMO_MODEL = "demo/demo"
 OTHER_PROVIDER = "other"
 

@@ -22,7 +22,7 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text, safe_tooltip
 from helix_desktop.gui.translation import tr
 
 ROWS_PER_FETCH = 200
-MOST_OVERLAPS = 3  # The most files that a row names as changed elsewhere, too.
+MOST_OVERLAPS = 3  # A row names at most this many files that were changed elsewhere, too.
 ROW, TWO_LINES, HEADING = 34, 52, 30
 
 
@@ -92,7 +92,7 @@ class ConversationListModel(QAbstractListModel):
         super().__init__(parent)
         self._lines: list[ConversationGroupHeading | ConversationListRow] = []
         self._fetched_count = 0
-        self._minute = 0  # The minute in which the ages of the rows were last updated.
+        self._minute = 0  # The minute in which the rows' ages were last computed.
         self._running: dict[str, ConversationActivity] = {}
 
     def replace_list_lines(self, lines: list[ConversationGroupHeading | ConversationListRow]) -> None:

@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 
 _SERVICE, _PATH = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
 MAX_TEXT_LENGTH = 200
-SHOWN_MS = 8_000  # How long a notification is shown, in milliseconds.
+SHOWN_MS = 8_000  # In milliseconds. A notification is shown this long.
 MAX_FOLLOWED_NOTIFICATIONS = 50  # How many of the newest notifications react to a click.
-DESKTOP_TIMEOUT_SECONDS = 2.0  # How long the desktop may take to answer.
+DESKTOP_TIMEOUT_SECONDS = 2.0  # In seconds. The desktop has this long to answer a call.
 
 
 class DesktopNotifier(QObject):

@@ -293,7 +293,7 @@ class ModelChooser(SearchPopup):
         kept: list[object] = self._memory.get_remembered("models", what, default=[])
         return [name for name in kept if isinstance(name, str)]
 
-    # --- keys and the mouse
+    # --- Keys and mouse clicks in the popup
 
     def claims_shortcut_key(self, event: QKeyEvent) -> bool:
         return super().claims_shortcut_key(event) or bool(self._shortcut_action(event))

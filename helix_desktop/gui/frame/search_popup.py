@@ -15,7 +15,7 @@ from helix_desktop.gui.layouts import build_column
 from helix_desktop.gui.shared.plain_widgets import build_surface
 from helix_desktop.gui.theme import Theme
 
-ROWS_PER_PAGE_KEY = 10  # How many rows Page Up and Page Down move by.
+ROWS_PER_PAGE_KEY = 10  # Page Up and Page Down move by this many rows.
 
 
 class SearchPopup(QWidget):
@@ -24,7 +24,7 @@ class SearchPopup(QWidget):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._focus_before: QWidget | None = None  # The widget that had the focus before.
+        self._focus_before: QWidget | None = None  # The widget that had the focus before this popup opened.
         self.box = build_surface(self, "box")
         self.line = QLineEdit(self.box)
         self.line.setProperty("look", "palette")
@@ -124,7 +124,7 @@ class SearchPopup(QWidget):
     def highlight_row(self, row: int) -> None:
         self.list.setCurrentIndex(self.list.model().index(row, 0))
         if row == next(iter(self.selectable_rows()), -1):
-            self.list.scrollToTop()  # The heading above the first row must be visible.
+            self.list.scrollToTop()  # Scrolls to the heading above the first row.
 
     def _move_highlight(self, steps: int) -> None:
         """Moves the highlight, past rows that cannot be chosen. A single step wraps around at the ends."""

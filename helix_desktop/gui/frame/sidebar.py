@@ -21,7 +21,7 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.histories.program_names import AGENTS_TO_CONTINUE_IN
 
 WIDTH = 252
-AGE_UPDATE_MS = 60_000  # Milliseconds between updates of the ages, which are shown in whole minutes.
+AGE_UPDATE_MS = 60_000  # In milliseconds between updates of ages, which are shown in whole minutes.
 
 
 def format_folder(folder: Path) -> str:
@@ -82,7 +82,7 @@ class Sidebar(QWidget):
 
     conversation_action_wanted = Signal(str, str)
     new_wanted = Signal()
-    workspace_menu_wanted = Signal(QPoint)  # The menu's position on the screen.
+    workspace_menu_wanted = Signal(QPoint)  # Carries the position for the menu on the screen.
     emptying_wanted = Signal()
     sharing_wanted = Signal()
 
@@ -136,7 +136,7 @@ class Sidebar(QWidget):
         self._head.addWidget(self._shared, 1, 0, 1, 3, Qt.AlignmentFlag.AlignLeading)
         self._box = QHBoxLayout()
         self._box.addWidget(self.search)
-        # A label loses its margins when the program puts the sidebar into its window; a layout keeps them.
+        # The program moves this sidebar into its window. A label would lose its margins; a layout keeps them.
         self._empty_list_row = build_row(self._empty_list_label)
         self._foot = build_row(self._back, self._archive, self._trash, self._empty_trash_link, 1)
         build_column(
@@ -202,7 +202,7 @@ class Sidebar(QWidget):
             return tr("Nothing here.")
         return tr("Your conversations appear here. Write a message to start one.")
 
-    # --- a conversation's menu -----------------------------------------------------------------------------------
+    # --- The menu of a conversation
 
     def _show_conversation_menu(self, conversation: str, at: QPoint) -> None:
         row = next((row for row in self._rows if row.id == conversation), None)

@@ -14,10 +14,10 @@ from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
-CARD_WIDTHS = (340, 264)  # In pixels; the narrower if the wider would cover the highlighted area.
-RING_TO_CARD_GAP = 14  # pixels between the ring and the card
-WINDOW_EDGE_GAP = 12  # pixels between the card and the window's edge
-SHADE_ALPHA = 70  # The opacity of the shade, from 0 to 255.
+CARD_WIDTHS = (340, 264)  # In pixels. The narrower is used if the wider would cover the highlighted area.
+RING_TO_CARD_GAP = 14  # In pixels: from the highlighting ring to the card.
+WINDOW_EDGE_GAP = 12  # In pixels: from the card to the edge of the window.
+SHADE_ALPHA = 70  # How opaque the shade over the rest of the window is, from 0 to 255.
 
 
 class HighlightRing(QWidget):
@@ -55,7 +55,7 @@ class TourStepCard(QWidget):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         set_surface_look(self, "card")
-        self.setObjectName("tour")  # The window's Tab order looks for this name.
+        self.setObjectName("tour")  # The Tab order of the window finds the card by this name.
         self.setAccessibleName(tr("Tour"))
         self.number = build_plain_label("", "small", self, wraps=False)
         self.title, self.words = build_plain_label("", "title", self), build_plain_label("", "", self)
@@ -86,7 +86,7 @@ class TourGuide(QObject):
         self._window = window
         self.ring, self.card = HighlightRing(theme, window), TourStepCard(theme, window)
         self._shown_step: object = None
-        self._clear_area = QRect()  # The area that the card must not cover.
+        self._clear_area = QRect()  # The card must not cover this area.
         self._timer = QTimer(self, interval=150)
         self._timer.timeout.connect(self.target_needed)
         window.installEventFilter(self)
@@ -103,7 +103,7 @@ class TourGuide(QObject):
         card.number.setText(tr("Step {n} of {all}", n=number, all=steps))
         card.title.setText(title)
         card.words.setText(words)
-        # Hiding the focused button would move the focus to "Leave the tour".
+        # First move the focus: hiding the focused button would move it to "Leave the tour".
         if not offer and card.window().focusWidget() is card.offer:
             card.next.setFocus()
         card.offer.setText(offer)

@@ -119,7 +119,7 @@ class WelcomePage(QWidget):
         for button in (self.folder, self.tour, self._import):
             button.setEnabled(ready)
         if ready and self.isVisible():
-            self.folder.setFocus()  # So that pressing Return opens a folder right away.
+            self.folder.setFocus()  # Return then opens a folder at once.
         if ready:
             self.became_ready.emit()
 

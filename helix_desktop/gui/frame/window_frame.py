@@ -22,11 +22,11 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_memory import WindowMemory
 
 SIDE_WIDTH = 300
-MAX_SIDE_SHARE = 0.55  # The most that the side panel takes of the width beside the sidebar.
-# A sidebar that the user has not resized takes at most this share of the whole width, so that
-# the page has room even with large text.
+MAX_SIDE_SHARE = 0.55  # The side panel takes at most this share of the width beside the sidebar.
+# Unless the user has resized the sidebar, it takes at most this share of the window's width.
+# This limit leaves the page enough room even with large text.
 MAX_SIDEBAR_SHARE = 0.3
-# Pixels at the usual text size. In a narrower window, the inspector is shown only on request.
+# In pixels, at the usual text size. In a narrower window, the inspector is shown only on request.
 NARROW_WINDOW_WIDTH = 1_160
 
 
@@ -44,7 +44,7 @@ class WindowFrame(QWidget):
         self._wants_sidebar = True
         self._wants_side = False
         self._inspector_wanted_when_narrow = False
-        self._is_dragging_splitter = False  # Widths are only saved during a drag.
+        self._is_dragging_splitter = False  # Widths are saved only while the user drags.
         self._is_changing_page = False  # True while Qt replaces one page with another.
         self._pages: dict[str, QWidget] = {}
         self._page_factories: dict[str, Callable[[], tuple[QWidget, ...]]] = {}
@@ -75,7 +75,7 @@ class WindowFrame(QWidget):
         self._side.hide()
 
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
-        if self._is_changing_page:  # The new page takes the focus itself.
+        if self._is_changing_page:  # The new page itself decides what gets the focus.
             return True
         areas = (*self.tab_areas(), *self.findChildren(QWidget, "tour"))
         here = self.window().focusWidget()
@@ -84,7 +84,7 @@ class WindowFrame(QWidget):
     def tab_areas(self) -> Sequence[QWidget]:
         return self.rail, self.sidebar, self._middle, self._side
 
-    # --- pages ---------------------------------------------------------------------------------------------------
+    # --- The pages of the window, and switching between them
 
     def add_page(self, name: str, page: QWidget, side: QWidget | None = None) -> None:
         """`side` stands at the right while the page is shown."""

@@ -21,11 +21,11 @@ from helix_desktop.gui.frame.early_typing import EarlyTyping
 from helix_desktop.gui.window_memory import WindowMemory
 
 FIRST_SIZE = QSize(1440, 900)
-# Room for the system's window frame and, under Wayland, for panels whose size is unknown.
+# Room for the window's frame and, under Wayland, for the desktop's panels, whose size is unknown.
 WINDOW_BORDER_SIZE = QSize(16, 64)
 SMALLEST_SIZE = QSize(880, 520)
 RAIL_WIDTH, SIDEBAR_WIDTH, TOP_BAR_HEIGHT = 56, 252, 48
-# The message box: its width in pixels, its greatest number of lines, and the pixels below its text.
+# Of the message box: its width in pixels, its most lines, and the pixels below its text.
 MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = 720, 10, 74
 
 
@@ -61,11 +61,11 @@ class WindowPlaceholder(QWidget):
         places += [(tokens["line"], line, 0, 1, height) for line in (RAIL_WIDTH - 1, left - 1)]
         if self._sidebar:
             places.append((tokens["line"], left, round(TOP_BAR_HEIGHT * self._zoom) - 1, width, 1))
-        for colour, *place in places:  # Pixmaps, because QBrush loads Qt's enums, which takes 25 ms.
+        for colour, *place in places:  # A QBrush would load Qt's enums, which takes 25 ms.
             surface = QPixmap(1, 1)
             surface.fill(QColor(colour))
             painter.drawPixmap(QRect(*place), surface)
-        # Text is left out of the first paint, because drawing it loads Qt's enums, too.
+        # The first paint shows no text, because drawing text loads Qt's enums.
         if self.early_typing.has_box and self.was_painted:
             self._draw_typed_text(painter, left, width, height)
         self.was_painted = True
@@ -106,7 +106,7 @@ class WindowShell(QMainWindow):
 
     def accept_input(self) -> None:
         """Accepts typing, also through an input method. Call it after the first paint."""
-        from PySide6.QtCore import Qt  # It makes all of Qt's enums: a seventh of the time to the first paint.
+        from PySide6.QtCore import Qt  # Imported late: it loads Qt's enums, a seventh of the time to the first paint.
 
         self.placeholder.setAttribute(Qt.WidgetAttribute.WA_InputMethodEnabled)
         self.placeholder.setFocus()

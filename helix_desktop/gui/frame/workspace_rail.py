@@ -164,7 +164,7 @@ class WorkspaceRail(QWidget):
         self._column.setContentsMargins(0, 0, 0, 0)
         self._column.setSpacing(GAP)
         self.area.setWidget(self._inside)
-        self.area.setMaximumHeight(0)  # Keeps “+” at the top of an empty rail.
+        self.area.setMaximumHeight(0)  # Without workspaces, this keeps the “+” button at the top.
         self._layout.addWidget(self.area, 1)
         self._add = self._add_rail_button("plus", tr("Open folder as workspace"), self.add_wanted)
         self._add.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)

@@ -72,7 +72,7 @@ class WorkspaceTrashDialog(TransientDialog):
 
         async def restore_and_report() -> None:
             await desk.restore_workspace(row.id)
-            changed()  # even if this dialog was closed in the meantime
+            changed()  # Called even if this dialog has been closed.
 
         self._run_trash_work(restore_and_report(), lambda _done: self._fetch_trashed_workspaces())
 

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from helix_desktop.fast_dataclass import dataclass
 
-ImportProgressCallback = Callable[[int, int], None]  # called with the bytes read and the total
+ImportProgressCallback = Callable[[int, int], None]  # Gets the bytes read, and the bytes in all.
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from helix_desktop.histories.program_names import NAMES
 from helix_desktop.program_settings import RECORDER, ProgramSettings
 
 WIDTH, HEIGHT = 720, 560
-SHOWN_COMPLAINTS = 200  # The most sentences shown about what was left out.
+SHOWN_COMPLAINTS = 200  # At most this many sentences tell what the import left out.
 
 
 class ImportConversationsDialog(plain_widgets.TransientDialog):

@@ -53,7 +53,7 @@ class ContextInspector(QWidget):
     """Shows how full the window is and with what. `intent_requested` carries values of `chat_intents`."""
 
     intent_requested = Signal(object)
-    moment_shown = Signal(object)  # The seq of the newest fact at the shown moment; None means now.
+    moment_shown = Signal(object)  # The number of the shown moment's newest fact; None means now.
     closing_wanted = Signal()
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
@@ -208,7 +208,7 @@ class ContextInspector(QWidget):
                 gap=0 if number else 10,
             )
         yield build_inspector_heading(ink, width, tr("This session"), gap=22)
-        # a past moment shows the savings at the prices of that moment
+        # For a past moment, the savings are shown at the prices of that time.
         session = self._session if self._is_at_present else None
         paid = session.conversation.state if session is not None else state
         rows = context_figures.build_savings_rows(token_budget.compute_savings(paid))

@@ -116,7 +116,7 @@ class ContextPanel(QWidget):
         top = max(end.y() - px(10) - high, px(8))
         self.setGeometry(QRect(max(min(end.x() - wide, window.width() - wide), 0), top, wide, high))
 
-    # --- closing
+    # --- The panel is placed when it appears, and closed by Escape or a click elsewhere
 
     def showEvent(self, event: QEvent) -> None:
         self._place_panel()

@@ -16,7 +16,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
 
-ProviderBody = tuple[str, Mapping[str, Any]]  # The name of a model, and the body that its provider receives.
+ProviderBody = tuple[str, Mapping[str, Any]]  # A model's name, and the request body that its provider gets.
 
 
 class RequestDialog(plain_widgets.TransientDialog):

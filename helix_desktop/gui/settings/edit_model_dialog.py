@@ -46,7 +46,7 @@ class EditModelDialog(TransientDialog):
             self.changes[name] = value
 
     def _save_model_changes(self) -> None:
-        self.setFocus()  # Moving the focus commits a number that is still being typed.
+        self.setFocus()  # A number field takes over a typed number when it loses the focus.
         if self.changes:
             self.corrected.emit(self.changes)
         self.accept()

@@ -20,7 +20,7 @@ from helix_desktop.gui.shared.plain_widgets import build_line_edit, build_push_b
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
-REFRESH_MS = 1_000  # Milliseconds between updates: servers change in the background.
+REFRESH_MS = 1_000  # In milliseconds. The page is updated this often, because servers change on their own.
 
 
 class McpServersPage(SettingsPage):

@@ -14,7 +14,7 @@ from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
-EFFORTS = ("", "low", "medium", "high")  # the values of ModelSet.effort
+EFFORTS = ("", "low", "medium", "high")  # The values that the setting `ModelSet.effort` can have.
 UNSET_STEP = 0.05  # A field shows "Default" at its least value, which is this far below 0.
 
 

@@ -98,7 +98,7 @@ class ProvidersPage(SettingsPage):
 
     def _build_provider_row(self, provider: ProviderChoice) -> QWidget:
         row = plain_widgets.build_surface(self.page_content, "card")
-        state = ElidedLabel(row)  # elided, so that the buttons stay visible
+        state = ElidedLabel(row)  # Its text is cut off if needed, so that the buttons stay visible.
         state.setProperty("look", "small")
         state.set_elided_text(self._describe_provider_key(provider))
         tested = plain_widgets.build_plain_label("", "small", row, wraps=False)

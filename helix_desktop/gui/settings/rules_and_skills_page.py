@@ -18,7 +18,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.workbench_types import ProjectItem, ProjectItems, Workbench
 
-MAX_ITEMS_WITHOUT_FILTER = 8  # The most items that are listed without a filter field.
+MAX_ITEMS_WITHOUT_FILTER = 8  # A longer list gets a filter field.
 
 
 class RulesAndSkillsPage(SettingsPage):

@@ -24,8 +24,8 @@ from helix_desktop.gui.translation import tr
 
 Value = bool | int | float | str
 ValueListener = Callable[[Value], object]
-FIELD_WIDTH_IN_LINES = 15  # The width of every field, in line heights.
-MAX_WIDTH_BESIDE_TEXT = 18  # In line heights. A wider field is put below its text.
+FIELD_WIDTH_IN_LINES = 15  # All fields have this width, measured in line heights.
+MAX_WIDTH_BESIDE_TEXT = 18  # In line heights. A wider field is placed below its label.
 TEXT_MARGIN = 7
 
 
@@ -42,9 +42,9 @@ class FieldDeclaration:
     least: float = 0
     most: float = 0
     unit: str = ""
-    unset: str = ""  # shown by a number field at its least value, if that means "not set"
-    long: bool = False  # True for a text of several lines, which is placed below its title.
-    font: str = ""  # "text" or "code" for a choice among the system's fonts of that kind.
+    unset: str = ""  # A number field at its least value shows this text, as "not set".
+    long: bool = False  # True for text of several lines; its field is placed below the title.
+    font: str = ""  # "text" or "code" if the user chooses one of the system's fonts of that kind.
 
 
 class LongTextField(QPlainTextEdit):
@@ -112,7 +112,7 @@ def build_field(declared: FieldDeclaration, changed: ValueListener, parent: QWid
     widget.setAccessibleDescription(declared.sentence)
     widget.setObjectName(declared.name)
     if isinstance(widget, QAbstractSpinBox) and (line := widget.findChild(QLineEdit)) is not None:
-        # The style sheet's padding does not apply to the line edit inside a spin box.
+        # A spin box ignores the style sheet's padding for the line edit inside it.
         line.setTextMargins(TEXT_MARGIN, 0, TEXT_MARGIN, 0)
     return widget
 
@@ -134,7 +134,7 @@ def _build_value_widget(declared: FieldDeclaration, changed: ValueListener, pare
         whole.valueChanged.connect(changed)
         return whole
     if isinstance(value, float):
-        # A share of a whole is shown as a percentage.
+        # A setting from 0 to 1 is shown in percent.
         number, times = NumberField(parent), 100 if declared.most == 1 else 1
         number.setDecimals(1 if times > 1 else 3)
         number.setSingleStep(5 if times > 1 else 1)
@@ -204,7 +204,7 @@ def build_labelled_row(title: str, sentence: str, widget: QWidget, parent: QWidg
         if text:
             words.addWidget(label := build_plain_label(text, look, whole))
             if text == (title or sentence):
-                label.setBuddy(widget)  # On Linux a choice has no other name for a screen reader.
+                label.setBuddy(widget)  # On Linux, screen readers find no other name for the field.
     line.addLayout(words, 1)
     line.addWidget(widget)
     return whole

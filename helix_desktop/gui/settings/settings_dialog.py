@@ -151,7 +151,7 @@ class SettingsDialog(TransientDialog):
         self._page_factories[name] = make
         button = build_push_button(title, self, lambda: self.show_settings_page(name), "row")
         button.setCheckable(True)
-        button.setAutoExclusive(True)  # Screen readers then say a radio button, not a check box.
+        button.setAutoExclusive(True)  # So screen readers announce a radio button, not a check box.
         self._group.addButton(button)
         self._page_list.addWidget(button)
         self._buttons[name] = button

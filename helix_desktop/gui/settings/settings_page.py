@@ -23,7 +23,7 @@ class SettingsPage(QScrollArea):
     def __init__(self, title: str) -> None:
         super().__init__()
         self.setWidgetResizable(True)
-        # The page shows no focus itself, and it scrolls focused widgets into view.
+        # The page itself has nothing to focus; it only scrolls to the focused field.
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName(title)

@@ -17,10 +17,10 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.workbench_types import Workbench
 
 MEGABYTE = 1_000_000
-# The thresholds that people change most often. The rest of the policy is under Advanced.
+# The thresholds people change most. The page "Advanced" has all others.
 BASIC_THRESHOLDS = ("admission", "caching", "observation", "handover")
-# The limits at which a turn stops on its own (see engine/collaborators.py).
-# Each has a name, a title, a sentence, a default and a maximum.
+# The limits that stop a turn (see engine/collaborators.py).
+# For each limit: its name, title, description, default and greatest value.
 TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
     ("repeats", "Repeats", "A turn stops after this many identical calls with identical outputs.", 5, 1_000),

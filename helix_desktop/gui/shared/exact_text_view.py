@@ -14,9 +14,9 @@ from helix_desktop.engine import exact_text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 
-LINES = 80  # More lines than any screen shows.
-SHORT = 12  # This many lines of 50 characters fit in every window.
-_PIECE = 200  # How many lines are added at a time.
+LINES = 80  # No screen can show more lines than this.
+SHORT = 12  # A text of this many lines, with 50 characters each, fits into every window.
+_PIECE = 200  # Lines are added in portions of this many.
 
 
 class ExactTextView(QPlainTextEdit):
@@ -29,7 +29,7 @@ class ExactTextView(QPlainTextEdit):
         self._theme = theme
         self._text = text
         self._lines = exact_text.marked_lines(text)
-        self._more = True  # True while more lines follow.
+        self._more = True  # True if more lines follow those that are shown.
         self._begun = False
         self._marks = 0
         self.is_end_seen = self._short = len(text) < SHORT * 50 and text.count("\n") < SHORT

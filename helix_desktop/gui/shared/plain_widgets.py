@@ -20,7 +20,7 @@ from helix_desktop.gui.layouts import build_row
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
-COLUMN = 720  # The greatest width of text in the transcript and below it, in pixels.
+COLUMN = 720  # In pixels: the greatest width of the transcript, and of the message box below it.
 
 
 def build_plain_label(text: str = "", look: str = "", parent: QWidget | None = None, *, wraps: bool = True) -> QLabel:

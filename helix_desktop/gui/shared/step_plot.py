@@ -152,7 +152,7 @@ class StepPlot(QWidget):
         area = self._plot_area
         return area.bottom() - 3 - tokens / top * (area.height() - 6)
 
-    # --- drawing
+    # --- Drawing the plot
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -221,7 +221,7 @@ class StepPlot(QWidget):
         sides = Qt.AlignmentFlag.AlignLeft if several else Qt.AlignmentFlag.AlignHCenter
         flags = int(sides | Qt.AlignmentFlag.AlignVCenter)
         whole = QRectF(0, 0, self.width(), self.height())
-        # Measuring the laid-out text gives the right size in every script.
+        # Text is laid out to measure it, which is right for every script.
         place = painter.boundingRect(whole, flags, words).adjusted(-6, -2, 6, 2)
         width, height = place.width(), place.height()
         if several:

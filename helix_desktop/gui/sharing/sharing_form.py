@@ -60,7 +60,7 @@ class SharingFormDialog(TransientDialog):
             self.resize(self.width(), max(self.height(), layout.totalHeightForWidth(self.width())))
 
     def _run_sharing_work(self, work: Coroutine[Any, Any, Any], meanwhile: str, then: Callable[[Any], object]) -> None:
-        focused = self.focusWidget()  # Qt moves the focus away from a disabled button.
+        focused = self.focusWidget()  # Remembered because Qt takes the focus from a disabled button.
 
         def enable_and_restore_focus() -> None:
             self._update_enabled_buttons()

@@ -21,7 +21,7 @@ from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
 GROUPED = frozenset({facts.FoldKind.MARKER, facts.FoldKind.EXCERPT})
-LONG_LIST = 30  # In a list this long, neighbours of one kind in GROUPED share a row.
+LONG_LIST = 30  # A longer list joins neighbouring folds of a kind in GROUPED to one row.
 
 
 class TimelineLane(StrEnum):
@@ -94,8 +94,8 @@ class ConversationTimeline:
         self.events: list[TimelineEvent] = []
         self.change_count = 0
         self.imported_dollars = 0.0
-        self._in_force: list[TimelineEvent] = []  # The events whose folds save tokens now.
-        self._settled_seq = 0  # The savings up to this fact have been added to the events.
+        self._in_force: list[TimelineEvent] = []  # Events whose folds are in force and save tokens.
+        self._settled_seq = 0  # The savings of all facts up to this number are already counted.
         self._event_of: dict[str, TimelineEvent] = {}
         self._event_of_batch: dict[str, TimelineEvent] = {}
 

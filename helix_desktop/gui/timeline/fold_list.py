@@ -53,7 +53,7 @@ class _FoldRowPainter(RowPainter):
             return
         theme, event = self._theme, model.items[index.row()]
         place = QRectF(option.rect)
-        # ring, text and time keep their places in right-to-left languages, too
+        # In right-to-left languages too, each row shows ring, text and time in this order.
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         if option.state & QStyle.StateFlag.State_Selected:
             inset = theme.zoomed_pixels(12)

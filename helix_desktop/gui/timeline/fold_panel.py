@@ -157,7 +157,7 @@ class FoldPanel(QWidget):
         self._edit.setVisible(fold is not None and fold.kind in _DOCUMENT_KINDS and shown.event.has_fold_in_force)
         if fold is not None:
             words = fold_sentences.describe_fold_figures(event).replace(" ", "\u00a0")
-            # Lines break only between figures, never between a number and its unit.
+            # Lines may break between figures, but not between a number and its unit.
             self._figures.setText(words.replace("·\u00a0", "· "))
         if not same:
             draft = self._drafts.get(_draft_key(shown))

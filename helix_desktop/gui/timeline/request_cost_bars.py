@@ -16,9 +16,9 @@ from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
-HEIGHT = 0.3  # The share of the plot's height that the most expensive request takes.
-WIDEST = 24  # Bars that are at least this many pixels apart all have the same width.
-COLOURS = ("faint", "conversation", "danger", "output")  # The colours of the groups, from the bottom up.
+HEIGHT = 0.3  # The bar of the most expensive request takes this share of the plot's height.
+WIDEST = 24  # In pixels. If bars are further apart than this, they do not get any wider.
+COLOURS = ("faint", "conversation", "danger", "output")  # The colours of a bar's four parts, from the bottom up.
 READ, NEW, AGAIN, REPLY = range(4)
 
 

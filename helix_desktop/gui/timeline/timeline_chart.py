@@ -26,10 +26,10 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 
 Threshold = tuple[str, ContextKind, float]
 HEIGHT = 390
-LEFT, RIGHT, LEGEND, LANE, DATES = 60, 60, 30, 15, 26  # Sizes of what is around the plot, in pixels.
+LEFT, RIGHT, LEGEND, LANE, DATES = 60, 60, 30, 15, 26  # In pixels: sizes of what surrounds the plot.
 SMALL = 11
-MARK_GAP = 4  # The least distance between two marks of a lane, in pixels.
-REACH = 6  # A mark reacts to the pointer within this many pixels.
+MARK_GAP = 4  # In pixels. Marks in the same lane are at least this far apart.
+REACH = 6  # In pixels. The pointer reaches a mark within this distance.
 LANE_COLOURS = {TimelineLane.YOU: "conversation", TimelineLane.FILES: "output", TimelineLane.ERRORS: "danger"}
 
 
@@ -78,7 +78,7 @@ class TimelineChart(StepPlot):
             self._keep_span_in_range()
         points, events = self._story.points, self._story.events
         if points:
-            # The first event may be the start of the conversation, which is not a fold.
+            # The first event can be the conversation's start, which is not a fold.
             begun = bool(events) and not events[0].current_folds
             steps = format_count(self._story.steps[-1], "{n} step", "{n} steps")
             folds = format_count(len(events) - begun, "{n} fold", "{n} folds")
@@ -121,7 +121,7 @@ class TimelineChart(StepPlot):
         below = pixels(LANE * len(TimelineLane) + DATES)
         return QRectF(self.rect()).adjusted(pixels(LEFT), pixels(LEGEND), -right, -below)
 
-    # --- drawing
+    # --- Drawing the chart
 
     def _plot_cache_key(self) -> object:
         points, marks = self._story.points, self._story.marks
@@ -139,7 +139,7 @@ class TimelineChart(StepPlot):
         painter.setPen(Qt.PenStyle.NoPen)
         for kind, pyramid in reversed(
             list(zip(ContextKind, self._layers, strict=True))
-        ):  # The highest layer is drawn first, so that it is behind the others.
+        ):  # Starts with the highest layer, because each layer is drawn over the ones before.
             edge = [QPointF(x, self._y_of_token_count(tokens, top)) for x, tokens in self._highest_points(pyramid)]
             ends = QPointF(edge[0].x(), area.bottom() - 3), QPointF(edge[-1].x(), area.bottom() - 3)
             painter.setBrush(self._theme.fill_colour_of_kind(kind))

@@ -43,9 +43,9 @@ from helix_desktop.gui.views.text_comparison import TextComparisonDialog
 from helix_desktop.gui.workbench_types import Session, Workbench
 
 READ_SLICE_SECONDS = 0.003
-FRAME_MS = 16  # Milliseconds from a change to the update of the list: about a frame.
+FRAME_MS = 16  # In milliseconds. The list is updated this soon after a change: about a frame.
 FACTS_PER_STEP = 64
-NARROW = 700  # On a page narrower than this many pixels, the chosen fold is below the list.
+NARROW = 700  # In pixels. On a narrower page, the chosen fold is below the list, not beside it.
 
 
 class TimelinePage(QWidget):
@@ -62,11 +62,11 @@ class TimelinePage(QWidget):
         self.timeline = ConversationTimeline()
         self._other_timelines: list[ConversationTimeline] = []
         self._shows_whole_workspace = self._has_undrawn_growth = False
-        self._listed: tuple[int, int] = (0, 0)  # The state that the list was last filled from.
+        self._listed: tuple[int, int] = (0, 0)  # The changes and the window that the list was last filled from.
         self._last_read_seq = 0
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: TimelineEvent | None = None
-        self._claims: dict[str, Sequence[str]] = {}  # The unsupported claims in a fold, by its text.
+        self._claims: dict[str, Sequence[str]] = {}  # A fold's unsupported claims, by its text.
         self._wanted_fold = ""
         self._reading: Iterator[None] = iter(())
         self.chart = TimelineChart(theme, self)
@@ -219,7 +219,7 @@ class TimelinePage(QWidget):
         self.list.show_fold_events(grouped[::-1], self.timeline.model_window, keep=self._chosen)
 
     def _choose_event(self, event: TimelineEvent) -> None:
-        if event is not self._chosen:  # The list also reports a selection that was made here.
+        if event is not self._chosen:  # The list also reports selections made by the program itself.
             self._chosen = event
             self.list.select_fold_event(event)
             self._show_chosen_event()
@@ -261,7 +261,7 @@ class TimelinePage(QWidget):
         if self._session is not None:
             self.intent_wanted.emit(ShowInChat(self._session.id, seq))
 
-    # --- commands
+    # --- What the user can do with the chosen fold
 
     def _change_shown_folds(self, change: str, folds: list[str]) -> None:
         async def change_each(session: Session) -> None:
@@ -342,7 +342,7 @@ class TimelinePage(QWidget):
             lambda before: self._past.compute_moment_at(conversation, last, lambda after: show_both(before, after)),
         )
 
-    # --- filters
+    # --- Choosing what the timeline shows
 
     def _build_timeline_menu(self) -> None:
         menu = QMenu(self.menu_button)

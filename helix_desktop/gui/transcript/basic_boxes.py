@@ -31,7 +31,7 @@ from helix_desktop.gui.translation import tr
 
 INDENT = 22
 QUOTE = 14
-WIDE, HIGH = 240, 180  # The largest width and height of a picture in a message, in pixels.
+WIDE, HIGH = 240, 180  # In pixels: the largest size of a picture in a message.
 _LINE_END = "\N{LINE SEPARATOR}"
 _ROOM = "\N{NO-BREAK SPACE}"
 
@@ -48,7 +48,7 @@ class FormulaPicture:
     depth: float
 
 
-FormulaLookup = Callable[[str, bool], FormulaPicture | None]  # a formula, and whether it stands on lines of its own
+FormulaLookup = Callable[[str, bool], FormulaPicture | None]  # Finds a formula's picture; True: on a line of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class LayoutBox:
     """One piece. `gap` is the space above it at the usual text size, `left` its distance from the column's left edge."""
 
     text: str = ""
-    copied_prefix: str = ""  # Copied before the text, such as a list marker.
-    chunk_start = -1  # Where the shown chunk of the source begins.
-    chunk_end = -1  # Where that chunk ends.
-    is_table_continuation = False  # True for every piece of a table but the first.
-    is_from_subagent = False  # Whether the box belongs to a sub-agent.
-    is_waiting_for_drawing = False  # Whether the box waits for a formula that is still being drawn.
+    copied_prefix: str = ""  # Put before the copied text, such as a list's bullet.
+    chunk_start = -1  # Where the part of the source that this box shows begins.
+    chunk_end = -1  # Where that part of the source ends.
+    is_table_continuation = False  # True if another piece of the same table comes before this one.
+    is_from_subagent = False  # True if a sub-agent wrote it.
+    is_waiting_for_drawing = False  # True while a formula in this box is being drawn.
 
     def __init__(self, ink: DrawingStyle, width: float, *, left: float = 0.0, gap: float = 0.0) -> None:
         self.ink = ink

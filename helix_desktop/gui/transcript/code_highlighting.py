@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MOST = 64 * 1024
 LONGEST_LINE = 2_000
 
-Run = tuple[int, int, str]  # A start, a length and the name of a colour token.
+Run = tuple[int, int, str]  # Where coloured text starts, its length, and the name of its colour.
 
 _COLOURS = (
     ("Comment", "code_comment"),

@@ -126,7 +126,7 @@ class DrawingStyle:
         if made is None:
             made = self._colours[key] = QTextCharFormat()
             made.setBackground(self.token_colour(name) if name else self.selection_colour)
-            # the only colour that is readable on all these backgrounds
+            # No other colour is readable on all of these backgrounds.
             made.setForeground(self.token_colour("text"))
         return made
 

@@ -52,7 +52,7 @@ def _find_single_dollar_formula(text: str, at: int) -> tuple[str, int] | None:
 
 
 def _parse_formula_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
-    """From a line that begins one to the line that ends it; no line of it is a list or a heading."""
+    """Parses a formula of several lines. None of its lines may begin a list or a heading."""
     start = state.bMarks[first] + state.tShift[first]
     opening, closing = next((pair for pair in _PAIRS[:2] if state.src.startswith(pair[0], start)), ("", ""))
     if not opening or state.is_code_block(first):

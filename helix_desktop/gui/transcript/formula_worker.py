@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 
-SECONDS = 0.35  # seconds of processor time for one formula
+SECONDS = 0.35  # In seconds. A formula may take this much processor time.
 
 
 def serve_formula_requests() -> None:

@@ -21,7 +21,7 @@ from helix_desktop.gui.translation import tr
 
 HEIGHT, SIDE = 22, 26
 BAR = -1  # the box number that stands for the bar, which is not one of the item's boxes
-OVERLAP = 3  # How many pixels of the message the bar may cover.
+OVERLAP = 3  # In pixels. The bar may cover this much of its message.
 _WITH_BAR = frozenset({TranscriptItemKind.USER, TranscriptItemKind.REPLY})
 
 

@@ -87,7 +87,7 @@ def _build_markdown_boxes(
         )
 
     text = item_source_text(item)[:limit]
-    # Code in a reply that is being written is coloured at once, so that it does not flicker.
+    # Code in an unfinished reply is coloured at once; doing it later would flicker.
     at_once = AT_ONCE if item.kind is TranscriptItemKind.LIVE_REPLY else 0
     return build_text_boxes(
         page.ink,

@@ -44,7 +44,7 @@ _CONSTANT = {
 }
 
 
-# For each drawn piece: the top of its item in the view, its offset below that top, and its height.
+# For each drawn piece: its item's top in the view, its own offset from there, and its height.
 DrawnPlaces = dict[object, tuple[int, float, float]]
 
 

@@ -13,7 +13,7 @@ from helix_desktop.gui.transcript.item_boxes import build_item_boxes
 from helix_desktop.gui.transcript.layout_context import LayoutContext
 from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 
-LONGER = 0.006  # Extra seconds a slice may take to lay out what is visible.
+LONGER = 0.006  # In seconds. A slice of work may take this much longer if it lays out visible items.
 _GROWING = frozenset({TranscriptItemKind.REPLY, TranscriptItemKind.LIVE_REPLY})
 
 
@@ -120,7 +120,7 @@ class ItemLayout(BoxStack):
             if b <= first or a >= last:
                 continue
             whole = chunk >= 0 and a >= first and b <= last
-            between = "\n" if chunk == before else "\n\n"  # Either the same list goes on, or a new block begins.
+            between = "\n" if chunk == before else "\n\n"  # Either the list goes on, or a new block begins.
             chosen += between if chosen else ""
             chosen += source[chunk:end].strip("\n") if whole else self.text_between_offsets(max(a, first), min(b, last))
             before = end

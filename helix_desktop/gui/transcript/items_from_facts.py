@@ -29,8 +29,8 @@ from helix_desktop.gui.transcript.transcript_item import ItemChanges, ToolCallSt
 
 _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
 PIECE = 500
-FARTHEST = 2_000  # The most items searched between a message and the end of its answer.
-_NOT_YET = 1 << 60  # The number of an item still being written, above that of any fact.
+FARTHEST = 2_000  # The end of an answer is searched for within this many items.
+_NOT_YET = 1 << 60  # Stands for the fact number of an unfinished item; larger than any real one.
 
 
 @dataclass(slots=True)
@@ -40,17 +40,17 @@ class TranscriptItems:
     history: ConversationState = field(default_factory=ConversationState)
     all: list[TranscriptItem] = field(default_factory=list)
     running: ConversationActivity = ConversationActivity.IDLE
-    grouping: bool = True  # Whether calls that follow one another become one line.
+    grouping: bool = True  # True if calls in a row are shown as one line.
     groups: CallGroups = field(default_factory=CallGroups)
     _answers: AlternativeAnswers = field(default_factory=AlternativeAnswers)
     _starts: list[facts.Recorded] = field(
         default_factory=list
     )  # The facts that started the conversation or made it a fork.
-    _last_cut: int = 0  # The seq of the last reply if its stream broke, otherwise 0.
-    _broken_reply_seq: int = 0  # The seq of a broken reply that is being asked for again; 0: none.
+    _last_cut: int = 0  # The fact number of the last reply if its stream broke; 0 if not.
+    _broken_reply_seq: int = 0  # The fact number of a broken reply that is now repeated; 0: none.
     _replaced: list[tuple[int, int]] = field(default_factory=list)  # Seqs of broken replies and of their replacements.
-    retry_at: float = 0.0  # The time at which the model is asked again after a failed request.
-    _error: int = -1  # The item of the last failure until something follows it; -1: none.
+    retry_at: float = 0.0  # When the model will be asked again after a failed request.
+    _error: int = -1  # The index of the last failure's item, if nothing follows it; -1: none.
     _seqs: array[int] = field(default_factory=lambda: array("q"))
     _live_from: int = -1
     _live: dict[int, list[str]] = field(default_factory=dict)
@@ -59,9 +59,9 @@ class TranscriptItems:
     _folds: dict[str, facts.Folded] = field(default_factory=dict)
     _fold_items: dict[str, int] = field(default_factory=dict)
     _batches: dict[str, list[facts.Folded]] = field(default_factory=dict)
-    newest_seq: int = 0  # the seq of the newest fact
-    _opened: set[int] = field(default_factory=set)  # the seqs of rewinds whose items are shown
-    # The ranges of hidden items; None if they must be computed again.
+    newest_seq: int = 0  # The number of the newest fact.
+    _opened: set[int] = field(default_factory=set)  # Numbers of rewinds whose items are shown.
+    # The ranges of items that are hidden; None means they must be computed again.
     _hidden_ranges: list[tuple[int, int]] | None = field(default_factory=list)
     _has_answer_name: bool = False
     _changes: list[facts.FilesChanged] = field(default_factory=list)  # The turn's changes so far.
@@ -227,7 +227,7 @@ class TranscriptItems:
             raise TypeError(f"item {index} is not a call")
         branch, record = self.history.branch, self.calls.record_of_item(index)
         results = record.results
-        if branch.has_message(item.fact_seq):  # A result on an abandoned branch does not belong to this call.
+        if branch.has_message(item.fact_seq):  # Results from an abandoned branch are left out.
             results = tuple(one for one in results if branch.has_message(one.seq))
         returned = results[-1] if results else None
         output = branch.fold_shown_for_part(facts.PartRef(returned.seq, 0)) if returned else None
@@ -278,7 +278,7 @@ class TranscriptItems:
         past, self._error = self._latest_failure_item(), -1
         return past
 
-    # --- a method for each kind of fact; each returns the items that look different now
+    # --- For each kind of fact, a method that returns the items whose look it changes
 
     def _show_user_message(self, recorded: facts.Recorded, fact: facts.UserSaid) -> Iterable[int]:
         if fact.by:

@@ -9,8 +9,8 @@ import re
 from html import escape
 
 _ESCAPES = re.compile(
-    r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI sequences: colours, cursor movement.
-    r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and similar sequences on one line: titles, links, the clipboard.
+    r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI sequences, which set colours and move the cursor.
+    r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and similar sequences, which set titles, links and the clipboard.
     r"|\x1b[@-Z\\-_a-z0-9=>()#%]"
 )
 _SUSPECT = re.compile(

@@ -27,11 +27,11 @@ from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.translation import tr
 
 STEP = 40
-FASTEST = 120  # The most pixels scrolled at once while a selection is dragged beyond an edge.
+FASTEST = 120  # In pixels. Dragging a selection over the edge scrolls by at most this much at once.
 _SHIFT = Qt.KeyboardModifier.ShiftModifier
 _PRESSING = frozenset({Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space})
 
-HotSpotPlace = tuple[int, HotSpotIndex]  # The number of an item, and a hot spot in it.
+HotSpotPlace = tuple[int, HotSpotIndex]  # An item's number, and a place in it that can be clicked.
 
 
 class TextSurface(QAbstractScrollArea):
@@ -52,7 +52,7 @@ class TextSurface(QAbstractScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
 
-    # --- what each kind of view defines
+    # --- What each kind of view must define
 
     def text_position_at(self, point: QPoint) -> TextPosition:
         """The position nearest to a point of the viewport."""
@@ -77,13 +77,13 @@ class TextSurface(QAbstractScrollArea):
         self.viewport().update()
 
     def follow_end_if_scrolled_there(self, _wanted: int) -> None:
-        """The reader scrolls, to about this value."""
+        """Called when the reader scrolls to about this position."""
 
-    # --- the focus
+    # --- Showing where the keyboard focus is
 
     @property
     def has_focus_frame(self) -> bool:
-        """Tab led here, and to nothing in particular."""
+        """True if Tab moved the focus here, and no hot spot has it."""
         return self._reached_by_tab and self._spot is None
 
     def focusInEvent(self, event: QFocusEvent) -> None:
@@ -104,7 +104,7 @@ class TextSurface(QAbstractScrollArea):
             painter.end()
         return handled
 
-    # --- the mouse
+    # --- Selecting text with the mouse
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
@@ -153,7 +153,7 @@ class TextSurface(QAbstractScrollArea):
         self.selection.caret = self.text_position_at(self._drag_to)
         self.show_selection()
 
-    # --- the keyboard
+    # --- Selecting and scrolling with the keyboard
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key, modifiers = Qt.Key(event.key()), event.modifiers()
@@ -204,7 +204,7 @@ class BoxSurface(TextSurface):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(theme, parent)
-        self._near: LayoutBox | None = None  # the box under the pointer
+        self._near: LayoutBox | None = None  # The box that the pointer is over.
         self._pressed: HotSpot | None = None
         self.viewport().setMouseTracking(True)
 
@@ -222,7 +222,7 @@ class BoxSurface(TextSurface):
         """A hot spot and where it is now; None where there is no such one any more."""
         raise NotImplementedError
 
-    # --- the pointer
+    # --- Clicking hot spots with the mouse
 
     def _press(self, event: QMouseEvent, *, clicks: int) -> None:
         self._spot, self._pressed = None, self.hot_spot_at_point(event.position().toPoint())
@@ -257,7 +257,7 @@ class BoxSurface(TextSurface):
             self.viewport().update()
         return super().viewportEvent(event)
 
-    # --- the keyboard
+    # --- Reaching hot spots with the keyboard
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in _PRESSING and (hot := self._focused_hot_spot()) is not None:

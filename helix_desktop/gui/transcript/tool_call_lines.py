@@ -65,7 +65,7 @@ class ToolCallLine:
     status: CallStatus
     chips: tuple[LineChip, ...] = ()
     outcome: str = ""
-    want: ChatIntent | None = None  # what a click on `outcome` asks for
+    want: ChatIntent | None = None  # What happens when the user clicks `outcome`.
 
     @property
     def spoken_line(self) -> str:

@@ -40,7 +40,7 @@ SLICE = 0.004
 LETTING_GO = 0.001
 DESCRIBED = 4_000
 MANY = 1_000  # More facts than this are read in a thread.
-EDGE = 4  # The most pixels by which something may be drawn outside its box.
+EDGE = 4  # In pixels. Drawing may exceed the edge of a box by this much.
 
 _FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
 
@@ -59,12 +59,12 @@ class TranscriptCanvas(BoxSurface):
         self._content = content
         self.is_following_end = True
         self._moving = False
-        self.over: QWidget | None = None  # A button that covers part of the lower edge.
+        self.over: QWidget | None = None  # A button that hides part of the canvas at the bottom.
         self._drawn: DrawnPlaces = {}
-        self._floated = QRect()  # The area where something was drawn over the items.
+        self._floated = QRect()  # The area of what was drawn on top of the items.
         self.column = ItemColumn(LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time))
         self._ready: ItemColumn | None = None
-        self._left: Iterator[None] = iter(())  # closed conversations that are being freed
+        self._left: Iterator[None] = iter(())  # Frees closed conversations, step by step.
         self._letting_go = QTimer(self, interval=0)
         self._letting_go.timeout.connect(self._clear_closed_conversations)
         self._later = QTimer(self, interval=0, singleShot=True)
@@ -109,7 +109,7 @@ class TranscriptCanvas(BoxSurface):
         """Read a long history in a thread, for `show_history`."""
         if len(history.facts) > MANY:
             self._ready = await asyncio.to_thread(self._build_item_column, history)
-            gc.freeze()  # these objects live long; they need not be collected
+            gc.freeze()  # These objects live long, so garbage collection skips them from now on.
 
     def _build_item_column(self, history: ConversationState) -> ItemColumn:
         items, old = TranscriptItems(history), self.column.page
@@ -219,7 +219,7 @@ class TranscriptCanvas(BoxSurface):
         viewport = self.viewport()
         before, self._drawn = self._drawn, self._drawn_now()
         marked = not self.selection.is_empty_selection or self.finding is not None or self.has_focus_frame
-        # With a fractional ratio, scrolled content would not fall on whole pixels of the screen.
+        # With a fractional screen scale, scrolling would move the content by parts of pixels.
         whole = self.devicePixelRatioF().is_integer()
         found = compute_scrolled_change(before, self._drawn) if whole and not (anew or marked) else None
         if found is None:
@@ -228,7 +228,7 @@ class TranscriptCanvas(BoxSurface):
         by, places = found
         free = viewport.rect()
         if self.over is not None and self.over.isVisible():
-            free.setBottom(self.over.y() - 1)  # Qt cannot scroll an area that another widget covers
+            free.setBottom(self.over.y() - 1)  # Qt cannot scroll an area covered by another widget.
         if by:
             viewport.scroll(0, by, free)
             viewport.update(0, free.bottom() + 1, viewport.width(), viewport.height())
@@ -354,7 +354,7 @@ class TranscriptCanvas(BoxSurface):
             laid.boxes[0].update_card_title(describe_retry_pause(self.items.retry_at - self.column.page.now()))
         self.viewport().update()
 
-    # --- drawing
+    # --- Drawing the visible items
 
     @property
     def column_left(self) -> int:
@@ -366,7 +366,7 @@ class TranscriptCanvas(BoxSurface):
             painter.setClipRect(place)
             self._draw_visible_items(painter, place)
             if place == self.viewport().rect():
-                self._drawn = self._drawn_now()  # More items may have been laid out in the meantime.
+                self._drawn = self._drawn_now()  # Drawing may have laid out more items.
         painter.end()
 
     def _draw_visible_items(self, painter: QPainter, place: QRect) -> None:

@@ -51,7 +51,7 @@ class TranscriptView(TranscriptCanvas):
         super().__init__(theme, content, parent)
         self._pointed: HotSpot | None = None
         self.reply_finished.connect(self.speak_to_screen_reader)
-        self._over = -1  # the item under the pointer
+        self._over = -1  # The item that the pointer is over.
         self._bar: tuple[object, hover_bar.HoverBar] | None = None
 
     def show_history(self, history: ConversationState) -> None:
@@ -66,7 +66,7 @@ class TranscriptView(TranscriptCanvas):
                 return self.rect_in_viewport(index, laid.hot_spot_and_rect(spot)[1]).toRect()
         return QRect()
 
-    # --- the hover bar of a message
+    # --- The bar of buttons that appears over a message
 
     def hover_bar_of(self, index: int) -> hover_bar.HoverBar | None:
         """What can be done with a message; None where the item is none, or is hidden."""
@@ -111,7 +111,7 @@ class TranscriptView(TranscriptCanvas):
         bar = self.hover_bar_of(self._item_with_hover_bar)
         return self.hover_bar_rect(self._item_with_hover_bar, bar).toAlignedRect() if bar is not None else QRect()
 
-    # --- selecting and copying
+    # --- Selecting and copying text
 
     def select_all_text(self) -> None:
         last = len(self.items.all) - 1

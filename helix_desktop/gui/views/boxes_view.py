@@ -32,7 +32,7 @@ class BoxesView(BoxSurface):
         self._stack = BoxStack()
         self._rest: Iterator[LayoutBox] = iter(())
         self._laid_width = 0.0
-        self._wanted = 0  # The scroll position to return to once the layout reaches it.
+        self._wanted = 0  # The view scrolls back to this position when the layout reaches it.
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._continue_box_layout)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -84,7 +84,7 @@ class BoxesView(BoxSurface):
             self._stack.add_box(box)
             if time.perf_counter() > until:
                 self._slices.start()
-                # Keeps the scroll bar: if it vanished briefly, all would be laid out twice.
+                # The scroll bar must stay: without it for a moment, all would be laid out twice.
                 longest = self.verticalScrollBar().maximum()
                 break
         else:
@@ -107,11 +107,11 @@ class BoxesView(BoxSurface):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if self._width_of_boxes() != self._laid_width:
-            self._slices.start()  # Not laid out at once, because a page being shown gets several widths in a row.
+            self._slices.start()  # Waits, because a page that is being shown changes its width several times in a row.
         else:
             self.verticalScrollBar().setRange(0, max(0, round(self._stack.bottom_edge) - self.viewport().height()))
 
-    # --- drawing
+    # --- Drawing the boxes
 
     def height_of_boxes(self) -> int:
         if self._width_of_boxes() != self._laid_width:
@@ -122,7 +122,7 @@ class BoxesView(BoxSurface):
         if self._width_of_boxes() != self._laid_width:
             self._start_box_layout()
         painter = QPainter(self.viewport())
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # Boxes place their words themselves.
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # Boxes place their text themselves.
         painter.fillRect(event.rect(), self._ink.token_colour(self._surface))
         y = self.verticalScrollBar().value()
         painter.translate(0, -y)

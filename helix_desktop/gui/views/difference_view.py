@@ -35,9 +35,9 @@ from helix_desktop.gui.transcript.text_surface import TextSurface
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.comment_box import CommentBox
 
-LONGEST = 5_000  # The most characters shown of a line.
+LONGEST = 5_000  # In characters. A longer line is cut.
 LAID = 400
-COLOURING = 0.004  # The most seconds of a frame that colouring may take.
+COLOURING = 0.004  # In seconds. Colouring may take this much of each frame.
 GUTTER, HEAD, GAP, BOX, TAIL = 44, 34, 14, 128, 24
 
 
@@ -67,22 +67,22 @@ class DifferenceView(TextSurface):
         self._heads: Sequence[int] = ()
         self._tops: list[float] = [0.0]
         self.has_two_columns = False
-        self.tail = TAIL  # pixels below the last row
-        self._lengths: Sequence[int] = ()  # The length of each row in characters.
+        self.tail = TAIL  # In pixels: the room below the last row.
+        self._lengths: Sequence[int] = ()  # How many characters each row has.
         self._heights: list[float] = []
         self._exact: set[int] = set()  # Wrapped rows whose height was measured, not estimated.
-        self._letters = 0.0  # How many characters fit in a line before it wraps.
+        self._letters = 0.0  # How many characters a line holds before it wraps.
         self._wide = 0.0  # The width that lines were wrapped to.
         self._language = ""
         self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
-        # Lines that were laid out without colours and still wait for them, oldest first.
+        # Lines shown without colours that still have to be coloured, the oldest first.
         self._plain: dict[tuple[int, bool], difference_rows.DifferenceLine] = {}
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour_visible_lines)
         self._buttons: list[HunkButtons] = []
-        self._asking = -1  # The row that a comment is being written on; -1: none.
+        self._asking = -1  # The row that the user writes a comment on; -1: none.
         self._actions = True
-        self._right = True  # Whether the selection is in the right column.
+        self._right = True  # True if the selected text is in the right column.
         self._comment = CommentBox(theme, self.viewport())
         self._comment.hide()
         self._comment.sent.connect(self._send_comment_on_line)
@@ -256,7 +256,7 @@ class DifferenceView(TextSurface):
             return (self.viewport().width() // 2 if right else 0) + gutter + sign
         return 2 * gutter + sign
 
-    # --- drawing
+    # --- Drawing the lines and the frames around hunks
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
@@ -354,7 +354,7 @@ class DifferenceView(TextSurface):
         )
         laid = self._laid[key] = QTextLayout(text, self._ink.mono)
         laid.setTextOption(self._option)
-        laid.setCacheEnabled(True)  # otherwise every paint shapes the text again
+        laid.setCacheEnabled(True)  # Without this, Qt would shape the text again for every paint.
         if coloured:
             runs = highlight_code(text, self._language)
             formats = [build_format_range(at, size, self._ink.highlight_format(name)) for at, size, name in runs]
@@ -498,7 +498,7 @@ class DifferenceView(TextSurface):
     def _rebuild_drawing_style(self) -> None:
         self._ink = DrawingStyle(self.theme)
         metrics = QFontMetricsF(self._ink.mono)
-        # The distance from the top of a line to its baseline.
+        # How far a line's baseline is below its top.
         self._base = (self._ink.code_line_height - metrics.height()) / 2 + metrics.ascent()
         self._option = build_wrap_option()
         self._option.setAlignment(Qt.AlignmentFlag.AlignLeft)

@@ -161,7 +161,7 @@ class TextLineView(TextSurface):
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         self.viewport().update()
 
-    # --- drawing
+    # --- Drawing the lines and their numbers
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
