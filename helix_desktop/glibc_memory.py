@@ -11,8 +11,8 @@ import ctypes
 import sys
 from collections.abc import Callable
 
-EVERY = 60.0  # How often free memory is returned, in seconds.
-LARGE = 128 << 10  # In bytes. Larger buffers are allocated and freed directly with the system.
+EVERY = 60.0  # In seconds. Freed memory is returned to the system this often.
+LARGE = 128 << 10  # In bytes. Larger buffers are given back to the system as soon as they are freed.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # Constants of malloc.h.
 
 
@@ -37,7 +37,7 @@ async def return_free_memory() -> None:
 def _load_glibc() -> ctypes.CDLL | None:
     if sys.platform != "linux":
         return None
-    with contextlib.suppress(OSError, AttributeError):  # The system may use another C library.
+    with contextlib.suppress(OSError, AttributeError):  # The C library may not be glibc.
         libc = ctypes.CDLL(None)
         if libc.mallopt and libc.malloc_trim:
             return libc

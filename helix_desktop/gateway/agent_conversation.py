@@ -26,7 +26,7 @@ from helix_desktop.providers.known_models import merge_model_knowledge
 from helix_desktop.workbench import conversation_setup
 from helix_desktop.workbench.open_workbench import Workbench
 
-LONG_TEXT_CHARACTERS = 32_000  # Longer texts have their tokens counted in a thread.
+LONG_TEXT_CHARACTERS = 32_000  # In characters. Longer texts have their tokens counted in a thread.
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class OpenAgentConversation:
     session: Session
     follower: AgentFollower
     contents: ViewContents
-    last_entries: ViewEntries | None = None  # The entries of the conversation's last view.
+    last_entries: ViewEntries | None = None  # The entries of the view that was computed last.
     applied_settings: tuple[object, ...] = ()  # System prompt, tools, model and policy of the last request.
 
     @classmethod
@@ -153,7 +153,7 @@ class OpenAgentConversation:
             sum(self.bench.token_counter.count_tokens(piece.text) for piece in pieces)
         )
 
-    # --- messages become facts
+    # --- A request's messages are recorded as facts
 
     async def append_messages(self, messages: Sequence[Wired], tip: int) -> list[int]:
         """Appends the messages as facts. Returns for each message the number of the last fact that stands for it."""
@@ -171,7 +171,7 @@ class OpenAgentConversation:
             if others:
                 await self._append_one_message(message, others, steering=bool(results))
                 seqs[at] = self.conversation.state.last_seq
-                await asyncio.sleep(0)  # Other agents get their turn.
+                await asyncio.sleep(0)  # Lets requests of other agents be handled in between.
         if outputs:
             await self._append_call_results(outputs, seqs)
         return list(itertools.accumulate((seqs.get(at, tip) for at in range(len(messages))), max, initial=tip))[1:]

@@ -33,7 +33,7 @@ from helix_desktop.tasks import OwnedTasks
 log = logging.getLogger(__name__)
 
 RECORD_TIMEOUT_SECONDS = 45.0
-SENDING_SECONDS = 0.3  # So much later a request is read that goes on before: reading would delay its sending.
+SENDING_SECONDS = 0.3  # A request sent on unread is read this much later: reading it sooner would delay its sending.
 UNREAD_TICKET = Ticket("", 0, "", 0, "", live=False)
 TOO_LONG_PHRASES = (
     b"too long", b"too large", b"context_length", b"context window", b"maximum context",
@@ -73,7 +73,7 @@ class AgentExchange:
     sending: RequestForwarder
     on_sent: Callable[[str, ParsedRequest, dict[str, Json]], None] = lambda _conversation, _opened, _body: None
     refused_conversations: set[str] = field(default_factory=set)
-    behind: MutableMapping[str, OwnedTasks] = field(default_factory=dict)  # Of each session's last unread request.
+    behind: MutableMapping[str, OwnedTasks] = field(default_factory=dict)  # Tasks of a session's last unread request.
 
     async def run_exchange(self, request: ParsedRequest, room: AgentConversations) -> None:
         """The whole exchange."""

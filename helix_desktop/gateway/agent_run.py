@@ -50,7 +50,7 @@ def registration_for_run(
     if http_transport.CERTIFICATE_VARIABLES & proxies.keys():
         http_transport.trusted_certificates(
             frozenset(proxies.items())
-        )  # A file that cannot be read is reported before the agent starts.
+        )  # Reports an unreadable certificate file before the agent starts.
     return GatewayRegistration(
         "", upstream.address, agent=agent, folder=str(Path.cwd()), proxies=proxies, since=time.time()
     )
@@ -73,15 +73,15 @@ def run_agent(agent: KnownAgent, arguments: Sequence[str], urls: Mapping[AgentUp
     with tempfile.TemporaryDirectory(prefix="wrap-", dir=private) as scratch:
         launch = agent.launch(AgentStart(urls, arguments, os.environ, Path(scratch) / "agent"))
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
-            # The agent has the terminal, so it gets these signals itself.
+            # Ctrl+C in the terminal reaches the agent directly, so this process ignores the signals.
             signal.signal(wanted, _leave_signal_to_agent)
         try:
-            # The agent must not ask a proxy for an address of this machine.
+            # The agent must reach the gateway on this machine directly, not through a proxy.
             direct = [os.environ.get("NO_PROXY") or os.environ.get("no_proxy", ""), "127.0.0.1", "localhost"]
             names = ",".join(filter(None, direct))
             environment = {**os.environ, **launch.environment, "NO_PROXY": names, "no_proxy": names}
             process = open_attended_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
-        except FileNotFoundError:  # A script whose interpreter is missing.
+        except FileNotFoundError:  # The file exists, but is a script whose interpreter is missing.
             raise _not_installed(agent) from None
         for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
             signal.signal(wanted, lambda number, _: os.kill(process.pid, number))

@@ -116,7 +116,7 @@ def remove_address(change: AgentSettingsChange, config: Path) -> None:
     """Put back what was there."""
     if change.after is None:
         change.file.unlink(missing_ok=True)
-        with suppress(OSError):  # The folder stays if other files are in it.
+        with suppress(OSError):  # A folder that contains other files is not removed.
             for folder in change.created:
                 folder.rmdir()
     else:

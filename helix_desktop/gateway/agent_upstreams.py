@@ -18,7 +18,7 @@ from helix_desktop.fast_dataclass import dataclass
 CLAUDE_MANAGED_SETTINGS = Path("/etc/claude-code/managed-settings.json")
 # Providers of opencode and pi that every address of the gateway serves.
 USUAL_PROVIDERS = frozenset(("anthropic", "openai", "google"))
-# For each protocol, the variables that hold an address, and the path that follows the gateway's address in them.
+# For each protocol: the variables that agents read an address from, and the path to append to it.
 _OPENAI_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 ADDRESS_VARIABLES: Mapping[str, Sequence[str]] = {
     "anthropic": ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
@@ -109,7 +109,7 @@ def _refuse(title: str, reason: str) -> ActionRefused:
     )
 
 
-# --- Claude Code: its settings files overrule the environment --------------------------------------------------------
+# --- Claude Code: its settings files take precedence over the environment
 
 
 def claude_settings_files(where: AgentSurroundings) -> list[Path]:
@@ -171,7 +171,7 @@ def _is_folder_trusted(where: AgentSurroundings) -> bool:
     return any(_object(projects.get(str(each))).get("hasTrustDialogAccepted") for each in above)
 
 
-# --- Codex -----------------------------------------------------------------------------------------------------------
+# --- Codex: the provider's address in its settings
 
 
 def _find_codex_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:
@@ -217,7 +217,7 @@ def _option_values(arguments: Sequence[str], short: str, long: str) -> Iterator[
             yield one.partition("=")[2]
 
 
-# --- opencode, Gemini CLI and pi -------------------------------------------------------------------------------------
+# --- opencode, Gemini CLI and pi: the providers' addresses in their settings
 
 
 def _find_opencode_upstreams(where: AgentSurroundings) -> list[AgentUpstream]:

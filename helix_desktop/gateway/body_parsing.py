@@ -29,18 +29,18 @@ from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from helix_desktop.protocols.wire_message import SLICE, Json, RequestHead, Wired
 
 MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # The most bodies that are remembered, and the most bytes in all.
-MOST_BODIES_OF_SESSION = 8  # The most bodies remembered for one session, side requests included.
+MOST_BODIES_OF_SESSION = 8  # The most bodies remembered for one session, with side requests.
 STEP = 1 << 18
 # How many values of a list are encoded as one group, and the largest group that is remembered.
 VALUES_IN_GROUP, MOST_WRITTEN = 64, 1 << 20
-MOST_LEVELS = 1_000  # Bodies with a deeper nesting are forwarded unread.
-MOST_SLICED_LEVELS = 24  # Of values longer than a slice: bodies that nest these deeper are forwarded unread.
-MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded unread.
+MOST_LEVELS = 1_000  # Bodies that are nested more deeply are forwarded without being read.
+MOST_SLICED_LEVELS = 24  # Bodies that nest very long values more deeply are forwarded without being read.
+MOST_OPENING_SIGNS = 3_000_000  # Bodies with more lists and objects are forwarded without being read.
 MOST_SLICE_TRIES = 4_096
-FIRST_VALUES = 256  # So many values of a long body are made messages before it goes on.
+FIRST_VALUES = 256  # Of a long body, this many values are made into messages before it is forwarded.
 _BACKSLASH = ord("\\")
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_LEVELS_AT_ONCE = 6  # A single pattern can match a value that is nested at most this deep.
+_LEVELS_AT_ONCE = 6  # A single regular expression can match values nested up to this deep.
 
 
 def _pattern_of_nested_value(levels: int) -> bytes:
@@ -56,14 +56,14 @@ _NESTED_VALUE = re.compile(_pattern_of_nested_value(_LEVELS_AT_ONCE), re.DOTALL)
 _UNTIL_SIGN = re.compile(
     rb'(?:[^"\[\]{}]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")*+", re.DOTALL
 )
-_WHOLE_MEMBERS = re.compile(  # Complete members of a list or an object, each followed by its comma.
+_WHOLE_MEMBERS = re.compile(  # Complete members of a list or an object, each followed by a comma.
     rb'(?:(?:[^"\[\]{},]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")++,)*+", re.DOTALL
 )
-_SEAMS = (b'},{"', b'}, {"')  # How clients write the end of one object of a list and the beginning of the next.
+_SEAMS = (b'},{"', b'}, {"')  # The characters between two objects in a list, as clients write them.
 _SEAM_TRIES = 4
 _ESCAPED_FIRST_NAME = re.compile(rb'\{[ \t\r\n]*"[^"\\]*\\')
 _SYSTEM = ("system", "developer")
-# Gemini's calls have no ids: those of a reply are numbered after all calls of the request.
+# Gemini's calls have no ids, so its requests must be read as a whole.
 UNREAD_WIRES = frozenset(WIRE_MODULES) - {gemini_wire.NAME}
 BodyBytes = bytes | bytearray
 BodyPieces = Sequence[bytes | bytearray | memoryview]
@@ -108,7 +108,9 @@ class ParsedBody:
         token = secrets.token_hex(16)
         before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
         as_it_came, units = memoryview(self.content), self.message_units
-        known = self.begins[0] if given is units else self.ends[len(units) - 1]  # The rest goes on as it came.
+        known = (
+            self.begins[0] if given is units else self.ends[len(units) - 1]
+        )  # The rest of the body is forwarded unchanged.
         values = () if given is units else self._encode_values(given)
         return [before, b"[", *values, as_it_came[known : self.ends[-1]], b"]", behind]
 
@@ -131,9 +133,9 @@ class ParsedBody:
         self.previous.encoded_groups = groups
 
     def _encode_group(self, units: Sequence[tuple[Json, int]]) -> Iterator[bytes | memoryview]:
-        """Values with their places; those that follow each other here as they did there go on in one piece."""
+        """Encodes values, given with their old places. Those that were neighbours before are copied together."""
         whole = memoryview(self.content)
-        runs: list[list[int]] = []  # First and last place of adjoining values; -1 for a new one.
+        runs: list[list[int]] = []  # First and last place of neighbouring values; -1 for a new value.
         for _, at in units:
             if at >= 0 and runs and runs[-1][1] == at - 1 and runs[-1][0] >= 0:
                 runs[-1][1] = at
@@ -293,8 +295,8 @@ def parse_value_between(content: BodyBytes, begin: int, end: int, level: int = 0
         return orjson.loads(content[begin:end])
     match content[begin : begin + 1] + content[end - 1 : end]:
         case b'""':
-            # A text that grows by `+=` in a `for` loop stays where it is; joining 30 MB would hold the
-            # interpreter for up to 30 ms.
+            # Text that grows by `+=` in a `for` loop is not copied each time.
+            # Joining 30 MB at once would block all other threads for up to 30 ms.
             text = ""
             for first, last in itertools.pairwise(_slice_positions(content, begin + 1, end - 1)):
                 text += orjson.loads(b'"%s"' % content[first:last])
@@ -309,7 +311,7 @@ def _parse_members(content: BodyBytes, begin: int, end: int, level: int) -> Json
     opening, closing = content[begin : begin + 1], content[end - 1 : end]
     found: Any = {} if opening == b"{" else []
     at = _skip_over(_SPACE, content, begin + 1)
-    while at < end - 1 or found:  # After a comma, another member must follow.
+    while at < end - 1 or found:  # A member must follow each comma.
         last = _find_end(_WHOLE_MEMBERS, content, at, min(at + SLICE, end - 1)) - 1
         if last >= at:
             members = orjson.loads(opening + content[at:last] + closing)
@@ -525,7 +527,7 @@ def _find_string_end(content: BodyBytes, at: int) -> int:
         at = _skip_over(_TEXT, content, at)
         if content[at : at + 1] == b'"':
             return at + 1
-        at += 2  # The search stopped at an escape sequence, which is skipped.
+        at += 2  # Skips the escape sequence at which the search stopped.
         if at >= len(content):
             break
     raise MessagesNotFound

@@ -9,7 +9,7 @@ from dataclasses import field
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.protocols.wire_message import Wired
 
-LONG_HISTORY_MESSAGES = 50  # A request with more new messages is sent on before they are recorded, without a fold.
+LONG_HISTORY_MESSAGES = 50  # If a request has more new messages, it is sent on before they are recorded, without folds.
 
 
 def compute_message_hashes(wire: str, messages: Sequence[Wired], before: Sequence[str] = ()) -> tuple[str, ...]:
@@ -142,7 +142,7 @@ class ConversationMatcher:
                 if self._may_continue_line(track, session, chain, at, is_below=bool(parent)):
                     return self._position_on_line(track, chain, at)
         tracks = self._lines_by_session.get(session, []) if session else []
-        if tracks and tracks[0].head == head:  # The agent shortened its history, or started again.
+        if tracks and tracks[0].head == head:  # The agent has shortened its history or begun again.
             return RequestPosition(tracks[0])
         above = tracks or self._lines_by_session.get(parent, [])
         return RequestPosition(None, parent=above[0].conversation if above else "")

@@ -68,7 +68,7 @@ class Replied:
     seconds: float = 0.0
 
 
-# Given a conversation, a question (or a whole text, with its instructions) and a token limit: text, usage, model.
+# Asks an agent's model: conversation, question or whole text, instructions, token limit. Returns text, usage, model.
 AskAgentModel = Callable[[str, str, str, int], Awaitable[tuple[str, Usage, str]]]
 
 

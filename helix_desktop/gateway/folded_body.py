@@ -17,7 +17,7 @@ from helix_desktop.protocols.wire_message import Json, PieceEdit, PieceKind, Spe
 
 NO_RESULT = "[There is no result of this call.]"
 Units = list[tuple[Json, bool]]
-_CLIENT_MESSAGES = (As, Changed)  # The entries that stand for the client's own messages.
+_CLIENT_MESSAGES = (As, Changed)  # The entries that stand for a message of the agent itself.
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def build_folded_body(
     """
     protocol: Any = WIRE_MODULES[wire]
     first = count_leading_instructions(messages)
-    own: Sequence[int] = ()  # The client's messages that may carry a mark.
+    own: Sequence[int] = ()  # The agent's messages that may carry a cache mark.
     if wire == anthropic_wire.NAME:
         own = range(first, len(messages)) if marked is None else [at for at in sorted(marked) if at >= first]
     made = _build_messages(protocol, messages, first, entries, own, kept.built if kept else None)
@@ -116,7 +116,7 @@ def _build_messages(
         own, last = (first + one.at if isinstance(one, _CLIENT_MESSAGES) else -1 for one in two)
         made = _units_of_entry(protocol, said, entry)
         if 0 <= last < own and (last + 1 < own or ends[-1:] == ends[-2:-1]):
-            made = [(unit, True) for unit, _ in made]  # What stood before is left out: two of one role may meet.
+            made = [(unit, True) for unit, _ in made]  # Without what stood before, two messages of one role may meet.
         marks = inside[-1] if inside else 0
         if own in marked:
             made = [(anthropic_wire.without_cache_marks(unit), added) for unit, added in made]
@@ -203,7 +203,7 @@ def _edits_for_part(message: Wired, part: Part, answers: Sequence[str]) -> list[
     return [PieceEdit(said[part.place], part.text)] if part.place < len(said) else []
 
 
-# --- marks of the provider's cache ---------------------------------------------------------------------------------
+# --- Marks for the provider's cache are placed
 
 
 def remember_client_marks(wire: str, units: Sequence[Json], marked: Collection[int] | None, kept: PreviousBody) -> None:

@@ -56,7 +56,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 UseConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
 
-# How many conversations' last requests are kept, so that the agent's model can be asked for folds.
+# The last requests of this many conversations are kept, so that their models can write folds.
 MOST_HELD_REQUESTS = 64
 ASK_SECONDS = 180.0
 _HEAD_FIELDS = (
@@ -73,7 +73,7 @@ class AgentActivity:
     requests: int = 0
     last: float = 0.0
     conversation: str = ""
-    unfolded: str = ""  # Why its requests are forwarded without folds.
+    unfolded: str = ""  # Why its requests are forwarded without folds; or empty.
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class GatewayApp:
                 await behind.wait_for_all_tasks()
             await self._providers.aclose()
             await send({"type": "lifespan.shutdown.complete"})
-        elif scope["type"] == "websocket":  # Refused, so the agent falls back to plain requests.
+        elif scope["type"] == "websocket":  # WebSockets are refused; agents then use plain requests.
             await receive()
             await send({"type": "websocket.close", "code": 1008})
         else:
@@ -177,7 +177,7 @@ class GatewayApp:
             await send({"type": "http.response.start", "status": status, "headers": list(headers)})
 
         async def send_chunk(chunk: bytes) -> None:
-            for at in range(0, len(chunk), SLICE):  # Copying it in one piece would make others wait.
+            for at in range(0, len(chunk), SLICE):  # Copying it as a whole would delay other requests.
                 await send({"type": "http.response.body", "body": chunk[at : at + SLICE], "more_body": True})
 
         try:
@@ -196,7 +196,7 @@ class GatewayApp:
             await _send_own_answer(send, 502, error.what)
             return
         except httpx.HTTPError as error:
-            if begun:  # With no end sent, the connection is cut, as the provider cut its own.
+            if begun:  # The connection is closed without an end, as the provider closed its own.
                 log.warning("the provider's reply broke off: %s", type(error).__name__)
                 return
             log.info("the provider was not reached: %s", type(error).__name__)
@@ -296,7 +296,7 @@ class GatewayApp:
     async def _all_figures_since(self, since: float) -> list[dict[str, Json]]:
         return [asdict(found) for room in self.open_conversations() for found in await room.figures_since(since)]
 
-    # --- folds are written by the agent's own model
+    # --- An agent's own model is asked to write folds
 
     def _remember_request(
         self,

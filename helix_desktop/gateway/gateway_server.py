@@ -154,4 +154,4 @@ def parse_registrations(line: bytes) -> list[GatewayRegistration]:
 def _follow_registrations(told: BinaryIO, registrations: GatewayRegistrations, server: uvicorn.Server) -> None:
     while line := told.readline():
         registrations.replace_all(parse_registrations(line))
-    server.should_exit = True  # The resident has ended, and its socket is gone.
+    server.should_exit = True  # The resident process has ended, so its socket is closed.

@@ -16,7 +16,7 @@ def listen_on_loopback(port: int, *, is_reserved: bool = False) -> socket.socket
     """A socket of this machine alone; 0: on any port. InvalidInput where somebody has the port. `is_reserved`: processes of this
     home may hold the port with `reserve_port`.
     """
-    # asyncio sends small packets without delay only on sockets that name TCP as their protocol.
+    # asyncio sends small packets without delay only on sockets that name their protocol as TCP.
     found = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     is_shared = CAN_RESERVE_PORTS and is_reserved
@@ -28,7 +28,7 @@ def listen_on_loopback(port: int, *, is_reserved: bool = False) -> socket.socket
             _check_nobody_listens(port)
         found.listen(BACKLOG)
         if CAN_RESERVE_PORTS:
-            # Only now, for `reserve_port`: with it, two processes that start at once would both listen at the port.
+            # Set only after listening: with this option, two processes could listen at the same port at once.
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
         found.close()

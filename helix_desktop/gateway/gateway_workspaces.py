@@ -18,7 +18,7 @@ from helix_desktop.workbench import all_workbenches
 USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # Long enough for a command that uses the workspace only for a moment.
 OPEN_AT_MOST = 8  # If more workspaces than this are open, unused ones are closed.
-RELEASE_SECONDS = 1.5  # How long it stays closed here after another process asks for it.
+RELEASE_SECONDS = 1.5  # In seconds. The gateway keeps a workspace closed this long after another process asks for it.
 
 
 ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[all_workbenches.WorkspaceService | None]]
@@ -35,9 +35,9 @@ class GatewayWorkspaces:
         self._serve = serve
         self._known = AllWorkspaces(where.workspaces_folder)
         self._conversations_by_id: dict[str, AgentConversations] = {}
-        self._ids_by_name: dict[str, str] = {}  # The ids of open workspaces, by the name they were asked for.
+        self._ids_by_name: dict[str, str] = {}  # Ids of open workspaces, by the name they were asked for.
         self._stacks_by_id: dict[str, AsyncExitStack] = {}  # What closes each workspace, the least recently used first.
-        self._request_counts: Counter[str] = Counter()  # How many requests use each workspace now.
+        self._request_counts: Counter[str] = Counter()  # How many requests use each workspace.
         self._lock = asyncio.Lock()
         self._tasks = tasks.OwnedTasks("workspaces of the gateway")
         self._ask = ask

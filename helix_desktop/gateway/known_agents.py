@@ -109,7 +109,7 @@ def _launch_codex(start: AgentStart) -> AgentLaunch:
 def _launch_opencode(start: AgentStart) -> AgentLaunch:
     name = "OPENCODE_CONFIG_CONTENT"
     text = _set_opencode_addresses(start.environ.get(name, ""), start.urls, name)
-    settings = json.dumps(parse_commented_json(text, name))  # Removes the comments.
+    settings = json.dumps(parse_commented_json(text, name))  # JSON without the comments.
     return AgentLaunch(("opencode", *start.arguments), {"OPENCODE_CONFIG_CONTENT": settings})
 
 

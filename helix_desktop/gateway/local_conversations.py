@@ -36,10 +36,10 @@ from helix_desktop.workbench.open_workbench import Workbench
 log = logging.getLogger(__name__)
 
 UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
-MOST_OPEN_CONVERSATIONS = 24  # The most conversations that are held open.
+MOST_OPEN_CONVERSATIONS = 24  # At most this many conversations are held open.
 MESSAGES_IN_COMMIT = 30
 TITLE_CHARACTERS = 60
-AHEAD_SECONDS = 0.05  # A forwarded request is recorded this much later, or sooner if another one needs that.
+AHEAD_SECONDS = 0.05  # A forwarded request is recorded this many seconds later, or sooner if another one needs it.
 _WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # Tags that clients put around a first message.
 
 
@@ -51,7 +51,7 @@ class LocalAgentConversations:
         self._ask = ask
         self._matcher = ConversationMatcher()
         self._open_conversations: dict[str, OpenAgentConversation] = {}
-        self._figures: dict[str, tuple[float, float, Figures]] = {}  # The figures of conversations that are not open.
+        self._figures: dict[str, tuple[float, float, Figures]] = {}  # The figures of conversations that are closed.
         self._read = asyncio.Lock()
         self._is_read = False
         self._tasks = tasks.OwnedTasks("recording requests")
@@ -92,7 +92,7 @@ class LocalAgentConversations:
                 now = self._find_position_of(arrival) if place.line is not None else place
                 if now.line is not place.line:
                     continue
-                place = now  # The conversation may have continued in the meantime.
+                place = now  # The conversation may have grown while this request waited.
                 if place.known_count < known_count:
                     raise ActionRefused("The conversation was continued elsewhere in the meantime.")
                 return await self._record_and_fold_request(arrival, messages, place, track)
@@ -146,7 +146,7 @@ class LocalAgentConversations:
         conversation = follower.conversation
         if not aside:
             if _seq_of_last_message(conversation.state.facts) > track.last_message_seq:
-                # The reply of this step never reached the agent.
+                # A reply in the journal never reached the agent, so the conversation is rewound.
                 await conversation.append_facts(facts.Rewound(track.last_message_seq))
                 follower.last_entries = None
             await follower.apply_request_settings(arrival)
@@ -165,7 +165,7 @@ class LocalAgentConversations:
         ticket = _build_ticket(track, arrival, conversation.state.last_seq)
         return Sent(replace(ticket, live=not aside), shown.entries, recallable=_has_fold(shown))
 
-    # --- forwarding a request before it is recorded
+    # --- Requests that are sent on before they are recorded
 
     def _forward_if_nothing_due(
         self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: MessageLine
@@ -197,7 +197,7 @@ class LocalAgentConversations:
         messages: Sequence[Wired],
         shown: ViewEntries,
     ) -> Sent:
-        """What is known goes on as it is shown, the rest as it came."""
+        """Sends known messages as the view shows them, and all others as they came."""
         first = len(track.chain) or len(messages)  # Where nothing is known, nothing is listed.
         entries = (*shown.entries, *map(As, range(first, len(messages))))
         ticket = _build_ticket(track, arrival, follower.conversation.state.last_seq)
@@ -229,7 +229,7 @@ class LocalAgentConversations:
                     facts.Received(arrival.chain[known:ends], tuple(seqs), track.session, track.head)
                 ]
                 if any(message.speaker is Speaker.ASSISTANT for message in messages[known:ends]):
-                    # These replies answer requests that did not pass through the gateway.
+                    # The agent got these replies elsewhere, not through the gateway.
                     new_facts.append(facts.BroughtIn(facts.Origin(), "", first))
                 await writer.conversation.append_facts(*new_facts)
             for hashed, seq in zip(arrival.chain[known:ends], seqs, strict=True):
@@ -439,7 +439,7 @@ class LocalAgentConversations:
             return f"[{error}]", False
         return text, True
 
-    # --- after a restart
+    # --- After a restart, the known conversations are read again
 
     async def _read_lines_once(self) -> None:
         """What the journal knows of connected agents' conversations, once."""

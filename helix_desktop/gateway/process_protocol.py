@@ -133,7 +133,7 @@ def decode_line(content: bytes | bytearray) -> Any:
 
 
 def _to_json_value(value: Any) -> Any:
-    if isinstance(value, str):  # Checked first, because a long history has thousands of hashes.
+    if isinstance(value, str):  # Checked first: a long history has thousands of digests.
         return value
     if isinstance(value, Wired):
         return {

@@ -16,11 +16,11 @@ from helix_desktop.gateway.body_parsing import check_opening_signs, parse_whole_
 from helix_desktop.protocols.event_stream import RawEventSplitter, parse_event_data
 from helix_desktop.protocols.wire_message import Json
 
-MOST_REPLY_BYTES = 64 << 20  # The most bytes of one reply, compressed and decompressed.
-MOST_REFUSAL_BYTES = 1 << 20  # The most bytes of a refusal, decompressed.
-LARGE_REPLY_BYTES = 1 << 19  # Larger replies are parsed in a thread.
-MOST_REPLY_SIGNS = 500_000  # The most lists and objects in a reply.
-_PIECE = 64 << 10  # After this many decompressed bytes, other agents get their turn.
+MOST_REPLY_BYTES = 64 << 20  # In bytes: the largest reply, both compressed and decompressed.
+MOST_REFUSAL_BYTES = 1 << 20  # In bytes: the largest refusal by a provider, decompressed.
+LARGE_REPLY_BYTES = 1 << 19  # In bytes. Larger replies are parsed in a thread.
+MOST_REPLY_SIGNS = 500_000  # A reply with more lists and objects than this is not parsed.
+_PIECE = 64 << 10  # In bytes. After decompressing this much, other requests get their turn.
 
 
 class UnreadableReply(ValueError):

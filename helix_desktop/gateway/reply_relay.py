@@ -34,12 +34,12 @@ from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 
-MOST_RECALL_REPLIES = 12  # The most replies in a row that may do nothing but recall content.
-MOST_REFUSED_REPLIES = 4  # How many more such replies may follow, in which each recall is refused.
+MOST_RECALL_REPLIES = 12  # The most replies in a row that may consist only of recalls.
+MOST_REFUSED_REPLIES = 4  # After this many further replies, whose recalls are refused, the agent gets an error.
 RECALL_REFUSED = "[Nothing more is recalled in this step. Go on with what you have: answer, or call another tool.]"
 RETRIED_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 529))
-RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # The waits if the provider suggests none.
-LONGEST_HINT_SECONDS = 60.0  # If the provider suggests a longer wait, the agent decides.
+RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # The waits before new attempts if the provider suggests none.
+LONGEST_HINT_SECONDS = 60.0  # If the provider asks for a longer wait, the agent decides.
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class ReplyRelay:
         else:
             log.warning("a model did nothing but recall; its agent was told to ask again")
             refusal = _refusal_to_retry("The model did nothing but recall. Nothing was lost; send it again.")
-        # The refusal goes to the agent, inside the stream if one was begun.
+        # The agent gets the refusal: as an event if its stream has begun, or else as a response.
         if streams:
             await self.sending.send(b"event: error\ndata: " + refusal.text.replace(b"\n", b" ") + b"\n\n")
         else:

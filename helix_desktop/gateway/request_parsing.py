@@ -18,7 +18,7 @@ from helix_desktop.protocols.openai_responses import responses_wire
 from helix_desktop.protocols.wire_message import Json, Speaker, Tool, Wired
 
 MOST_BODY_BYTES = 64 << 20
-# In bytes. A smaller request without tools counts as a side request, such as one for a title.
+# In bytes. A smaller request without tools counts as a side request, such as for a title.
 SIDE_REQUEST_BYTES = 8_000
 
 
@@ -51,7 +51,7 @@ class ParsedRequest:
     def with_rest_read(self) -> "ParsedRequest":
         """The request with all of its messages, where only the first ones were made."""
         body = (self.body.read_rest and self.body.read_rest()) or self.body
-        system, tools = body.head.system, body.head.tools  # Some protocols write more of them between messages.
+        system, tools = body.head.system, body.head.tools  # Some protocols also put instructions between messages.
         hashed = _hash_of_head(system, tools)
         return replace(
             self, body=body, arrival=replace(self.arrival, chain=body.chain, system=system, tools=tools, head=hashed)

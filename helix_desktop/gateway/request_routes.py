@@ -29,7 +29,7 @@ CONNECTION_HEADERS = frozenset((
 HELIX_HEADERS = frozenset(
     {"x-helix-token", "x-helix-agent", "x-helix-conversation", "x-helix-parent", "x-helix-upstream"}
 )
-NO_KEY = b"Bearer acp-proxy"  # What Claude Code sends over ACP beside the key that `providers/set` gave it.
+NO_KEY = b"Bearer acp-proxy"  # Sent by Claude Code over ACP in addition to the key it got through `providers/set`.
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from helix_desktop.engine.blocks import Block, Image, Role, View
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.fast_dataclass import dataclass
 
-SLICE_SECONDS = 0.002  # How many seconds work may take before other tasks get their turn.
+SLICE_SECONDS = 0.002  # In seconds. Longer work is interrupted for other tasks.
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class ViewEntriesBuilder:
                 self._flush_groups(groups)
                 self.out.append(Says(self._shown_text_of_block(block)))
             elif spans and spans[-1].first <= source.seq <= spans[-1].last:
-                # The fold covers this part but keeps it word for word.
+                # This part is within a fold that quotes it word for word.
                 self.out.append(Says(self._text_kept_word_for_word(block)))
             else:
                 at = bisect_left(self.seqs, source.seq)
@@ -210,7 +210,7 @@ class ViewEntriesBuilder:
         for recorded in recorded_facts:
             fact = recorded.fact
             if recorded.seq not in seen:
-                continue  # A fold covers this whole step.
+                continue  # This step is completely replaced by a fold.
             if isinstance(fact, facts.ModelReplied):
                 changes = tuple(self._find_changed_parts(recorded, blocks))
                 yield Hidden(fact.raw, changes) if fact.raw else As(at)

@@ -15,10 +15,10 @@ from helix_desktop.protocols.wire_message import Json
 
 LONGEST_EVENT = 64 << 20
 LONGEST_PARSED_EVENT = 16 << 20
-MOST_EVENT_SIGNS = 200_000  # Events with more values are not parsed, as that would block all other threads.
-_MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which may precede the first event.
-MOST_EVENTS = 500_000  # More than any model's longest reply has. What follows is handed on many events at once.
-# CR LF is one line end, so it alone ends no event. All empty lines that follow are part of the end.
+MOST_EVENT_SIGNS = 200_000  # An event with more lists and objects is not parsed: that would block other threads.
+_MARK = b"\xef\xbb\xbf"  # UTF-8's byte order mark, which can come before the first event.
+MOST_EVENTS = 500_000  # More events than any model's reply has. After these, many events are passed on at once.
+# CR LF is one line end, so it does not end an event. All empty lines after it belong to the end.
 _END = re.compile(rb"(?>\r\n|[\r\n])(?:\r\n|[\r\n])++")
 _LAST_END = re.compile(rb".*" + _END.pattern, re.DOTALL)
 
@@ -78,7 +78,7 @@ def _read_event_fields(raw: bytes) -> tuple[bytes | None, bytes]:
     """The data, None where there is none, and the name."""
     data: list[bytes] = []
     event = b""
-    # Bytes are split only at CR and LF, not at U+2028 inside JSON.
+    # Split at CR and LF only: U+2028 may occur inside JSON.
     for line in raw.removeprefix(_MARK).strip(b"\r\n").splitlines():
         name, _, value = line.partition(b":")
         if name == b"data":

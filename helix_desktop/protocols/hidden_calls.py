@@ -19,13 +19,13 @@ class HiddenCallFilter(ABC):
 
     def __init__(self, *, hold: bool) -> None:
         self.holds_reasoning = hold
-        self.is_last_reply = False  # True if no further request is made, whatever the model calls.
+        self.is_last_reply = False  # True if no further request follows, whatever the model calls.
         self.replies_before = 0
-        self.hidden_count = 0  # How many calls of this reply are hidden from the client.
-        self.visible_count = 0  # How many calls of this reply the client has to answer.
+        self.hidden_count = 0  # Calls in this reply that the client does not see.
+        self.visible_count = 0  # Calls in this reply that the client must answer.
         self.any_hidden = False
-        self.shown_count = 0  # How many blocks or items the client has seen so far.
-        self.output_tokens_before = 0  # Output tokens of the replies before this one.
+        self.shown_count = 0  # Blocks or items that the client has seen so far.
+        self.output_tokens_before = 0  # Output tokens of all replies before this one.
         self._held_events: list[tuple[bytes, Json]] = []
 
     def begin_next_reply(self, output: int) -> None:

@@ -22,8 +22,8 @@ class ModelAbilities:
     max_output: int = 0
     images: bool = True
     tools: bool = True
-    reasoning: str = ""  # How effort is requested: "", "effort", "budget", "adaptive" or "level".
-    temperature: bool = True  # Whether the model accepts temperature and top_p.
+    reasoning: str = ""  # How effort is sent: "effort", "budget", "adaptive", "level"; "": not at all.
+    temperature: bool = True  # True if the model accepts temperature and top_p.
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ _CONTEXT = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-# Matches refusals that state the window itself, not the request's size or the share for a reply.
+# Matches refusals that state the size of the window itself, not that of the request or the reply.
 _WINDOW = re.compile(
     r"""(?:maximum\ (?:context|prompt|model)|model's\ context)\ length\ (?:is\ (?:only\ )?|of\ |\()(\d[\d,]*)
     | >\ (\d[\d,]*)(?:\ maximum|$)
@@ -121,7 +121,7 @@ def _request_failure(refusal: ProviderRefusal, evidence: str, told: str) -> Mode
 
 def _window_in_refusal(body: Json, said: str) -> int:
     """The model's window as the refusal names it, in tokens; 0 where it names none."""
-    exact = value_at(body, "error", "n_ctx")  # llama.cpp states the window here.
+    exact = value_at(body, "error", "n_ctx")  # llama.cpp puts the window's size here.
     if isinstance(exact, int) and not isinstance(exact, bool):
         return max(0, exact)
     found = _WINDOW.search(said)

@@ -16,10 +16,10 @@ from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import Json
 
-UNNAMED = "unnamed"  # The name given to a nameless call: the model is told that no such tool exists.
+UNNAMED = "unnamed"  # Given to a nameless call: the model hears that no such tool exists.
 LOST = "\N{REPLACEMENT CHARACTER}"
 _HALVES = re.compile("[\ud800-\udfff]")
-SHORTEST_UNIQUE = 9  # Local servers count shorter ids ("0", "call_0") anew in each reply.
+SHORTEST_UNIQUE = 9  # In characters. Local servers reuse shorter ids ("0", "call_0") in each reply.
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class _DraftPart:
     id: str = ""
     name: str = ""
     index: int = 0
-    half: str = ""  # The first half of a surrogate pair, until the second half comes.
+    half: str = ""  # The first half of a surrogate pair, kept until the second arrives.
 
     def add_piece(self, piece: str) -> str:
         """Add a piece; what of it can be shown. A sign beyond the first 65,536 may come in two halves, one in each piece."""

@@ -13,7 +13,7 @@ class ReplyReaderBase:
         self._draft = ReplyDraft(tag)
         self._where = where
         self._asked = model
-        self._model = ""  # The name of the model that answers, as reported.
+        self._model = ""  # The model that answers, as the provider reports it.
 
     def _failure_in_stream(self, status: int, body: Json) -> ModelFailed:
         """The failure a provider reports in the middle of a stream."""

@@ -120,7 +120,7 @@ class CallNumbering:
     """Numbers the calls of a protocol that gives them no ids."""
 
     given: int = 0
-    waiting: list[tuple[str, str]] = field(default_factory=list)  # Names and ids of calls without results
+    waiting: list[tuple[str, str]] = field(default_factory=list)  # Names and ids of calls that have no result so far.
 
     def number_call(self, name: str) -> str:
         self.given += 1
@@ -184,7 +184,7 @@ def edit_pieces(
         below, fresh = ((), None) if edit.text is None else field_of(units, piece, edit.text)
         path = (*piece.path, *below)
         if fresh is None and len(path) > 1 and len(list_at(units, *path[:-1])) == 1:
-            path = path[:-1]  # No provider takes an empty list of parts.
+            path = path[:-1]  # No provider accepts an empty list of parts.
         units = copy_with_change(units, path, fresh)
     return list(units)
 

@@ -213,7 +213,7 @@ def _read_model_notes(file: Path) -> Object:
     try:
         return parse_object(file.read_bytes()) or {}
     except OSError:
-        return {}  # Everything in the file can be fetched or learned again.
+        return {}  # Nothing is lost: all values in this file can be fetched again.
 
 
 def _model_notes_of(file: Path, provider: str) -> Mapping[str, Object]:

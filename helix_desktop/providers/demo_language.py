@@ -7,11 +7,11 @@ from functools import cache, partial
 
 from helix_desktop import resources
 
-Say = Callable[..., str]  # Translates a sentence of the script and fills in its values, like `tr` in the window.
+Say = Callable[..., str]  # Translates a sentence of the demo's script and fills in the values.
 MARKS: Mapping[str, re.Pattern[str]] = {
     "zh_CN": re.compile("[\u4e00-\u9fff]"),
     "de": re.compile(r"\b(ich|mir|und|nicht|bitte|eine?|das|wie|zeige?|kannst)\b", re.IGNORECASE),
-}  # Each pattern matches what distinguishes a text in this language from an English one.
+}  # By language: what occurs in its texts but not in English ones.
 
 
 def translator_for(texts: Iterable[str]) -> Say:

@@ -18,7 +18,7 @@ from helix_desktop.providers.demo_language import Say, translator_for
 from helix_desktop.providers.demo_tour import DemoScene, ScriptedReply
 
 DEMO = "demo"
-PACE = 0.012  # Seconds for each word: fast, but slow enough to watch.
+PACE = 0.012  # In seconds for a word: fast, but slow enough to watch.
 WHO = "I am a scripted demonstration, not a language model: I follow a script and understand a few words."
 WORDS = (
     "Write `tour` to see what this program does, in this folder. Single steps: `list`, `read <file>`, `search <pattern>`, "
@@ -28,7 +28,7 @@ WORDS = (
 _COMMAND = re.compile(
     r"\s*(list|read|search|run|large|recall|find|todo|write|delegate|tour)\b:?\s*(.*)", re.IGNORECASE | re.DOTALL
 )
-# Matches words, and single characters of scripts that put no spaces between words.
+# Matches words, and each character of scripts without spaces, such as Chinese.
 _PIECES = re.compile(r"\s*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)\s*")
 _TOUR = re.compile(r"\b(tour|demo|demonstration|show me)\b", re.IGNORECASE)
 

@@ -18,7 +18,7 @@ from helix_desktop.json_values import Object, list_at, parse_object, text_at
 
 MOST_LINES = 12
 MOST_EXCERPT = 24
-COMMON = 0.2  # A word in more than this share of the lines does not distinguish them.
+COMMON = 0.2  # A word in a larger share of the lines is too common to describe any.
 _PATH = re.compile(r"(?<![\w/.])(?:[\w.-]+/)*[\w-]+\.[A-Za-z]{1,5}\b")
 _WRONG = re.compile(r"\b(error|failed|failure|exception|traceback|not found|refused|denied)\b", re.IGNORECASE)
 _RULE = re.compile(r"\b(must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE)
@@ -27,7 +27,7 @@ _WORD = re.compile(r"\w{3,}")
 _WISH = re.compile(r"needed from it: (.*)")
 _PASSAGE = re.compile(r"^\[[\d–]+\] (?:(user|assistant): |call of (\w+): |output(?: of \w+)?:$)", re.MULTILINE)
 _TELLING = ("path", "command", "pattern", "query", "sha256", "task")
-_DONE: Mapping[str, str] = {  # By tool, a sentence that says what a call did.
+_DONE: Mapping[str, str] = {  # A sentence for what each tool's call did.
     ToolName.READ_FILE: "Read {}",
     ToolName.WRITE_FILE: "Wrote {}",
     ToolName.EDIT_FILE: "Edited {}",
@@ -63,7 +63,7 @@ def write_answer(request: Request) -> str:
     return "The scripted demonstration answers."
 
 
-# --- summaries -------------------------------------------------------------------------------------------------------
+# --- Handovers, observations and titles are written
 
 
 def write_handover(request: Request) -> str:
@@ -147,7 +147,7 @@ def _read_transcript(text: str, found: _SortedMaterial) -> None:
             found.outputs.append(body)
 
 
-# --- compactions -----------------------------------------------------------------------------------------------------
+# --- Large outputs are compacted
 
 
 def write_compaction(request: Request) -> str:

@@ -18,7 +18,7 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _TEXT_FILE = re.compile(
     r"^(\S.*\.(?:md|txt|rst|csv|py|toml|json|js|ts|c|h|cpp|go|rs|java|html|css|yml|yaml|cfg|ini|sh))  ([\d,]+)$"
 )
-LARGEST_READ = 20_000  # In bytes. The tour reads no larger file unless asked to.
+LARGEST_READ = 20_000  # In bytes. The tour reads larger files only if asked to.
 _WORD = re.compile(r"[A-Za-z]{5,20}")
 
 
@@ -107,7 +107,7 @@ def next_tour_step(scene: DemoScene) -> ScriptedReply:
     return ScriptedReply(heard + _closing_words(scene))
 
 
-# --- stations of the tour: what each one says and calls, or None if it has nothing to show ---------------------------
+# --- The stations of the tour: what each says and calls, or None if it has nothing to show
 
 
 def _plan_step(scene: DemoScene) -> ScriptedReply:
@@ -191,7 +191,7 @@ def _close_step(scene: DemoScene) -> ScriptedReply:
     return ScriptedReply("", ((ToolName.SET_TODO, _todo_arguments(scene, "done", len(PLAN))),))
 
 
-# By station, the tool it needs (a recall has a choice of two) and what builds its reply.
+# By station: the tool it needs (a recall can use two), and what builds its reply.
 STATIONS: Mapping[TourStation, tuple[str, Callable[[DemoScene], ScriptedReply | None]]] = {
     TourStation.PLAN: (ToolName.SET_TODO, _plan_step),
     TourStation.LIST: (ToolName.LIST_FILES, _list_step),
@@ -228,11 +228,11 @@ def _closing_words(scene: DemoScene) -> str:
     return "\n\n".join(lines)
 
 
-# --- single calls ----------------------------------------------------------------------------------------------------
+# --- A call on its own, if the user's message asks for one
 
 
 def tool_call_for_word(verb: str, rest: str) -> tuple[str, Arguments]:
-    """The tool a word of the user's names, and its arguments."""
+    """The tool that a word of the user's message names, and its arguments."""
     name, argument = _CALLS[verb]
     if verb == "large":
         return name, {"command": command_with_large_output()}

@@ -24,7 +24,7 @@ from helix_desktop.providers import http_transport
 from helix_desktop.providers.known_models import ModelInfo, usage_cost
 from helix_desktop.tasks import OwnedTasks
 
-SHORTEST_KEY = 8  # Shorter keys are mere placeholders for servers that accept any key.
+SHORTEST_KEY = 8  # In characters. A shorter key is a placeholder for a server that needs none.
 MOST_RELAXED = 4  # How many optional parameters a refused request may lose, one after another.
 
 
@@ -107,7 +107,7 @@ class HttpModelClient:
             if not shown:
                 raise ProviderUnreachable(cut)
         reply = reading.reply_so_far("" if reading.is_reply_complete else cut)
-        # What is learned of a model is learned under the name it is configured by.
+        # The model keeps the name under which the user configured it.
         yield replace(reply, model=self.info.name, usage=with_cost(reply.usage, self.info))
 
     async def _raise_for_refusal(self, answer: http_transport.HttpAnswer) -> None:

@@ -22,11 +22,11 @@ from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreac
 from helix_desktop.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
-    import httpx  # Imported when needed, or by `prepare_http`: it takes 9 MB that a window without a model does not need.
+    import httpx  # Imported when it is needed: it takes 9 MB, which a window without a model can save.
 
 LONGEST_REFUSAL = 1024 * 1024
 LONGEST_BODY = 256 * 1024 * 1024
-# Variables of agents: files with certificates they trust besides the usual ones, and the client certificate (with its key).
+# Environment variables of agents that name certificate files, and the client certificate with its key.
 EXTRA_CERTIFICATES = ("node_extra_ca_certs", "codex_ca_certificate", "requests_ca_bundle")
 CLIENT_CERTIFICATE = "claude_code_client_cert"
 CERTIFICATE_VARIABLES = frozenset(
@@ -45,12 +45,12 @@ class ProviderPatience:
 
     connect: float = 15.0
     first_byte: float = 600.0
-    silence: float = 300.0  # Some models think for minutes without sending a word.
-    after_end: float = 5.0  # How long to wait for the usage figures after the stop reason.
-    longest_wait: float = 600.0  # A longer Retry-After becomes an error that names it.
+    silence: float = 300.0  # In seconds. Some models think for minutes without sending anything.
+    after_end: float = 5.0  # In seconds. After the stop reason, usage figures are awaited this long.
+    longest_wait: float = 600.0  # In seconds. If Retry-After asks for more, that is an error.
     attempts: int = 8
     attempts_unreachable: int = 6
-    attempts_local: int = 3  # Attempts at a server on this machine that is not running.
+    attempts_local: int = 3  # How often a server on this machine is tried that is not running.
     first_pause: float = 1.0
     longest_pause: float = 60.0
 
@@ -88,7 +88,7 @@ def prepare_http() -> None:
     """Import what requests need and read the certificates: a tenth of a second, for a thread, before the first message."""
     import httpx  # noqa: F401
 
-    with suppress(UnmendableFailure):  # The failure is reported when a request is made.
+    with suppress(UnmendableFailure):  # A failure is reported with the first request.
         trusted_certificates()
 
 

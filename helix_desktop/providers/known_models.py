@@ -16,9 +16,9 @@ from helix_desktop.protocols.protocol_dialect import ModelAbilities
 
 DEFAULT_WINDOW = 128_000
 
-# Endings to ignore: "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest".
+# Endings of names to ignore: "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest".
 _DATE = re.compile(r"([-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview(-\d\d-\d{2,4})?)|:[a-z0-9-]+)+$")
-_CODEX = re.compile(r"-codex(-max)?$")  # OpenAI sells Codex models at their base models' prices.
+_CODEX = re.compile(r"-codex(-max)?$")  # OpenAI's Codex models cost as much as their base models.
 
 
 def without_edition_date(model: str) -> str:
@@ -55,9 +55,9 @@ class ModelInfo:
     window: int = DEFAULT_WINDOW
     abilities: ModelAbilities = field(default_factory=ModelAbilities)
     prices: TokenPrices = TokenPrices()
-    note: str = ""  # A note for the user, for example that a figure is a guess.
+    note: str = ""  # A note for the user, such as that a figure is a guess.
     window_from: WindowFrom = WindowFrom.ASSUMED
-    cache_seconds: int = 0  # How long the provider keeps its cache after a request; 0 if unknown.
+    cache_seconds: int = 0  # In seconds. The provider keeps its cache this long after a request; 0: unknown.
 
     @property
     def name(self) -> str:
@@ -87,7 +87,7 @@ def usage_cost(usage: Usage, prices: TokenPrices) -> float:
     return dollars / 1e6
 
 
-# --- the shipped data ------------------------------------------------------------------------------------------------
+# --- The list of models that ships with the program
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,13 +116,13 @@ async def fetch_json(transport: ProviderTransport, path: str, seconds: float) ->
 def _reported_details(item: json_values.Json) -> json_values.Object:
     """What a list says about a model, under the catalogue's names."""
     windows = (
-        json_values.number_at(item, "context_length"),  # OpenRouter
-        json_values.number_at(item, "max_model_len"),  # vLLM
-        json_values.number_at(item, "inputTokenLimit"),  # Gemini
-        json_values.number_at(item, "max_input_tokens"),  # Anthropic
-        json_values.number_at(item, "context_window"),  # Groq
-        json_values.number_at(item, "max_context_length"),  # Mistral
-        json_values.number_at(item, "meta", "n_ctx"),  # llama.cpp
+        json_values.number_at(item, "context_length"),  # OpenRouter's name for the window's size
+        json_values.number_at(item, "max_model_len"),  # vLLM's name for the window's size
+        json_values.number_at(item, "inputTokenLimit"),  # Gemini's name for the window's size
+        json_values.number_at(item, "max_input_tokens"),  # Anthropic's name for the window's size
+        json_values.number_at(item, "context_window"),  # Groq's name for the window's size
+        json_values.number_at(item, "max_context_length"),  # Mistral's name for the window's size
+        json_values.number_at(item, "meta", "n_ctx"),  # llama.cpp's name for the window's size
     )
     outputs = (
         json_values.number_at(item, "top_provider", "max_completion_tokens"),
@@ -169,7 +169,7 @@ def _reported_abilities(item: json_values.Json) -> json_values.Object:
     return known
 
 
-# --- local servers: what is really loaded ----------------------------------------------------------------------------
+# --- Local servers are asked for details of their models
 
 
 async def _local_details(transport: ProviderTransport, seconds: float) -> json_values.Object:
@@ -196,7 +196,7 @@ def _models_of_lm_studio(found: json_values.Object) -> Iterator[tuple[str, json_
         )
         note = "window as loaded in LM Studio" if loaded else "the model's largest window; it is not loaded yet"
         known: json_values.Object = {"window": loaded or most, "note": note}
-        if kind := json_values.text_at(item, "type"):  # older servers do not say what a model can do
+        if kind := json_values.text_at(item, "type"):  # Older versions of LM Studio do not say.
             known["images"] = kind == "vlm"
         yield json_values.text_at(item, "id"), known if loaded or most else without_fields(known, "window")
 

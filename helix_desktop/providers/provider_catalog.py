@@ -29,7 +29,7 @@ from helix_desktop.providers.known_models import ModelInfo, merge_model_knowledg
 from helix_desktop.secrets import ProviderKey
 
 _PORTS = {"https": 443, "http": 80}
-CACHE_SECONDS = 300  # How long Anthropic's cache lives, and the least that OpenAI promises.
+CACHE_SECONDS = 300  # In seconds. Anthropic's cache lasts this long, and OpenAI's at least this long.
 _KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
 
 
@@ -44,14 +44,14 @@ class ProviderConfig:
     kind: str = chat_completions.KIND
     base_url: str = ""
     variable: str = ""
-    key_host: str = ""  # The host for which the key was entered.
-    key_header: str = ""  # The header for the key, if it is not the usual one, for example Azure's "api-key".
+    key_host: str = ""  # The host that the user entered the key for.
+    key_header: str = ""  # The header that carries the key, if it is unusual, such as Azure's "api-key".
     headers: tuple[tuple[str, str], ...] = ()
-    query: tuple[tuple[str, str], ...] = ()  # Parameters of the address, for example Azure's api-version.
+    query: tuple[tuple[str, str], ...] = ()  # Parameters added to each address, such as Azure's api-version.
     patience: http_transport.ProviderPatience = http_transport.ProviderPatience()
-    corrections: Mapping[str, Object] = field(default_factory=dict)  # For each model, what the user has corrected.
-    reported: Mapping[str, Object] = field(default_factory=dict)  # For each model, what the provider last reported.
-    learned: Mapping[str, Object] = field(default_factory=dict)  # For each model, what refused requests have shown.
+    corrections: Mapping[str, Object] = field(default_factory=dict)  # The user's corrections for each model.
+    reported: Mapping[str, Object] = field(default_factory=dict)  # What the provider last said about each model.
+    learned: Mapping[str, Object] = field(default_factory=dict)  # What refused requests revealed about each model.
 
     @property
     def needs_key(self) -> bool:

@@ -19,7 +19,7 @@ from helix_desktop.resident.history_recorder import read_agents_left_out
 from helix_desktop.resident.resident_client import HeldRegistration
 from helix_desktop.workbench import Workbench
 
-# For each protocol, the variable with the key that the agent would use itself, and the header that carries it.
+# For each protocol: the variable with the agent's own key, and the header that carries it.
 _KEYS = {"anthropic": ("ANTHROPIC_API_KEY", "x-api-key", ""), "openai": ("OPENAI_API_KEY", "authorization", "Bearer ")}
 log = logging.getLogger(__name__)
 
@@ -45,11 +45,11 @@ class AgentRoutes:
         if not environment.get(variable) or left_out & {agent.casefold(), *(k for k in NAMES if NAMES[k] == agent)}:
             return None
         if {"http_proxy", "all_proxy"} & {each.casefold() for each, value in environment.items() if value}:
-            return None  # It might ask its proxy for an address of this machine.
+            return None  # The agent might ask its proxy for an address on this machine.
         name = next((known.name for known in KNOWN_AGENTS.values() if known.title == agent), agent)
         usual = AgentUpstream("", text_at(provider, "baseUrl"))
         try:
-            if name in KNOWN_AGENTS:  # Its settings may name an address or a login that it does not tell of.
+            if name in KNOWN_AGENTS:  # The agent's settings may name another address or login.
                 without_key = {each: value for each, value in environment.items() if each != variable}
                 surroundings = AgentSurroundings(without_key, Path.home(), bench.main_folder)
                 found = agent_upstreams.find_agent_upstreams(name, surroundings)

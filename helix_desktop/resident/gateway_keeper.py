@@ -21,8 +21,8 @@ from helix_desktop.processes.starter import (
     open_process,
 )
 
-PAUSE_SECONDS = 0.2  # The pause between the end of a gateway and the next start.
-INHERITS = sys.platform != "win32"  # A child inherits the listening socket: the port is never free.
+PAUSE_SECONDS = 0.2  # In seconds. After a gateway has ended, the next one starts this much later.
+INHERITS = sys.platform != "win32"  # Gateways inherit the listening socket, so the port is never free.
 
 
 class GatewayKeeper:
@@ -93,7 +93,7 @@ class GatewayKeeper:
 
     def _send_registrations_to_gateway(self) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # The gateway has just ended; the next one gets the message.
+            with contextlib.suppress(OSError):  # The gateway has just ended; its successor gets the message.
                 self._process.stdin.write(self._registrations_line)
                 self._process.stdin.flush()
 

@@ -33,18 +33,18 @@ from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.program_settings import RECORDER_WITHOUT_AGENTS, ProgramSettings
 
 log = logging.getLogger(__name__)
-REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # How often the system is asked for changes.
-ACTIVE_SECONDS = 30.0  # How long after a change the system is asked for changes more often.
-FOLDERS_MILLISECONDS = 1000  # How often a missing folder of an agent is searched for.
-SETTINGS_SECONDS = 60.0  # How often the excluded agents are read again.
-IDLE_SECONDS = 60.0  # After this time without work, the importing process is ended.
-# The shortest pause after an import, and the pause as a multiple of the time that the import took.
+REST_MILLISECONDS, ACTIVE_MILLISECONDS = 100, 10  # Milliseconds between checks: at rest, and after a change.
+ACTIVE_SECONDS = 30.0  # In seconds. After a change, the system is asked more often for this long.
+FOLDERS_MILLISECONDS = 1000  # How often a missing folder of an agent is looked for.
+SETTINGS_SECONDS = 60.0  # In seconds. The user's list of excluded agents is read this often.
+IDLE_SECONDS = 60.0  # In seconds. Without work for this long, the importing process is ended.
+# After an import: the shortest pause in seconds, and the pause as a multiple of the import's time.
 SHORTEST_PAUSE_SECONDS, PAUSE_SHARE = 1.0, 4.0
 LONGEST_PAUSE_SECONDS = 30.0
 FILES_TOGETHER = 200
-RECENT_SECONDS = 3600.0  # An agent may still write to a file that changed this recently.
-END_SECONDS = 30.0  # How long an ending waits for a file that is being copied, or for the importing process.
-MOST_DEATHS = 3  # How often in a row the importing process may crash.
+RECENT_SECONDS = 3600.0  # In seconds. An agent may still write to a file that changed this recently.
+END_SECONDS = 30.0  # In seconds. At its end, the recorder waits this long for a copy or an import.
+MOST_DEATHS = 3  # The importing process may crash this often in a row.
 
 Folders = Sequence[tuple[str, Path]]
 
@@ -90,7 +90,7 @@ class HistoryRecorder:
         self._where, self._places = where, places
         self._importing = importing or ImportingProcess([*command, "recorder", "--run"])
         self._copies = PendingCopies(copies_folder(where))
-        self._files: set[Path] = set()  # Files that are imported directly, not from a copy.
+        self._files: set[Path] = set()  # Files that are imported themselves, without a copy.
         self._lock = threading.Lock()
         self._has_work = threading.Event()
         self._is_ending = threading.Event()
@@ -187,10 +187,10 @@ class HistoryRecorder:
             if not (self._import_copies() and self._import_files()):
                 self._has_work.set()
             self._is_ending.wait(pause_after_import(time.monotonic() - begun, self._failures))
-        self._importing.end_importing()  # The last round may have started the process again.
+        self._importing.end_importing()  # The process may have been started again by the last round.
 
     def _import_copies(self) -> bool:
-        """False: not all of them could be imported. Copies that end the process again and again are set aside."""
+        """Returns False if some copies could not be imported. Copies that often crash the process are set aside."""
         for folder in self._copies.sealed_folders():
             if self._ask_to_import({"copies": str(folder)}):
                 shutil.rmtree(folder, ignore_errors=True)

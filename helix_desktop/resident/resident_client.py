@@ -81,7 +81,7 @@ class HeldRegistration(CollectingConsole):
             if self._holding is not None:
                 self._holding.cancel()
 
-        with contextlib.suppress(RuntimeError):  # The event loop may be closed already.
+        with contextlib.suppress(RuntimeError):  # The event loop may have been closed.
             self._loop.call_soon_threadsafe(cancel_holding)
         self._ended.wait(5)
         for held in self._reserved_ports.values():
@@ -111,7 +111,7 @@ class HeldRegistration(CollectingConsole):
             request = ["register again", str(port)] if port else ["register"]
             try:
                 await running_instance.run_at_owner(wire, [*request, *told], self)
-            except HelixError:  # The resident was killed, so a new one is asked.
+            except HelixError:  # The resident process was killed, so ask a new one.
                 continue
             return
 

@@ -31,9 +31,9 @@ from helix_desktop.tasks import OwnedTasks
 
 log = logging.getLogger(__name__)
 RESIDENT_NAME = "resident"
-FIRST_SECONDS = 20.0  # A resident started for a caller ends if no agent registers in this time.
+FIRST_SECONDS = 20.0  # A resident started for a caller ends if no agent registers within this time.
 ANSWER_PAUSE_SECONDS = 0.01
-MOST_ANSWER_TRIES = 1_000  # After this many tries the gateway is just busy, and its address is given out.
+MOST_ANSWER_TRIES = 1_000  # After this many tries, the gateway is only busy, and the caller gets its address.
 
 
 class Resident:
@@ -62,7 +62,7 @@ class Resident:
             case ["register", *told]:
                 return await self._keep_registered([_parse_registration(one) for one in told], console)
             case ["register again", port, *told]:
-                with suppress(InvalidInput, ValueError):  # Another port is better than none.
+                with suppress(InvalidInput, ValueError):  # If it is taken, another port will do.
                     await self._ensure_listening(int(port))
                 return await self._keep_registered([_parse_registration(one) for one in told], console)
             case ["hold"]:
@@ -105,7 +105,7 @@ class Resident:
         """
         found = await asyncio.to_thread(agent_settings.installed_registrations, self._where.config)
         self._installed = {one.token: one for one in found}
-        self._update_gateway()  # Before the gateway listens: agents may ask at once.
+        self._update_gateway()  # The gateway must know the agents before they can reach it.
         try:
             for port in set(found.values()):
                 await self._ensure_listening(port)
@@ -188,7 +188,7 @@ async def run_resident(where: ProgramFolders, command: list[str], listens: Calla
     keeping = OwnedTasks("resident")
     for number in _ending_signals():
         asyncio.get_running_loop().add_signal_handler(number, resident.ended.set)
-    await resident.read_installed_registrations()  # Before the resident answers requests.
+    await resident.read_installed_registrations()  # Read before the resident answers requests.
     owner = await running_instance.listen_for_requests(where.run, RESIDENT_NAME, resident.answer_caller)
     keeping.spawn_task(schedules.keep_until_cancelled(), name="keep schedules")
     try:

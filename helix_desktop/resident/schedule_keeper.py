@@ -14,7 +14,7 @@ from helix_desktop.processes.starter import DEVNULL, CommandAuthor, ProcessLaunc
 from helix_desktop.resident.schedules import WorkSchedule, read_schedules, write_schedules
 
 log = logging.getLogger(__name__)
-LOOK_SECONDS = 20.0  # The longest wait between checks: the clock may be changed meanwhile.
+LOOK_SECONDS = 20.0  # In seconds. Checks come this often at least, in case the clock is changed.
 
 
 class ScheduleKeeper:
@@ -44,7 +44,7 @@ class ScheduleKeeper:
             soonest = min((one.next_due(time.time()) for one in self.schedules), default=float("inf")) - time.time()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(max(soonest, 0.1), LOOK_SECONDS)):
-                    await self._changed.wait()  # `wait_for` of Python 3.11 may swallow cancellations.
+                    await self._changed.wait()  # Python 3.11's `wait_for` can swallow a cancellation.
 
     async def _run_if_due(self, schedule: WorkSchedule) -> None:
         """A task is added first and its due time noted then: a crash between the two adds nothing twice, by its key."""
@@ -53,7 +53,7 @@ class ScheduleKeeper:
             return
         if due and await self._run_command(schedule.task_command(due)):
             log.warning("the task of the schedule %s could not be added", schedule.id)
-            return  # The next check tries again.
+            return  # The next check will try again.
         now = await asyncio.to_thread(read_schedules, self._folder)  # A command may have removed schedules.
         self.schedules = [handled if one.id == schedule.id else one for one in now]
         await asyncio.to_thread(write_schedules, self._folder, self.schedules)

@@ -15,7 +15,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 NAME = "schedules.json"
 WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_LATE_SECONDS = 300.0  # A task that is this much later than its due time counts as missed.
+_LATE_SECONDS = 300.0  # In seconds. If a task is later than this, it counts as missed.
 _LONGEST_WAIT_DAYS = 8
 
 

@@ -42,13 +42,13 @@ from helix_desktop.protocols.request_parts import arguments_as_object, base64_te
 
 KIND = "anthropic"
 VERSION = "2023-06-01"
-DEFAULT_OUTPUT = 8192  # Every request must name a limit, and all models accept this one.
-MOST_ASKED = 32_000  # A higher limit is sent only if the request asks for it.
+DEFAULT_OUTPUT = 8192  # In tokens. Each request must state a limit, and all models accept this one.
+MOST_ASKED = 32_000  # In tokens. A higher limit is sent only if the caller asked for it.
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 MARK: Object = {"type": "ephemeral"}
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_PAUSED = "pause_turn"  # The stop reason that means: send the request again to continue.
+_PAUSED = "pause_turn"  # With this stop reason, the request is sent again to continue.
 _STATUS_OF = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -83,7 +83,7 @@ class AnthropicMessages(ProviderEndpoint):
             body["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
         writer = _AnthropicMessageWriter(self.reasoning_tag, legal_ids(request.messages, _ID, 40), abilities)
         written = [writer.write_message(message) for message in request.messages]
-        # Breakpoints behind so many messages each.
+        # Marks for the provider's cache are set after these numbers of messages.
         for place in (one - 1 for one in {request.stable, request.settled, len(written)} if 0 < one <= len(written)):
             blocks = [block for block in list_at(written[place], "content") if isinstance(block, dict)]
             markable = [block for block in blocks if block.get("type") not in {"thinking", "redacted_thinking"}]
@@ -122,7 +122,7 @@ class _AnthropicMessageWriter:
 
     def write_message(self, message: Message) -> Object | None:
         """None for a message with nothing in it, which this provider refuses."""
-        # Anthropic requires tool results to come first in a message.
+        # Tool results come first, as Anthropic requires.
         parts = sorted(message.parts, key=lambda part: not isinstance(part, ToolResult))
         blocks = [block for part in parts if (block := self.write_block(part)) is not None]
         if not blocks and message.role is Role.ASSISTANT:

@@ -37,7 +37,7 @@ STOPS = {
     "refusal": Stop.FILTERED,
 }
 THINKING = ("thinking", "redacted_thinking")
-# Some clients add a system block with this name that differs in every request.
+# Some clients send a system block of this name that changes with every request.
 _CHANGING = "x-anthropic-billing-header"
 
 
@@ -106,7 +106,7 @@ def _find_text_place(units: Json, piece: Piece, text: str) -> tuple[Path, Json]:
         return ("input",), json.loads(text)
     if piece.kind is PieceKind.RESULT:
         return ("content",), text_like_before(value_at(units, *piece.path, "content"), text, "text")
-    return (() if len(piece.path) == 2 else ("text",)), text  # Two parts lead to a plain string.
+    return (() if len(piece.path) == 2 else ("text",)), text  # A path of two parts leads to plain text.
 
 
 def said(text: str) -> Json:
@@ -143,10 +143,10 @@ def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
     return [{"name": t.name, "description": t.description, "input_schema": schema_of_tool(t)} for t in tools]
 
 
-# --- marks of the provider's cache ---------------------------------------------------------------------------------
+# --- Marks for the provider's cache are found and removed
 
 MOST_MARKS = 4
-LOOK_BACK = 20  # How many blocks before a mark a provider searches for a cached beginning.
+LOOK_BACK = 20  # The provider looks for cached text in this many blocks before a mark.
 
 
 def count_cache_marks(value: Json) -> int:
@@ -185,7 +185,7 @@ def with_cache_mark(unit: Json, mark: Json) -> Json:
     return unit
 
 
-# --- replies ---------------------------------------------------------------------------------------------------------
+# --- Replies are read, whole or from a stream
 
 
 def answer(value: Mapping[str, Json]) -> WireReply:
@@ -253,7 +253,7 @@ class Reading:
             return {**block, "input": {}}
 
 
-# --- hidden calls ---------------------------------------------------------------------------------------------------
+# --- Calls of this program's tools are hidden from the agent
 
 
 class AnthropicCallFilter(NumberedCallFilter):

@@ -174,7 +174,7 @@ class GeminiReplyReader(ReplyReaderBase):
         self._blocked = ""
         self._usage = Usage()
         self._parts = 0
-        self._sealed: object = None  # The key of the reasoning part that has the last signature.
+        self._sealed: object = None  # The key of the reasoning part whose signature came last.
 
     @property
     def is_reply_complete(self) -> bool:
@@ -182,7 +182,7 @@ class GeminiReplyReader(ReplyReaderBase):
 
     @property
     def is_stream_over(self) -> bool:
-        return False  # The usage may follow the stop reason, so the stream is read to its end.
+        return False  # Not yet complete: usage figures can follow the stop reason.
 
     def feed_event(self, event: ServerSentEvent) -> list[Delta]:
         value = parse_json(event.data)

@@ -122,7 +122,7 @@ STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH, "FUNCTION_CALL": Stop.CALL
 FILTERS = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR",
 })  # fmt: skip
-PLACEHOLDER = "skip_thought_signature_validator"  # Google's documented value for calls without a signature.
+PLACEHOLDER = "skip_thought_signature_validator"  # Google's own value for calls that have no signature.
 _TEXT_FIELDS = ("output", "error", "content", "result")
 
 
@@ -241,7 +241,7 @@ def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
     return [{"name": t.name, "description": t.description, **gemini_parameters(schema_of_tool(t))} for t in tools]
 
 
-# --- replies ---------------------------------------------------------------------------------------------------------
+# --- Replies are read, whole or from a stream
 
 
 def answer(value: Mapping[str, Json]) -> WireReply:
@@ -303,7 +303,7 @@ class Reading:
         return {**self.whole, "candidates": [{**self._candidate, "content": content}]}
 
 
-# --- hidden calls ---------------------------------------------------------------------------------------------------
+# --- Calls of this program's tools are hidden from the agent
 
 
 class GeminiCallFilter(HiddenCallFilter):
@@ -342,7 +342,7 @@ class GeminiCallFilter(HiddenCallFilter):
         content = {**object_at(candidate, "content"), "role": "model", "parts": kept}
         candidate = {**candidate, "content": content}
         if self.has_only_hidden_calls:
-            candidate.pop("finishReason", None)  # The next reply goes on where this one ends.
+            candidate.pop("finishReason", None)  # The next reply continues where this one ends.
         fresh = {**event, "candidates": [candidate, *list_at(event, "candidates")[1:]]}
         return out + encode_event(self._with_earlier_output(fresh, self.output_tokens_before))
 

@@ -60,7 +60,7 @@ class OpenAIChat(protocol_dialect.ProviderEndpoint):
             return {"reasoning": {"effort": effort}}
         return {"reasoning_effort": effort}
 
-    # --- messages --------------------------------------------------------------------------------------------------
+    # --- A request's messages are written
 
     def _write_messages(self, request: Request, abilities: protocol_dialect.ModelAbilities) -> list[Json]:
         strict = self.host.endswith("mistral.ai")

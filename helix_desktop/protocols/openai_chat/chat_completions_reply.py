@@ -24,10 +24,10 @@ class ChatReplyReader(ReplyReaderBase):
         self._finish = ""
         self._usage = Usage()
         self.is_stream_over = False
-        self._turn = 0  # Counts changes between text and reasoning: each run is a separate part.
+        self._turn = 0  # Counts changes between text and reasoning, because each run becomes a part.
         self._field = ""
         self._details: list[json_values.Json] = []
-        self._ids: dict[int, str] = {}  # The id of the call at each index.
+        self._ids: dict[int, str] = {}  # For each index in the stream: the id of the call.
 
     @property
     def is_reply_complete(self) -> bool:

@@ -139,7 +139,7 @@ def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
     ]
 
 
-# --- replies ---------------------------------------------------------------------------------------------------------
+# --- Replies are read, whole or from a stream
 
 
 def answer(value: Mapping[str, Json]) -> WireReply:
@@ -221,7 +221,7 @@ class Reading:
         return {**self.whole, "choices": [{"index": 0, "message": message, "finish_reason": self._finish}]}
 
 
-# --- hidden calls ---------------------------------------------------------------------------------------------------
+# --- Calls of this program's tools are hidden from the agent
 
 
 class ChatCallFilter(HiddenCallFilter):
@@ -255,7 +255,7 @@ class ChatCallFilter(HiddenCallFilter):
         shows = delta.get("content") or self.visible_count or (finish and not self.has_only_hidden_calls)
         out = self._release_held_events() if shows else b""
         self.shown_count += bool(delta.get("content") or kept.get("tool_calls"))
-        goes_on = self.has_only_hidden_calls  # with the next reply, so this one has no end and no bill
+        goes_on = self.has_only_hidden_calls  # The next reply continues this one, so this one shows no end and no bill.
         if not (kept if not finish else kept.get("content") or not goes_on):
             return out
         if goes_on and (finish or "usage" in value):

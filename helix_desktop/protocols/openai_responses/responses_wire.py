@@ -38,7 +38,7 @@ _SERVER = frozenset(
 
 def head(body: Mapping[str, Json]) -> RequestHead:
     """System text, tools and model of a request."""
-    # Codex gives some tools as an item of the input.
+    # Codex sends some tools within the input.
     in_input = [tool for item in list_at(body, "input") for tool in list_at(item, "tools")]
     tools = [object_at(tool) for tool in (*list_at(body, "tools"), *in_input)]
     named = (read_tool(tool, tool.get("parameters", {}), text_at(tool, "type")) for tool in tools)
@@ -173,7 +173,7 @@ def write_tools(tools: Sequence[Tool | ToolSpec]) -> list[dict[str, Json]]:
     ]
 
 
-# --- replies ---------------------------------------------------------------------------------------------------------
+# --- Replies are read, whole or from a stream
 
 
 def answer(value: Mapping[str, Json]) -> WireReply:
@@ -228,7 +228,7 @@ class Reading:
         return {**self.whole, "output": list(given) or [item for _, item in sorted(self._items.items())]}
 
 
-# --- hidden calls ---------------------------------------------------------------------------------------------------
+# --- Calls of this program's tools are hidden from the agent
 
 
 class ResponsesCallFilter(NumberedCallFilter):
