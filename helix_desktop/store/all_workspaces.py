@@ -130,7 +130,7 @@ class AllWorkspaces:
             moved = to / known.id
             if moved.exists():
                 raise errors.InvalidInput(f"The workspace {known.id} already exists at {to}.")
-            if os.name == "nt":  # Windows does not move a folder while a file in it is open.
+            if os.name == "nt":  # Windows can't move a folder in which a file is open.
                 lock.release_lock()
             known.folder.rename(moved)
             atomic_files.sync_folder_to_disk(to)
@@ -180,7 +180,7 @@ class AllWorkspaces:
             said = await thread.run_there(workspace_export.unpack_export, path, hidden, name=named, report=heard)
             if said:
                 atomic_files.write_file_atomically(hidden / "notes.txt", "\n".join(said) + "\n", private=True)
-            if os.name == "nt":  # Windows does not move a folder while a file in it is open.
+            if os.name == "nt":  # Windows can't move a folder in which a file is open.
                 lock.release_lock()
             hidden.rename(place)
         except BaseException:

@@ -27,9 +27,9 @@ _FIRST_CHUNK = bytes(4)
 _RAW, _ZSTD = bytes((cache_records.RAW,)), bytes((cache_records.ZSTD,))
 _PINNED, _QUARANTINED, _FORGOTTEN, _HIGHEST = b"p", b"q", b"t", b"n"
 BY_HAND = EntryOrigin()
-THOROUGH = 15  # The zstd level for small amounts: a tenth smaller, but twenty times as slow.
+THOROUGH = 15  # A level of zstd for small content: ten percent smaller, but twenty times as slow.
 _TEXT = ("text/", "application/json", "application/xml", "application/x-")
-CHECKPOINT = "checkpoint"  # `EntryOrigin.tool` of content that checkpoints store. The index does not list it.
+CHECKPOINT = "checkpoint"  # `EntryOrigin.tool` of content stored for checkpoints, which the index leaves out.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,9 +49,9 @@ class CacheFolder:
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._thorough = zstandard.ZstdCompressor(level=THOROUGH)
         self._decompressor = zstandard.ZstdDecompressor()
-        self._staged: dict[bytes, StagedEntry] = {}  # Entries not yet written, by SHA-256.
-        # Existing content that is stored again while the trash is emptied, and so must stay.
-        self.put_again: set[Digest] | None = None  # None while no trash is being emptied.
+        self._staged: dict[bytes, StagedEntry] = {}  # Entries not yet on the disk, by SHA-256.
+        # Content that was stored again while the trash is being emptied, so it must not be removed.
+        self.put_again: set[Digest] | None = None  # None if no trash is being emptied.
         try:
             self._check_version()
             self._next = self._delete_unfinished_chunks()
@@ -314,7 +314,7 @@ class CacheFolder:
 
     def quarantine_entry(self, digest: Digest, why: str) -> CacheCorrupt:
         """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
-        with contextlib.suppress(StoreFailed):  # On a full disk, the mark is not saved.
+        with contextlib.suppress(StoreFailed):  # If the disk is full, this mark is lost.
             self.level.write_batch([(_QUARANTINED + digest.raw, why.encode())])
         self._marked[_QUARANTINED].add(digest.raw)
         return _damaged_entry_error(digest, why)
@@ -369,7 +369,7 @@ class CacheFolder:
     def records_after(self, after: int = 0, limit: int = 1000) -> list[CacheRecord]:
         """Known entries by number; unreadable ones are left out (a check names them)."""
         found: list[CacheRecord] = []
-        # `scan_range` raises CacheCorrupt only at its end, after it has yielded everything readable.
+        # `scan_range` yields all that is readable, and raises CacheCorrupt only at its end.
         with contextlib.suppress(CacheCorrupt):
             for key, value in self.level.scan_range(
                 cache_records.key_of_number(b"m", after + 1), b"m" + _LAST + b"\xff"
@@ -412,7 +412,7 @@ class CacheFolder:
         """Let nothing of what was removed stay readable on the disk."""
         self.level.scrub_database_files()
 
-    # --- pins and removal -------------------------------------------------------------------------------------------
+    # --- Entries are pinned and removed
 
     def set_entry_pinned(self, digest: Digest, *, pinned: bool = True) -> None:
         self.record_of_content(digest)
@@ -447,7 +447,7 @@ class CacheFolder:
             self.level.write_batch(marks)
         else:
             number, blob = cache_records.unpack_place(held)
-            # If the entry's description is damaged, the place stored under its hash is used.
+            # If the entry's description is damaged, use the place that is stored under its hash.
             with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
                 blob = self.record_numbered(number).blob
             self.delete_chunks(number if blob is None else blob, extra=[*self._removal_of_record(number), *marks])

@@ -8,7 +8,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
 from helix_desktop.store.cache_records import EntryState
 
-SLICE = 4 << 20  # Bytes read before other work gets its turn.
+SLICE = 4 << 20  # In bytes. After reading this much, other work gets its turn.
 _PAGE = 500
 
 
@@ -34,7 +34,7 @@ class CacheCheck:
     def __init__(self, cache: CacheFolder) -> None:
         self._cache = cache
         self._at: Digest | None = None
-        self._all = False  # True once all hashes have been listed.
+        self._all = False  # True when all hashes have been listed.
         self._waiting: list[Digest] = []
         self._seen: set[bytes] = set()
         self._damaged: dict[Digest, str] = {}
@@ -77,7 +77,7 @@ class CacheCheck:
             self._seen.add(digest.raw)
             self._damaged[digest] = error.what
             return 0
-        # Contents of checkpoints are not counted, because no list shows them to people as entries.
+        # Contents of checkpoints are not in any list, so they are not counted as entries.
         self._checked += record.about.tool != CHECKPOINT
         self._bytes += size
         return size
@@ -128,6 +128,6 @@ def collect_entries(cache: CacheFolder, digests: Sequence[Digest], enough: int) 
         try:
             freed += cache.collect_entry(digest)
         except HelixError:
-            continue  # A damaged or deleted entry frees nothing.
+            continue  # An entry that is damaged or deleted frees no space.
         gone.append(digest)
     return gone, freed

@@ -28,7 +28,7 @@ VERSION = 1
 CHUNK = 1 << 20
 VERSION_KEY = b"version"
 RAW, ZSTD = 0, 1
-_SOURCE_LIMIT = 4000  # In characters. A source is one line that people read.
+_SOURCE_LIMIT = 4000  # In characters. A source is a single line for people to read.
 
 _FIXED = struct.Struct(">BB32sQQQQdHHHI")
 _CHECK = 8
@@ -44,7 +44,7 @@ class EntryState(IntEnum):
     COLLECTED = 1
 
 
-_LIVE = EntryState.LIVE  # Looking up the enum member would take longer than the comparison.
+_LIVE = EntryState.LIVE  # Faster than looking up the enum's member each time.
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.cache_records import EntryState
 
-# Jumps from name to name by the index: scanning a million rows would take 0.1 seconds.
+# Jumps from one name to the next in the index. A scan of a million rows would take 0.1 seconds.
 _TOOLS = """
 WITH RECURSIVE names(name) AS (
   SELECT min(tool) FROM entries UNION ALL SELECT (SELECT min(tool) FROM entries WHERE tool > name) FROM names WHERE name IS NOT NULL
@@ -28,7 +28,7 @@ class _PageAnchors:
     """Every `STRIDE`-th row of one order, so that a page far down is found without walking there."""
 
     version: int
-    rows: tuple[tuple[str | int | float | bytes, int], ...]  # The value to sort by, and the entry's number.
+    rows: tuple[tuple[str | int | float | bytes, int], ...]  # Values that rows are sorted by, and the entries' numbers.
 
 
 Order = tuple[entry_catalogue.EntryFilter, entry_catalogue.EntrySort, bool]

@@ -19,7 +19,7 @@ T = TypeVar("T")
 def search_unopened(folder: Path, query: str, *, limit: int = 20) -> ClosedSearchResult:
     """What `live_index.WorkspaceIndex.search_index` finds as soon as it is open. StoreFailed where its index or its cache cannot be read."""
     if not (folder / "journal.sqlite3").is_file():
-        return ClosedSearchResult()  # Without a journal, the workspace was never opened.
+        return ClosedSearchResult()  # A workspace without a journal was never opened.
     if not (folder / store_opening.INDEX).is_file():
         return ClosedSearchResult(behind=True)
     with ExitStack() as last_first:

@@ -21,7 +21,7 @@ from helix_desktop.store.cache_records import CacheRecord, EntryState
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.workspace_settings import NAME
 
-SHORTEST = 4  # In characters. A shorter text would occur almost everywhere.
+SHORTEST = 4  # In characters. A shorter text would be found almost everywhere.
 BLANK = "[forgotten]"
 WHY = "forgotten at the user's request"
 _PAGE = 200
@@ -37,7 +37,7 @@ class ForgetRequest:
                 remedy="Enter a longer part of the text.",
             )
         self.digests = set(digests)
-        self.named: list[int] = []  # The numbers of entries that stay but whose description contains the text.
+        self.named: list[int] = []  # Numbers of entries that are kept, but whose description contains the text.
         self.traces = TextForms(text) if text else None
 
     def occurs_in(self, text: str) -> bool:
@@ -47,7 +47,7 @@ class ForgetRequest:
         return self.traces.blank_out(text, BLANK) if self.traces else text
 
 
-# --- the cache -------------------------------------------------------------------------------------------------------
+# --- Forgetting in the cache
 
 
 def find_entries_to_forget(cache: CacheFolder, wanted: ForgetRequest) -> Iterator[int]:
@@ -97,7 +97,7 @@ def _text_in_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool:
     return False
 
 
-# --- the journal -----------------------------------------------------------------------------------------------------
+# --- Forgetting in the journal
 
 
 def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]:
@@ -122,7 +122,7 @@ def blank_fact(line: StoredFact, wanted: ForgetRequest) -> Fact | None:
     touched = any(digest.hex in line.fact for digest in wanted.digests)
     if not touched and not wanted.occurs_in(line.fact):
         return None
-    fact_encoding.decode_fact(line.fact)  # A damaged fact is reported as damaged.
+    fact_encoding.decode_fact(line.fact)  # Raises for a damaged fact, which is then reported.
     fact = fact_encoding.decode_fact(json.dumps(_blank_json(json.loads(line.fact), wanted), ensure_ascii=False))
     fact = _remove_quotes(fact, wanted.digests)
     return fact if fact_encoding.encode_fact(fact) != line.fact else None

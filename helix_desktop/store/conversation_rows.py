@@ -25,7 +25,7 @@ COLUMNS = (
     ("written", "INTEGER NOT NULL"),
     ("cost", "REAL NOT NULL"),
 )
-_BEGINS = 120  # How many characters of the first message stand in for a missing title.
+_BEGINS = 120  # In characters. Without a title, this much of the first message is shown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class StoredConversation:
     forked_from: str = ""
     forked_at: int = 0
     turns: int = 0
-    sent: int = 0  # tokens of all requests, as reported
-    written: int = 0  # tokens of all replies
+    sent: int = 0  # The tokens of all requests, as providers reported them.
+    written: int = 0  # The tokens of all replies.
     cost: float = 0.0
     meter: str = ""
 

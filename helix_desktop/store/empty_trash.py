@@ -21,8 +21,8 @@ from helix_desktop.store.cache_records import CacheRecord
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
-DELETED = "deleted-conversations.txt"  # Ids that the recorder must not import again.
-_PAGE = 200  # How many facts or entries are worked on before other work gets its turn.
+DELETED = "deleted-conversations.txt"  # Conversations that the recorder must not import again.
+_PAGE = 200  # After this many facts or entries, other work gets its turn.
 _SHORTEST = 8  # In digits. A shorter beginning of a hash may be an ordinary word.
 _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
 
@@ -39,7 +39,7 @@ class TrashEmptying:
         self.gone: set[str] = set()
         # The hashes of entries that only the conversations to delete use, by their first digits.
         self._own: dict[str, list[str]] = {}
-        self._seen = 0  # The id of the last fact that was checked.
+        self._seen = 0  # The id of the fact that was checked last.
         self._entries = self._bytes = 0
 
     def find_what_goes(self) -> Iterator[bool]:
@@ -114,7 +114,7 @@ class TrashEmptying:
         except NotFound:
             return
         except (HelixError, ValueError):
-            record = None  # A damaged entry is removed as well.
+            record = None  # A damaged entry is removed, too.
         if record is None or not _was_put_from_outside(record.about):
             self._cache.forget_entry(digest)
             self._entries += 1

@@ -11,9 +11,9 @@ from typing import Any
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Statement
 
-# For this long after a standby takes over, no task is given out: it may lack the last claims, and workers renew theirs.
+# In seconds. For this long after a standby takes over, no task is given out: it may lack the last claims.
 FAILOVER_SECONDS = 30.0
-ALL_WORKSPACES = b""  # The key of notes that count for every workspace of a store.
+ALL_WORKSPACES = b""  # The key of notes that apply to all workspaces of a store.
 _SET = (
     "INSERT INTO {t}notes(space, name, until, amount) VALUES (%s, %s, CASE WHEN %s <> 0 THEN {now} + %s ELSE 0 END, %s)"
     " ON CONFLICT (space, name) DO UPDATE SET until = excluded.until, amount = excluded.amount RETURNING name"
@@ -56,7 +56,7 @@ class FleetState:
     limits: dict[str, float] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     paused: tuple[str, ...] = ()
-    unable: tuple[str, ...] = ()  # Machines whose workers cannot do the tasks, and why.
+    unable: tuple[str, ...] = ()  # Machines whose workers cannot run tasks, and why.
     is_stopped: bool = False
 
     def dollars_left(self, agent: str) -> float:

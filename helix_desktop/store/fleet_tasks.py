@@ -28,7 +28,7 @@ from helix_desktop.store.fleet_statements import RunStatements, SqlDialect, Stat
 from helix_desktop.store.shared.row_encryption import RowCipher
 
 HOPELESS_SECONDS = 5.0
-TASKS_IN_CALL = 250  # The most tasks added in one transaction.
+TASKS_IN_CALL = 250  # One transaction adds at most this many tasks.
 
 
 class FleetTaskState(StrEnum):
@@ -87,7 +87,7 @@ class FleetTask:
     added: float
     worker: str
     claims: int
-    deadline_seconds: float  # The seconds left; 0 if there is no deadline.
+    deadline_seconds: float  # How many seconds are left; 0 means no deadline.
     order: FleetTaskOrder
     result: FleetTaskResult = field(default_factory=FleetTaskResult)
 
@@ -97,7 +97,7 @@ _ADD = (
     " (%s, %s, 'waiting', %s, {now}, CASE WHEN %s > 0 THEN {now} + %s ELSE 0 END, '', 0, 0, %s, %s)"
     " ON CONFLICT DO NOTHING RETURNING id"
 )
-_ADD_NEED = (  # An existing task gets no new dependencies.
+_ADD_NEED = (  # A task that exists already gets no new dependencies.
     "INSERT INTO {t}task_needs(space, task, needs) SELECT %s, %s, %s WHERE NOT EXISTS (SELECT 1 FROM {t}tasks"
     " WHERE space = %s AND id = %s) ON CONFLICT DO NOTHING RETURNING task"
 )
@@ -121,7 +121,7 @@ _HOPELESS = (  # Waiting tasks that can never run: the deadline passed, or a nee
 _RELEASE = (
     "UPDATE {t}tasks SET state = 'waiting' WHERE space = %s AND state = 'running' AND worker NOT LIKE %s RETURNING id"
 )
-_RENEW = (  # Fewer `claims` than known here: a standby took over without the last claim.
+_RENEW = (  # The stored number of claims is smaller if a standby took over without the last one.
     "UPDATE {t}tasks SET state = 'running', worker = %s, claims = %s, until = {now} + %s WHERE space = %s AND id = %s"
     " AND ((claims = %s AND worker = %s AND state = 'running') OR (claims < %s AND state IN ('waiting', 'running')))"
     " RETURNING id"
@@ -162,7 +162,7 @@ class FleetTaskList:
         self._space = space
         self._seal = seal
         self.is_shared = seal is not None
-        self._looked = 0.0  # When hopeless tasks were last looked for.
+        self._looked = 0.0  # When hopeless tasks were last searched for.
         self.notes = FleetNotes(run_statements, dialect, space)
 
     async def add_fleet_tasks(self, wanted: Sequence[NewFleetTask]) -> list[str]:

@@ -27,11 +27,11 @@ NEAR = {-2: 0.1, -1: 0.3, 1: 0.3, 2: 0.1}  # The weight of a neighbouring fact t
 T = TypeVar("T")
 RANKED = 5_000  # Rows are ranked by words that occur in fewer rows than this in all, to be fast.
 LINE, LINES = 500, 30  # Characters on each side of a word in a line, and lines of a text, that are read.
-SLICE = 1 << 20  # About how many bytes are read at once.
+SLICE = 1 << 20  # In bytes. About this much is read at once.
 TOGETHER, MOST_TOGETHER = 0.1, 8  # The weight of other matches in the conversation, and how many of its matches count.
 FoundRow = tuple[int, int, int, str, int, bytes | None, float]
 OpenCache = Callable[[], CacheFolder]
-ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry with its beginning, or a fact.
+ReadPlace = tuple[CacheRecord, bytes] | StoredFact  # An entry with its first bytes, or a fact.
 FoundPlace = tuple[SearchHit, str, float]  # A hit, its text, and its rank by the index.
 
 _FOUND = """
@@ -211,7 +211,7 @@ def _read_places(rows: Sequence[FoundRow], cache: OpenCache, journal: JournalFil
         try:
             found.append(_read_place(cache, journal, row))
         except HelixError:
-            found.append(None)  # Deleted or damaged content is no use as a search result.
+            found.append(None)  # Content that is deleted or damaged can't be a result.
         room -= len(found[-1][1]) if isinstance(found[-1], tuple) else 0
         if room <= 0:
             break

@@ -26,13 +26,13 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.store_thread import StoreThread
 
 T = TypeVar("T")
-VERSION = 2  # An index of an older version is built again.
-APPLICATION = 0x48454C49  # "HELI"
+VERSION = 2  # An index with an older version is built anew.
+APPLICATION = 0x48454C49  # The letters "HELI".
 SEARCHED = 8 << 20  # Bytes of an entry whose words are indexed. A pattern search reads all bytes.
 _MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite's cache_size, in KiB if it is negative.
-_SLICE = 1 << 20  # How many bytes are read at once on the thread that also writes.
+_SLICE = 1 << 20  # In bytes. The thread that also writes reads this much at once.
 _TOGETHER = 4 << 20  # Characters indexed in one transaction: FTS5 sorts and merges at each commit.
-ROWS, FACTS, WORDS = 5000, 1000, 200  # How many rows, facts and texts are indexed before other work gets its turn.
+ROWS, FACTS, WORDS = 5000, 1000, 200  # After this many rows, facts or texts, other work gets its turn.
 
 _SCHEMA = """
 CREATE TABLE entries(
@@ -55,7 +55,7 @@ CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode
 INSERT INTO words(words, rank) VALUES('hashsize', 8388608);
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
-# A text, and either its entry's number and its offset there or its conversation and seq. The others are 0 or empty.
+# A text, and its source: an entry's number and the offset, or a conversation and a fact's number.
 Piece = tuple[str, int, int, str, int]
 _USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
 _OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
@@ -65,7 +65,7 @@ class IndexDamaged(StoreFailed):
     """The index makes no sense any more; whoever has it open makes it anew."""
 
 
-# The catalogue's sort indexes. Building them after many rows takes a tenth of the time.
+# The catalogue's indexes for sorting. Built after many rows, they take a tenth of the time.
 _ORDERS = {
     "by_tool": "tool, number",
     "by_tool_time": "tool, time, number",
@@ -139,7 +139,7 @@ class StoreFeed:
         try:
             return self._cache.read_part(record.digest, 0, limit)
         except HelixError:
-            return None  # The entry is damaged or deleted. Whoever opens it sees the error.
+            return None  # The entry is damaged or deleted; whoever opens it is told.
 
     def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
         return self._thread.call_and_wait(self._journal.stored_facts_since, after, limit)
@@ -169,7 +169,7 @@ class IndexFile:
         self._count = count
         self._memory = 0
         self.connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
-        # Overwriting deleted rows is not needed: to forget something, the whole file is deleted.
+        # Deleted rows need not be overwritten: to forget something, the whole file is deleted.
         self.connection.execute("PRAGMA secure_delete=OFF")
         sqlite_database.prepare_schema(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
         if self.connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
@@ -205,7 +205,7 @@ class IndexFile:
             progress = self.current_progress()
             if progress.orders or progress.count_missing > WORDS:
                 return self._index_slice()
-            with self._index_transaction():  # Few new items are indexed completely in one commit.
+            with self._index_transaction():  # A few new items are indexed in a single commit.
                 return [self._index_slice() for _ in range(3)][-1]
 
     def _index_slice(self) -> IndexProgress:
@@ -247,11 +247,11 @@ class IndexFile:
             if len(listed) < len(found):
                 self._add_to_checkpoint_totals(found)
             self._insert_cache_records(listed, pinned)
-            last = found[-1].number if found else 0  # Entries may have been added since they were counted.
+            last = found[-1].number if found else 0  # More entries may have been added since the count.
             self._set_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
 
     def _add_to_checkpoint_totals(self, found: Sequence[CacheRecord]) -> None:
-        """Contents of checkpoints are nothing to search or to list; what they take is counted."""
+        """Contents of checkpoints are neither searched nor listed, but their size is counted."""
         entries, room = _sum_checkpoint_contents(found)
         self._set_mark("checkpoints", self.get_mark("checkpoints") + entries)
         self._set_mark("checkpoint bytes", self.get_mark("checkpoint bytes") + room)
@@ -370,7 +370,7 @@ class IndexFile:
         for some in _split_by_text_size(words):
             self._execute_rows("INSERT INTO words(rowid, text, parts)", some)
 
-    # --- facts ------------------------------------------------------------------------------------------------------
+    # --- Facts are indexed
 
     def _index_facts(self, progress: IndexProgress) -> None:
         lines = self._feed.fact_lines(progress.facts, FACTS)

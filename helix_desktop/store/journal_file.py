@@ -18,8 +18,8 @@ from helix_desktop.store import sqlite_database
 from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, row_before_facts
 
 VERSION = 1
-STEPS: dict[int, str] = {}  # For each version, the SQL that leads to the next one.
-APPLICATION = 0x48454C4A  # "HELJ"
+STEPS: dict[int, str] = {}  # For each version: the SQL that turns it into the next one.
+APPLICATION = 0x48454C4A  # The letters "HELJ".
 
 _SCHEMA = f"""
 CREATE TABLE facts(
@@ -86,7 +86,7 @@ class JournalFile:
     ) -> None:
         self.path = path
         self._now = now
-        self.replacing: Callable[[StoredFact], object] = lambda _line: None  # Called as a fact is replaced.
+        self.replacing: Callable[[StoredFact], object] = lambda _line: None  # Called when a fact is replaced.
         self.connection = (sqlite_database.connect_read_only if unseen else sqlite_database.connect_database)(
             path, JournalCorrupt, "journal"
         )

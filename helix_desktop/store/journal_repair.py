@@ -24,7 +24,7 @@ _MAGICS = (0x377F0682, 0x377F0683)
 _LOST = "This record was damaged on disk and could not be recovered."
 
 
-# --- the write-ahead log ---------------------------------------------------------------------------------------------
+# --- SQLite's write-ahead log is read
 
 
 @dataclass(frozen=True, slots=True)

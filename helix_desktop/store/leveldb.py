@@ -28,15 +28,15 @@ _CHECKED = {"verify_checksums": True, "fill_cache": False}
 _UNREAD = "The cache cannot be read"
 _MAPPED = 4 << 20  # After this many bytes read through LevelDB's mappings, their pages are released.
 _DONTNEED, _PAGEOUT = 4, 21  # Arguments of madvise. Either way the page is read again when needed.
-# LevelDB surely keeps this many tables open. Its table cache has 16 parts, chosen by hash, each with room for 31.
-# In 4,000 trials with 150 tables, no part got more than 23. With 250 tables, one got 33.
+# LevelDB surely keeps this many tables open: its cache has 16 parts, each with room for 31 tables.
+# Tables go to parts by hash. In 4,000 trials, no part got more than 23 of 150 tables; one got 33 of 250.
 _SURELY_OPEN = 150
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
-_PROBE = 1 << 20  # A full disk counts as having room again once this many bytes fit.
-_TICK = 50_000_000  # Two changes within this many nanoseconds may get the same time from the file system.
-_TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # A line of LevelDB's list of tables.
+_PROBE = 1 << 20  # In bytes. If this much can be written, a full disk has room again.
+_TICK = 50_000_000  # In nanoseconds. Two changes this close may get the same time from the file system.
+_TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # Matches a line in LevelDB's list of tables.
 _FIRST, _LAST = b"\x00", b"\xff" * 2
-Write = tuple[bytes, bytes | None]  # key and value; None deletes
+Write = tuple[bytes, bytes | None]  # A key and its value; None deletes the key.
 _OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 2 << 20, "max_open_files": 500}
 
 
@@ -45,8 +45,8 @@ class LevelDatabase:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._names: set[str] = set()  # The names of its files that are known to be synced.
-        self._settled = 0  # When the folder last changed. 0: a later change may have the same time.
+        self._names: set[str] = set()  # Names of files that are safely on the disk.
+        self._settled = 0  # When the folder last changed; 0: a later change may have the same time.
         self._db = self._open_leveldb()
         self._failed = False
         self._read = 0
@@ -146,7 +146,7 @@ class LevelDatabase:
         """The value, or None where a miss does no harm."""
         try:
             value: bytes | None = self._db.get(key, verify_checksums=True)
-        except RuntimeError:  # plyvel raises RuntimeError for a closed handle.
+        except RuntimeError:  # plyvel raises this if the handle is closed.
             value = self._open_handle().get(key, verify_checksums=True)
         except plyvel.Error as error:
             raise leveldb_error_of(error, _UNREAD) from error
@@ -271,7 +271,7 @@ def _mapped_table_ranges(folder: Path, tables: Collection[int]) -> Iterator[tupl
 def leveldb_error_of(error: Exception, what: str) -> StoreFailed:
     """The error of ours that says what LevelDB's means."""
     said = error.args[0] if error.args else ""
-    # The arguments of plyvel's errors are bytes.
+    # plyvel's errors have bytes as arguments.
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)
     if isinstance(error, plyvel.CorruptionError):
         return CacheCorrupt(

@@ -20,8 +20,8 @@ from helix_desktop.store.store_thread import StoreThread
 
 P = ParamSpec("P")
 T = TypeVar("T")
-GATHER_SECONDS = 2.0  # New content waits this long to be indexed. A search ends the wait.
-GATHERED_WAIT_SECONDS = 2.0  # The longest that a search waits until gathered content is indexed.
+GATHER_SECONDS = 2.0  # In seconds. New content is indexed this much later, or when someone searches.
+GATHERED_WAIT_SECONDS = 2.0  # In seconds. A search waits at most this long for new content.
 
 
 class WorkspaceIndex:
@@ -106,7 +106,7 @@ class WorkspaceIndex:
             self._damaged = True
             return
         except HelixError:
-            return  # The stores are closing or report an error. The next change tries again.
+            return  # The stores are closing or failing. The next change tries again.
         if not self.progress.is_complete:
             self.follow_stores()
 
@@ -201,7 +201,7 @@ class WorkspaceIndex:
             lambda asked: asked.entries_page(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
         )
         if not self._closing and (self._prepared is None or self._prepared.done()):
-            # Where this fails, the next question reports the error.
+            # If this fails, the next query reports the error.
             prepare = partial(CatalogueQueries.prepare_far_pages, order=(chosen, sort, descending))
             self._prepared = self._ahead.submit_work(self._run_query_now, prepare, slow=True)
         return rows
@@ -232,11 +232,11 @@ class WorkspaceIndex:
 
     async def checkpoints(self) -> tuple[int, int]:
         """How many contents checkpoints hold, and the bytes they take on the disk."""
-        await self.kept()  # Lists entries that were just stored, so that they are counted.
+        await self.kept()  # Indexes what was just stored, so that it is counted.
         return await self._run_query(CatalogueQueries.checkpoint_figures)
 
     async def recount_checkpoints(self) -> None:
-        """Count anew what they hold: what is removed or forgotten no longer is among it."""
+        """Counts the contents of checkpoints again, without those that were removed or forgotten."""
         async with self._one_rebuild:
             self._is_awaited.set()
             await self._writer.run_slices(self._file.recount_checkpoints())

@@ -18,7 +18,7 @@ from helix_desktop.store.workspace_settings import NAME
 
 _COPIED = (NAME, "journal.sqlite3", "journal.sqlite3-wal", "journal.mended", "index.sqlite3", "index.sqlite3-wal")
 _TABLES = {".ldb", ".sst"}
-_SPARE = 64 << 20  # Room for what LevelDB writes when it opens.
+_SPARE = 64 << 20  # In bytes. LevelDB needs this much space when it opens.
 
 
 def is_disk_unwritable(folder: Path) -> bool:

@@ -12,22 +12,22 @@ from collections.abc import Iterator
 
 from helix_desktop.engine.search_query import LEAST_STEM, stem_of_word
 
-SLICE = 1 << 16  # Bytes decoded, or characters indexed, before other threads get their turn.
-PIECE = 64 * 1024  # The most characters of a row. In short rows, matches are found fast.
+SLICE = 1 << 16  # After this many bytes decoded, or characters indexed, other threads get their turn.
+PIECE = 64 * 1024  # In characters: the longest row. In short rows, matches are found fast.
 
-# Finds a capital inside a word, and the rest of the word: after a small letter or digit, or between a capital and one
-# of those. Capitals are rare, so this is fast. The possessive quantifier keeps it fast for a megabyte of one letter.
+# Matches a capital inside a word, and the rest of the word: `Case` in camelCase, `Server` in HTTPServer.
+# Capitals are rare, so this search is fast. `*+` keeps it fast even for a megabyte of one letter.
 _CAPITAL = re.compile(r"([A-Z](?:(?=[a-z0-9])(?<=[A-Z][A-Z])|(?<=[a-z0-9][A-Z]))[A-Za-z0-9]*+)")
 _LETTERS = string.ascii_letters + string.digits
 _HUMPS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|\n")
 _UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
 _ASKED = re.compile(r'"([^"]*)"|(\S+)')
-_AROUND_WORD = re.compile(r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$")  # punctuation, and a possessive
+_AROUND_WORD = re.compile(r"^[(\[,;:?!]+|(?:['’]s)?[()\].,;:?!]*$")  # Punctuation, and a possessive
 _WORDS = re.compile(r"\w+")
 
 
 def hidden_words(text: str) -> str:
-    before = _CAPITAL.split(text)  # By turns, the text before a capital and the rest of the word.
+    before = _CAPITAL.split(text)  # By turns: text before a capital, and the rest of that word.
     words = [head[len(head.rstrip(_LETTERS)) :] + rest for head, rest in zip(before[::2], before[1::2], strict=False)]
     hidden = " ".join(_HUMPS.findall("\n".join(words))).replace("\n", ".")
     if text.isascii():
@@ -54,7 +54,7 @@ def split_for_index(text: str) -> Iterator[tuple[int, str]]:
 
 def text_or_none(content: bytes) -> str | None:
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", "replace")  # This also removes the byte order mark.
+        return content.decode("utf-16", "replace")  # The byte order mark is removed, too.
     if b"\0" in content[:8192]:
         return None
     decode, text = codecs.getincrementaldecoder("utf-8")("replace").decode, ""

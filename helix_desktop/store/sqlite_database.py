@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull, WrittenByNewerVersion
 
-TOGETHER = 64  # How many rows one statement inserts.
+TOGETHER = 64  # One statement inserts this many rows.
 _SENSELESS = (
     "no such ",
     "malformed ",
@@ -32,7 +32,7 @@ def connect_database(
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
         try:
-            # Small pages: one new fact changes at least four. Only a new file takes this size.
+            # Small pages, because one new fact changes at least four. Only new files take this size.
             connection.execute(f"PRAGMA page_size={512 if synchronous == 'FULL' else 1024}")
             connection.execute("PRAGMA wal_autocheckpoint=4000")
             connection.execute("PRAGMA journal_mode=WAL")
@@ -183,7 +183,7 @@ class SqliteTransaction(SqliteErrors):
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
-            self._connection.close()  # SQLite rolls back on its own when the file is next opened.
+            self._connection.close()  # When the file is opened next, SQLite rolls back by itself.
 
 
 def store_error_of(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFailed:

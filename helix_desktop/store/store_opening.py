@@ -78,7 +78,7 @@ def _take_rest_of_log(journal: JournalFile, log: journal_repair.WriteAheadLog | 
     except sqlite3.Error as error:
         journal.close()
         failed = sqlite_database.store_error_of(error, JournalCorrupt, "journal")
-        if isinstance(failed, StoreFull):  # A full disk does not mean damage.
+        if isinstance(failed, StoreFull):  # If the disk is full, nothing is damaged.
             raise failed from error
         raise JournalCorrupt(f"The journal's log cannot be merged: {error}.") from error
     if read >= log.committed:
@@ -116,7 +116,7 @@ def _install_repaired_journal(path: Path) -> None:
     """Let the mended journal take the damaged one's place; also after a crash right before."""
     mended = path.with_name(_MENDED)
     if mended.exists():
-        # Done first, because the old log must never be applied to the new file.
+        # First, because the old log must never be applied to the new file.
         for old in (f"{path.name}-wal", f"{path.name}-shm"):
             path.with_name(old).unlink(missing_ok=True)
         mended.replace(path)
@@ -139,9 +139,9 @@ def _copy_aside(workspace: Path, paths: Iterable[Path]) -> Path:
             else:
                 shutil.copy2(path, aside)
     except OSError as error:
-        # An incomplete copy is useless, and every further attempt would take more room.
+        # An incomplete copy is of no use, and each new attempt would need more space.
         shutil.rmtree(aside, ignore_errors=True)
-        # `copytree` raises one error for all files of a folder, with the reasons in its text.
+        # `copytree` reports all failures of a folder in one error, with the reasons in its text.
         full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
         why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
         raise (StoreFull if full else StoreFailed)(

@@ -22,10 +22,10 @@ from helix_desktop.store.store_thread import StoreThread
 
 __all__ = ["StoreCache", "StoreJournal", "WorkspaceIndex"]  # the three ports of an open workspace
 
-LITTLE = 128 << 10  # Up to this many bytes of checkpoints are compressed thoroughly.
-_PAGE = 500  # How many facts are read before other work gets its turn.
-_SLICE = 1 << 20  # Once waiting puts have more bytes than this, they are committed.
-Batch = tuple[str, Sequence[Fact]]  # A conversation, and facts to append to it.
+LITTLE = 128 << 10  # In bytes. Checkpoints up to this size are compressed with more effort.
+_PAGE = 500  # After reading this many facts, other work gets its turn.
+_SLICE = 1 << 20  # In bytes. When waiting puts have more than this, they are written.
+Batch = tuple[str, Sequence[Fact]]  # A conversation's id, and facts to append to it.
 
 
 class StoreJournal:
@@ -62,7 +62,7 @@ class StoreJournal:
         if len(self._waiting) == 1:
             try:
                 self._thread.submit_work(self._commit_facts)
-            except StoreFailed:  # The workspace is closing, so nothing can be queued.
+            except StoreFailed:  # The workspace is closing and takes no more work.
                 self._commit_facts()
 
     def _commit_facts(self) -> None:
@@ -159,7 +159,7 @@ class StoreCache:
         self.changed: Callable[[], object] = lambda: None
         self.far: SharedStoreLink | None = None
         self._waiting: list[tuple[StagedEntry, Future[Stored]]] = []
-        self._held = 0  # The bytes of the puts that wait.
+        self._held = 0  # How many bytes the waiting puts have.
 
     async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored:
         if isinstance(content, bytes):
@@ -226,7 +226,7 @@ class StoreCache:
     def _queue_commit(self) -> None:
         try:
             self._thread.submit_work(self._commit_puts)
-        except StoreFailed:  # The workspace is closing, so nothing can be queued.
+        except StoreFailed:  # The workspace is closing and takes no more work.
             self._commit_puts()
 
     def _commit_puts(self) -> None:
@@ -253,7 +253,7 @@ class StoreCache:
             self._thread.submit_work(self._finish_stream, incoming, outcome)
             return await asyncio.wrap_future(outcome)
         except BaseException:
-            # If the store is closed, the next opening removes the unfinished entry.
+            # If the store is closed, this entry is removed at the next opening.
             with contextlib.suppress(StoreFailed):
                 self._thread.submit_work(incoming.abandon_entry)
             raise
@@ -346,7 +346,7 @@ class StoreCache:
             return frozenset()
         try:
             brought = await self.far.fetch_content(digests)
-        except StoreFailed:  # The shared store cannot be reached: only what is stored here counts.
+        except StoreFailed:  # The shared store is out of reach, so only what is stored here counts.
             return frozenset()
         self._index.follow_stores()
         return brought

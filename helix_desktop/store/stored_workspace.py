@@ -55,17 +55,17 @@ class StoredWorkspace:
         self._stores = stores
         self._ended = False
         self._watching: list[Callable[[], object]] = []
-        self._changing = threading.Lock()  # A change reads and rewrites the whole file, so only one may run.
+        self._changing = threading.Lock()  # Only one change at a time, because each reads and rewrites the whole file.
         self.index = stores.index
         self.journal = StoreJournal(
             stores.journal, stores.thread, self.index.follow_stores, (folder / store_opening.SUSPECT).touch
         )
         self.cache = StoreCache(stores.cache, stores.thread, self.index)
-        self.link: SharedStoreLink | None = None  # The link to a shared store, if there is one.
-        # An open workbench sets its own function here, so that open sessions notice.
+        self.link: SharedStoreLink | None = None  # The connection to a shared store, or None.
+        # An open workbench replaces this by a function that informs its sessions.
         self.content_forgetter: ContentForgetter = self.forget_content
         self._shared: ConversationSync | None = None
-        self.linked: Callable[[], object] = lambda: None  # Called when `link` is set or removed.
+        self.linked: Callable[[], object] = lambda: None  # Called after `link` was set or removed.
 
     @classmethod
     async def open(cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> "StoredWorkspace":
@@ -81,7 +81,7 @@ class StoredWorkspace:
         workspace = cls(folder, settings, lock, stores)
         workspace.index.follow_stores()
         if begun:
-            stores.background.submit_work(_back_up_if_due, folder)  # Once a day.
+            stores.background.submit_work(_back_up_if_due, folder)  # Makes a backup once a day.
         return workspace
 
     @property
@@ -101,7 +101,7 @@ class StoredWorkspace:
         loop = asyncio.get_running_loop()
 
         def tell() -> None:
-            with suppress(RuntimeError):  # The event loop may have ended already.
+            with suppress(RuntimeError):  # The event loop may be closed.
                 loop.call_soon_threadsafe(listener)
 
         self._watching.append(tell)

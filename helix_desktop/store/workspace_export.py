@@ -34,13 +34,13 @@ VERSION = 1
 PROPOSED = ("roots", "permissions", "mcp", "instructions", "changes", "copies", "limits")
 _PAGE = 200
 _LINE_LIMIT = 64 << 20  # In bytes. No fact is longer.
-_HEAD_LIMIT = 1 << 20  # In bytes. No header of an entry and no workspace.toml is longer.
+_HEAD_LIMIT = 1 << 20  # In bytes. No header of an entry and no workspace.toml is larger.
 _MANIFEST_LIMIT = 16 << 20
 _MOST_SIGNS = 500_000  # The most `[` and `{` in a line, even inside texts. More are refused.
-KEPT_FREE_BYTES = 200 << 20  # An import stops when less disk space than this is free.
+KEPT_FREE_BYTES = 200 << 20  # In bytes. An import stops if the disk has less free space.
 _BATCH = 64
 _BROKEN = (zipfile.BadZipFile, zlib.error, struct.error, ArithmeticError, KeyError, ValueError, RuntimeError)
-Report = Callable[[int, int], None]  # The bytes done, and the bytes in all.
+Report = Callable[[int, int], None]  # Called with the bytes done and the bytes in all.
 _KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
 _KEYLIKE = re.compile(r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+")
 
@@ -98,7 +98,7 @@ def _pages_of_facts(journal: JournalFile) -> Iterator[list[StoredFact]]:
 
 
 def _format_fact_line(line: StoredFact) -> bytes:
-    line.decode_recorded()  # Raises for a damaged fact, so that it is not exported as intact.
+    line.decode_recorded()  # Raises for a damaged fact, so that none is exported as intact.
     return json.dumps([line.conversation, line.seq, line.time, line.fact], ensure_ascii=False).encode() + b"\n"
 
 
@@ -137,7 +137,7 @@ def _export_entry(member: IO[bytes], cache: CacheFolder, record: CacheRecord, le
             yield
     except CacheCorrupt:
         left_out.append(record.digest.hex)
-        # Pads to the announced length. The import skips the entry, because its hash is wrong.
+        # Fills up the announced length. As its hash is wrong, an import leaves the entry out.
         while left > 0:
             member.write(bytes(min(left, CHUNK)))
             left -= CHUNK
@@ -233,7 +233,7 @@ def _move_settings_to_proposals(text: str, name: str) -> str:
     proposals = document.get("proposed", {}) if isinstance(document.get("proposed"), dict) else {}
     proposals |= {key: document.pop(key) for key in PROPOSED if document.get(key)}
     document.pop("proposed", None)
-    document.pop("shared", None)  # The store's key is not exported, so the copy is not connected to the shared store.
+    document.pop("shared", None)  # Without the store's key, the copy is not connected to the shared store.
     if name:
         document["name"] = name
     if proposals:

@@ -119,7 +119,7 @@ async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, se
         for secret, value in values.items():
             await secrets.store_secret_at(secret, value)
     except NoUsableKeyring as error:
-        try:  # The file with keys, if the user allows one.
+        try:  # If the user allows it, keys are in a file.
             for secret, value in values.items():
                 await secrets.store_secret_at(secret, value, where=SecretKeeper.FILE)
         except ActionRefused:

@@ -42,32 +42,32 @@ class WorkspaceConfig:
     effort: str = ""  # How long the main model thinks, as in `ModelSet.effort`.
     temperature: float | None = None  # The main model's temperature. None: the provider's default.
     top_p: float | None = None
-    instructions: str = ""  # The user's own instructions, placed after the system prompt.
+    instructions: str = ""  # The user's instructions, which follow the system prompt.
     preset: str = ""
     policy: Mapping[str, _PLAIN] = field(default_factory=dict)
     mode: str = ""
     rules: tuple[Mapping[str, Any], ...] = ()
     mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    limit: int = 0  # The most bytes that the cache may take; 0: no limit.
-    changes: Mapping[str, Any] = field(default_factory=dict)  # What checkpoints cover, and for how long.
+    limit: int = 0  # In bytes. The cache may grow to this size; 0: no limit.
+    changes: Mapping[str, Any] = field(default_factory=dict)  # What checkpoints cover and how long they are kept.
     copies: Mapping[str, _PLAIN] = field(
         default_factory=dict
-    )  # Whether work is always done in copies of the folders, and what sets up a copy.
-    limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # Limits that stop a turn.
-    trusted: Mapping[str, str] = field(default_factory=dict)  # rules files the user agreed to, and their SHA-256
+    )  # Whether conversations work in copies, and how copies are set up.
+    limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # The limits at which a turn stops.
+    trusted: Mapping[str, str] = field(default_factory=dict)  # Rules files that the user trusts, with their SHA-256.
     approved: Mapping[str, str] = field(default_factory=dict)  # By MCP tool: its fingerprint when last allowed.
-    off: tuple[str, ...] = ()  # rules, skills, commands, hooks and agents of the folders that the user switched off
+    off: tuple[str, ...] = ()  # Names of rules, skills, commands, hooks and agents that the user turned off.
     shared: Mapping[str, str] = field(default_factory=dict)  # The shared store's address, and when a put counts.
-    openings: tuple[str, ...] = ()  # Names of parts of the home folder open to commands (`tools/home_openings.py`).
-    readable: tuple[str, ...] = ()  # Additional folders that commands may read.
-    # Patterns of files that no agent sees. None: those of `tools/hidden_files.py`.
+    openings: tuple[str, ...] = ()  # Parts of the home that commands may use (`tools/home_openings.py`).
+    readable: tuple[str, ...] = ()  # Further folders that commands may read.
+    # Patterns of files that are hidden from agents. None: those of `tools/hidden_files.py`.
     hidden: tuple[str, ...] | None = None
     shown: tuple[str, ...] = ()  # Rules that also allow other programs, and that the user has been told about.
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
-# New values by key, or a function that computes these from the current settings.
+# New values by key, or a function that computes new values from the current settings.
 Changes = Mapping[str, Any] | Callable[[WorkspaceConfig], Mapping[str, Any]]
 
 
@@ -293,7 +293,7 @@ def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
     meanwhile survive. A name with a dot in it is quoted, as in TOML.
     """
     text = _read_settings_text(path)
-    now = parse_workspace_settings(text, path)  # Raises if the file has a mistake, so that it is never overwritten.
+    now = parse_workspace_settings(text, path)  # A file with a mistake raises an error here, and is never overwritten.
     document = tomlkit.parse(text)
     for dotted, value in (changes(now) if callable(changes) else changes).items():
         _set_in_document(document, _split_dotted_key(dotted), value)

@@ -13,7 +13,7 @@ from helix_desktop.store.shared.row_store import MOST_BYTES_IN_CALL, MOST_ROWS_I
 
 P = ParamSpec("P")
 T = TypeVar("T")
-THREADS = 8  # How many threads each server gets, however many workspaces use it.
+THREADS = 8  # Each server gets this many threads, however many workspaces use it.
 _threads: "dict[str, _ServerThreads]" = {}
 
 

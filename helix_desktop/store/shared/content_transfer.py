@@ -108,9 +108,9 @@ def corrupt_entry_error(digest: Digest) -> CacheCorrupt:
     )
 
 
-ENTRIES_IN_BATCH = 200  # The most entries sent at once.
-_ASK_FROM = 32 << 10  # Before more bytes are sent, the store is asked which entries it lacks.
-_TOGETHER = MOST_BYTES_IN_CALL // CHUNK  # How many chunks are sent or fetched at once.
+ENTRIES_IN_BATCH = 200  # At most this many entries are sent together.
+_ASK_FROM = 32 << 10  # In bytes. Before sending more, ask the store which of these entries it lacks.
+_TOGETHER = MOST_BYTES_IN_CALL // CHUNK  # How many chunks are sent or fetched together.
 
 
 class ContentTransfer:
@@ -122,7 +122,7 @@ class ContentTransfer:
         self._remote = remote
         self._seal = seal
 
-    # --- sending
+    # --- Content is sent to the shared store
 
     async def send_next_entries(self, after: int) -> int:
         """Send the next entries. Returns the number up to which all is there; `after` where nothing waits."""
@@ -139,7 +139,7 @@ class ContentTransfer:
         size, last = 0, after
         for record in self._folder.records_after(after, ENTRIES_IN_BATCH):
             if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
-                # A deleted or damaged entry cannot be sent. Whoever opens it sees the error.
+                # A damaged or deleted entry cannot be sent; whoever opens it is told.
                 with contextlib.suppress(NotFound, CacheCorrupt):
                     if record.count_chunks > 1:
                         large.append(record)
@@ -294,7 +294,7 @@ class ContentTransfer:
             content = await self._thread.run_there(self._folder.get_content, record.digest)
             await self._remote.store_in_batches(self._encrypt_entries([(record, content)]))
 
-    # --- forgetting
+    # --- Content is forgotten in the shared store
 
     async def replace_descriptions(self, digests: Collection[Digest]) -> None:
         """Put what describes these entries here in the place of what describes them there."""

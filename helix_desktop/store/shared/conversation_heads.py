@@ -35,7 +35,7 @@ class HeadUpdate:
     force: bool = False
 
 
-# An engine, and the number of a change in it. A standby that took over is another engine: it may lack the last changes.
+# A database server, and the number of a change. A standby that took over counts as another server.
 HeadMark = tuple[str, int]
 
 

@@ -29,11 +29,11 @@ from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
 from helix_desktop.store.store_thread import StoreThread
 
-LEASE_SECONDS = 30.0  # How long a lease lasts unless it is renewed.
+LEASE_SECONDS = 30.0  # In seconds. A lease that is not renewed ends after this time.
 _TRIES = 8
-_BYTES = 4 << 20  # About how many bytes of facts one segment may hold.
-CONVERSATIONS_IN_BATCH = 64  # How many conversations' facts are sent at once.
-_NEW = 400  # Content that the last this many received facts name is fetched in advance.
+_BYTES = 4 << 20  # In bytes. A segment of facts has about this size at most.
+CONVERSATIONS_IN_BATCH = 64  # How many conversations' facts are sent together.
+_NEW = 400  # Content named in this many of the newest received facts is fetched in advance.
 
 
 class OpenConversations:
@@ -100,14 +100,14 @@ class ConversationSync:
     on_new_entries: Callable[[Collection[Digest]], object] = bool
     now: Callable[[], float] = clock.monotonic
     lease: float = LEASE_SECONDS
-    complaints: dict[str, str] = field(default_factory=dict)  # conversations that could not be read, and why
+    complaints: dict[str, str] = field(default_factory=dict)  # Why certain conversations cannot be read.
     leases: KnownLeases = field(init=False)
-    # By head name: the version that was merged last, and the head's conversation.
+    # By a head's name: the version of it that was merged last, and its conversation.
     _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)
-    # New heads that cannot be merged yet, mostly because their conversations are in use here.
+    # New heads that cannot be merged yet, mostly because someone here uses their conversations.
     _waiting: dict[bytes, ConversationHead] = field(default_factory=dict)
-    _mark: HeadMark | None = None  # The engine's changes up to this mark have been seen.
-    _unread: frozenset[bytes] = frozenset()  # Heads below the mark that could not be merged yet.
+    _mark: HeadMark | None = None  # All changes on the server up to this mark are known.
+    _unread: frozenset[bytes] = frozenset()  # Older heads that could not be merged so far.
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def __post_init__(self) -> None:
@@ -183,12 +183,12 @@ class ConversationSync:
                 await self._update_heads(own, force=False, seconds=0.0)
 
     async def take_over_lease(self, conversation: str) -> None:
-        """Write there from now on with this machine, also where another one still does: what that has not sent becomes a branch."""
-        self.leases.taken_over.add(conversation)  # Noted even if the engine cannot be reached.
+        """From now on, this machine writes, even if another one still does; what that has not sent becomes a branch."""
+        self.leases.taken_over.add(conversation)  # Recorded even if the server cannot be reached.
         await self.acquire_turn_lease(conversation)
 
     async def _compare_all_heads(self) -> None:
-        """A head that is gone, or older than it was, is sent again. The store was emptied, or restored to an earlier state."""
+        """Sends heads again that are missing or older than known: the store was emptied or restored."""
         known = {
             self._head_row_name(one.conversation): one
             for one in await self.thread.run_there(self.sync_state.list_progress)
@@ -220,7 +220,7 @@ class ConversationSync:
         for head in heads:
             await self._merge_head_if_new(head)
         unread = frozenset((*self._waiting, *map(bytes.fromhex, self.complaints)))
-        if unread != self._unread:  # Saved before the mark: heads below it are not read again.
+        if unread != self._unread:  # Saved before the mark, because older heads are not read again.
             self._unread = unread
             await self.thread.run_there(self.sync_state.save_unread_heads, unread)
         self._mark = reached
@@ -245,7 +245,7 @@ class ConversationSync:
             self.complaints.pop(head.name.hex(), None)
         except ActionRefused:
             self._waiting[head.name] = head
-        except NotFound as error:  # A newer head may have replaced its segments meanwhile.
+        except NotFound as error:  # A newer head may have replaced the head's segments.
             self._waiting[head.name] = head
             self.complaints[head.name.hex()] = str(error)
         except (CacheCorrupt, JournalCorrupt, WrittenByNewerVersion) as error:
@@ -266,7 +266,7 @@ class ConversationSync:
                 seen = replace(seen, seq=known.seq, chain=known.chain)
                 await self.thread.run_there(self.sync_state.save_progress, seen)
         elif await self.thread.run_there(self.sync_state.save_progress_if_here, seen, known):
-            pass  # All facts are here already, so it does not matter whether a session is working.
+            pass  # All of these facts are here, so even a working session is no obstacle.
         elif known.seq and (known.must_be_sent_anew or contents.generation != known.generation):
             await self._merge_rewritten_facts(known, seen)
         else:
@@ -382,7 +382,7 @@ class ConversationSync:
             known = self.sync_state.get_progress(conversation)
             if self.leases.find_machine_writing(conversation):
                 continue
-            # Another machine removed the conversation, and this one has added facts since.
+            # Another machine removed this conversation, but facts were added here since.
             if known.contents and known.contents.is_removed and known.seq:
                 known = replace(known, seq=0, chain=fact_segments.NOTHING)
                 self.sync_state.save_progress(known)
@@ -438,11 +438,11 @@ class ConversationSync:
         for (known, contents), (is_won, head) in zip(wanted, answers, strict=True):
             if is_won and head is not None:
                 won.append(replace(known, seq=contents.last, chain=contents.chain, version=head.version, writer=head.writer, contents=contents))  # fmt: skip
-            elif head is None or head.version < known.version:  # The engine was emptied or restored.
+            elif head is None or head.version < known.version:  # The server was emptied or restored.
                 unknown.append(SharedProgress(known.conversation))
         if won or unknown:
             await self.thread.run_there(self.sync_state.save_progress_together, [*won, *unknown])
-        for one in unknown:  # The whole conversation is sent again.
+        for one in unknown:  # Such a conversation is sent again as a whole.
             self._seen.pop(self._head_row_name(one.conversation), None)
         for one in won:
             self.leases.note_lease(one.conversation, seconds, asked)

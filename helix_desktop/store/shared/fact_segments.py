@@ -16,10 +16,10 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.journal_file import StoredFact, seal_fact
 
 VERSION = 1
-NOTHING = bytes(32)  # The chain link before the first fact of a conversation.
-MOST_FACTS_IN_SEGMENT = 4_096  # A segment of this many facts is never rewritten.
-MOST_SEGMENT_BYTES = 512 << 20  # The most bytes that a row from another machine may decompress to.
-_LEAST = 32  # A segment of fewer facts is rewritten together with the facts that follow.
+NOTHING = bytes(32)  # Stands for "no fact before" in a conversation's chain of hashes.
+MOST_FACTS_IN_SEGMENT = 4_096  # A segment with this many facts is never written again.
+MOST_SEGMENT_BYTES = 512 << 20  # In bytes. A row of another machine must not decompress to more.
+_LEAST = 32  # A segment with fewer facts is written again together with the next facts.
 
 
 @dataclass(frozen=True, slots=True)

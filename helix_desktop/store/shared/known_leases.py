@@ -13,7 +13,7 @@ class KnownLeases:
         self._now = now
         self._ends: dict[str, float] = {}  # When each lease ends, by the clock `now`.
         self._writers: dict[str, tuple[bytes, str]] = {}
-        self.taken_over: set[str] = set()  # Conversations taken over without a lease yet.
+        self.taken_over: set[str] = set()  # Conversations taken over here, but not leased yet.
 
     def find_machine_writing(self, conversation: str) -> str:
         """The other machine that writes there now, as far as is known; empty where this one may."""

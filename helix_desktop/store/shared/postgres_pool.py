@@ -23,7 +23,7 @@ _ROWS = (
         "CREATE TABLE helix.rows(name bytea NOT NULL, month date NOT NULL, space bytea NOT NULL, written timestamptz NOT NULL"
         " DEFAULT now(), key bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY (name, month)) PARTITION BY RANGE (month)"
     ),
-    "ALTER TABLE helix.rows ALTER COLUMN body SET STORAGE EXTERNAL",  # Encrypted bytes cannot be compressed.
+    "ALTER TABLE helix.rows ALTER COLUMN body SET STORAGE EXTERNAL",  # Encrypted bytes cannot be compressed, so PostgreSQL need not try.
     "CREATE TABLE helix.forgotten(name bytea PRIMARY KEY, space bytea NOT NULL, mark bigserial NOT NULL, word bytea NOT NULL)",
     "CREATE INDEX forgotten_mark ON helix.forgotten(space, mark)",
     "CREATE TABLE helix.machines(space bytea, machine bytea, sealed bytea NOT NULL, PRIMARY KEY (space, machine))",
@@ -58,16 +58,16 @@ _NOTES = (
 )
 STEPS: tuple[tuple[str, ...], ...] = (_ROWS, _HEADS, _TASKS, _NOTES)
 VERSION = len(STEPS)
-_THERE = (  # Not `to_regclass`, which may remember how it was before we waited for the lock.
+_THERE = (  # `to_regclass` is avoided: it may return what was true before we waited for the lock.
     "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
     " WHERE nspname = 'helix' AND relname = 'version'"
 )
-# A number that grows when a standby takes over. Until its first checkpoint, only the recovery shows the new one.
+# Grows when a standby takes over. Until its first checkpoint, only the recovery's figure shows that.
 TIMELINE = (
     "(SELECT greatest(c.timeline_id, r.min_recovery_end_timeline) FROM pg_control_checkpoint() AS c,"
     " pg_control_recovery() AS r)"
 )
-_LOCK = 0x48454C4958  # "HELIX": one machine at a time changes tables
+_LOCK = 0x48454C4958  # "HELIX" in bytes: only one machine at a time may change tables.
 
 
 def prepare_tables(connection: Connection) -> None:
@@ -121,19 +121,19 @@ def create_month_partitions(connection: Connection) -> None:
             connection.execute(made.encode())
 
 
-# A failed pipeline raises its error, and psycopg logs it as well while it ends the pipeline.
+# psycopg raises the error of a failed pipeline, but also logs it. The log line is not needed.
 logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
-_SETTINGS = (  # Makes the planner use the indexes, even for tables without statistics.
+_SETTINGS = (  # Makes PostgreSQL use the indexes even if tables have no statistics.
     "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),"
     " set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),"
     " set_config('max_parallel_workers_per_gather', '0', true), set_config('statement_timeout', '60s', true),"
     " set_config('timezone', 'UTC', true), CASE WHEN current_setting('synchronous_commit') = 'off'"
     " THEN set_config('synchronous_commit', 'on', true) END"
 )
-_ANOTHER_MONTH, _NOT_HERE = "23514", "25006"  # SQLSTATE: no partition for the month; the server is a standby now.
+_ANOTHER_MONTH, _NOT_HERE = "23514", "25006"  # SQLSTATE: the month has no partition; this server is now a standby.
 _pools: dict[str, PostgresPool] = {}
 _pools_lock = threading.Lock()
 
@@ -151,7 +151,7 @@ class PostgresPool:
         self._free: list[Connection] = []
         self._lock = threading.Lock()
         self._is_prepared = False
-        self._unconfirmed: set[int] = set()  # Connections whose last commit has not been confirmed by a standby.
+        self._unconfirmed: set[int] = set()  # Connections whose last commit no standby has confirmed.
         self.users = 0
 
     def run_in_transaction(self, statements: Sequence[Statement]) -> list[Rows]:

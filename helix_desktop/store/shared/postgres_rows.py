@@ -74,7 +74,7 @@ _NO_ENTRY = ("password authentication failed", "no password supplied", 'role "')
 _CUT = ("closed", "eof", "syscall")
 _BEFORE = re.compile(
     r"(connection failed: )?(connection to server .*? port \d+ failed: )?(FATAL:\s+)?"
-)  # The start of an error message, which only repeats the address. It is cut off.
+)  # Removed from error messages: it only repeats the address.
 _FULL = ("53100", "53200")
 # SQLSTATE classes of errors that may pass: connection, operator, resources, rollback, state, lock.
 _PASSING = "08", "57", "53", "40", "25", "55"
@@ -96,7 +96,7 @@ class PostgresRowStore:
         self.server = hashlib.sha256(repr(sorted(arguments.items())).encode()).hexdigest()
         self._pool = postgres_pool.acquire_pool(self.server, lambda: postgres_pool.PostgresPool(psycopg, arguments))
         self._is_closed = False
-        self._left = 0  # How many puts are left before the quota is read again.
+        self._left = 0  # How many puts remain until the quota is read again.
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         names = list(rows)
@@ -132,10 +132,10 @@ class PostgresRowStore:
             ("SELECT pg_current_xact_id()::text::bigint", ()),
         )
         self._wait_for_earlier_puts(int(found[0][0]))
-        self.remove_rows(names)  # Earlier puts may have written some of these again.
+        self.remove_rows(names)  # Puts that began earlier may have written some again.
 
     def _wait_for_earlier_puts(self, transaction: int) -> None:
-        """No put that did not see the tombstones goes on any more."""
+        """Waits until all puts have ended that began before the tombstones were visible."""
         asked = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint > %s"
         for _ in range(600):
             if self._query_rows(asked, transaction) == [(True,)]:
@@ -147,7 +147,7 @@ class PostgresRowStore:
         )
 
     def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
-        # Marks may become visible late and out of order, so the last 1,000 are read again.
+        # Marks may appear late and out of order, so the last 1,000 are read again each time.
         asked = "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark"
         found = self._query_rows(asked, self._space, max(0, after - 1_000))
         return [Tombstone(name, word) for name, word, _ in found], max((mark for *_, mark in found), default=0)
@@ -227,7 +227,7 @@ def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, An
         given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
         raise InvalidInput(
-            "This is not the address of a PostgreSQL database.",  # libpq's message may have the password.
+            "This is not the address of a PostgreSQL database.",  # libpq's own message is not shown, because it may contain the password.
             remedy="For example: postgresql://user@host/database.",
         ) from error
     if password and not given.get("password"):

@@ -11,7 +11,7 @@ from helix_desktop.store import sqlite_database
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile
 
-# A row with an empty digest says that the conversation was released from this disk.
+# An empty digest means that the whole conversation was released, so this disk no longer has it.
 _TABLE = "CREATE TABLE IF NOT EXISTS released(conversation TEXT, digest BLOB, PRIMARY KEY(conversation, digest)) WITHOUT ROWID"
 
 

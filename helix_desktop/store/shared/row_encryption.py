@@ -16,7 +16,7 @@ from helix_desktop.store.shared.row_store import ROW_KEY_BYTES
 
 SMALLEST, STEP = 512, 256 << 10
 _MARK = "helix1-"
-_NONCE = bytes(12)  # The same nonce may serve all rows, because each key is used only once.
+_NONCE = bytes(12)  # Always the same nonce, which is safe because each key encrypts only one row.
 _TAG, _LENGTH = 16, 8
 INSTALL = "Install the package with: pip install 'helix-desktop[shared]'."
 

@@ -12,8 +12,8 @@ from helix_desktop.errors import StoreFull
 from helix_desktop.fast_dataclass import dataclass
 
 ROW_KEY_BYTES = 32  # Each row begins with this many random bytes, from which its key is derived.
-MOST_ROWS_IN_CALL = 500  # The most rows in one call.
-MOST_BYTES_IN_CALL = 8 << 20  # The most bytes in one call, unless a single row is larger.
+MOST_ROWS_IN_CALL = 500  # A call carries at most this many rows.
+MOST_BYTES_IN_CALL = 8 << 20  # In bytes. A call carries at most this much, or a single larger row.
 
 
 @dataclass(frozen=True, slots=True)

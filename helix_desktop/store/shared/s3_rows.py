@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 VERSION = 1
-LARGE_ROW_BYTES = 64 << 10  # A row of at least this many bytes is an object of its own.
+LARGE_ROW_BYTES = 64 << 10  # In bytes. A row of this size or more becomes an object of its own.
 LATEST_PUT_MS = 900_000  # The longest that a put may take from its pack's ID to its index.
 _HEAD = b"helix-index-%d\n"
-_PLACE = struct.Struct(">32sQQ32s")  # The name, its offset and length in the pack, and the key.
+_PLACE = struct.Struct(">32sQQ32s")  # A row's name, its offset and length in the pack, and its key.
 _SUM = 32
-_OWN = (1 << 64) - 1  # Instead of an offset, for a row that is an object of its own.
+_OWN = (1 << 64) - 1  # Used as the offset of a row that is an object of its own.
 _SAFE = "Nothing was lost."
 
 
@@ -60,10 +60,10 @@ class S3RowStore:
         self._base = "/".join(filter(None, (self._prefix, space.hex())))
         self._lock = threading.RLock()
         self._places: dict[bytes, RowPlace] = {}
-        self._known: dict[str, frozenset[bytes]] = {}  # The names of the rows in each pack.
+        self._known: dict[str, frozenset[bytes]] = {}  # By pack: the names of its rows.
         self._gone: frozenset[bytes] = frozenset()
         self._looked = ""
-        self._ahead: float | None = None  # By how many milliseconds the store's clock is ahead of this machine's.
+        self._ahead: float | None = None  # How many milliseconds the store's clock is ahead of ours.
 
     def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
         if not rows:
@@ -111,7 +111,7 @@ class S3RowStore:
                 self._fetch_forgotten_names()
             wanted = {name: self._places[name] for name in names if name in self._places and name not in self._gone}
         found = self._fetch_rows_at(wanted)
-        if len(found) < len(wanted):  # A pack was rewritten in the meantime.
+        if len(found) < len(wanted):  # A pack was rewritten while we read.
             with self._lock:
                 self._fetch_new_packs(anew=True)
                 left = {name: self._places[name] for name in wanted if name in self._places and name not in found}
@@ -231,7 +231,7 @@ class S3RowStore:
     def close(self) -> None:
         """Connections end with the store."""
 
-    # --- the index
+    # --- The index of all packs
 
     def _fetch_new_packs(self, *, anew: bool = False) -> None:
         """Take what other machines have put since the last look; `anew`: also see what is gone."""

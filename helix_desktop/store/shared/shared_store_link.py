@@ -27,11 +27,11 @@ from helix_desktop.store.shared.row_store import RowUsage
 from helix_desktop.store.store_thread import StoreThread
 
 log = logging.getLogger(__name__)
-# When a put is acknowledged: once it is stored here, or once the shared store has it.
+# When a put counts as done: when it is stored here, or when the shared store has it.
 LOCAL, SHARED = "local", "shared"
-LOOK_EVERY_SECONDS = 5.0  # How often the store is asked for tombstones, in seconds.
-SLOWEST_RETRY_SECONDS = 30.0  # The longest wait between two attempts to reach the store, in seconds
-CALL_TIMEOUT_SECONDS = 20.0  # How long a caller waits for the store, in seconds.
+LOOK_EVERY_SECONDS = 5.0  # In seconds. The store is asked for new tombstones this often.
+SLOWEST_RETRY_SECONDS = 30.0  # In seconds. The longest wait between two attempts to reach the store.
+CALL_TIMEOUT_SECONDS = 20.0  # In seconds. A caller waits this long for the store.
 SENT_AGAIN = 5_000  # This many of the last entries are sent again to a standby that took over.
 _DAY = 86_400.0
 _SHORT = 12  # How many bytes of each row's name a machine publishes to say which rows it uses.
@@ -95,7 +95,7 @@ class SharedStoreLink:
         self.trouble = ""
         self.forget_here = stores.forget_here
         self.changed: Callable[[], object] = lambda: None
-        # Lists rows that this machine needs in the store besides those of entries.
+        # Lists the rows this machine needs in the store, apart from those of entries.
         self.list_other_used_rows: Callable[[], Awaitable[Collection[bytes]]] = _no_other_rows
         self._stores = stores
         self._connect = connect
@@ -105,7 +105,7 @@ class SharedStoreLink:
         self._heard: set[bytes] = set()
         # Digests that other machines have forgotten, so they need not be told to forget them.
         self._obeying: frozenset[Digest] = frozenset()
-        self._purging = False  # True while new descriptions have not been written here yet.
+        self._purging = False  # True while changed descriptions are not yet written here.
         self._connecting, self._sending, self._burying = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._woken = asyncio.Event()
         self._tasks = tasks.OwnedTasks("shared store")
@@ -215,7 +215,7 @@ class SharedStoreLink:
         """Entries that are to be forgotten here, the names of all new tombstones, and the mark behind them."""
         remote = (await self.ensure_connected()).remote
         tombs, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, self._progress.obeyed)
-        if mark < self._progress.obeyed:  # The store was restored to an earlier state.
+        if mark < self._progress.obeyed:  # The store was reset to an earlier state.
             tombs, mark = await remote.run_in_thread(remote.engine.fetch_tombstones, 0)
         new = [tomb for tomb in tombs if tomb.name not in self._heard]
         gone = [one for one in carrying.entries_of_tombstones(new) if not self._stores.cache.was_forgotten(one)]
@@ -242,7 +242,7 @@ class SharedStoreLink:
                     await self.announce_and_send_missing()
             except StoppedByUser:
                 return
-            except ActionRefused:  # A session is working. The entries are forgotten when it ends.
+            except ActionRefused:  # A session is working here; the entries are forgotten after that.
                 pause = 1.0
             except HelixError as error:
                 await self._note_failure(error)
@@ -294,7 +294,7 @@ class SharedStoreLink:
         await self.sync_content_now()
         return await (await self._ensure_transfer()).check_all_entries()
 
-    # --- forgetting
+    # --- Forgetting, here and on other machines
 
     async def note_entries_to_forget(self, digests: Collection[Digest], named: Collection[Digest] = ()) -> None:
         """Note it on the disk, before anything of them is removed here. `named`: those that stay, and are described anew."""
