@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
 
 PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
-SIGN_IN_SECONDS = 330.0  # Long, because a person has to fill in a page.
+SIGN_IN_SECONDS = 330.0  # In seconds. Long, because a person has to fill in a page.
 STEADY = 60.0  # A connection that has lasted this many seconds counts as working.
 MOST_TOOLS = 1_000
 MOST_PAGES = 50
@@ -45,7 +45,7 @@ class McpConnectionState(StrEnum):
     STARTING = "starting"
     READY = "ready"
     FAILED = "failed"
-    SIGN_IN = "sign in"  # The server waits for the user to sign in.
+    SIGN_IN = "sign in"  # The server waits until the user has signed in.
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class McpServerTool:
     own_name: str
     spec: ToolSpec
     fingerprint: str
-    runs_alone: bool  # True if the server doesn't declare it read-only. Affects only the order of its own calls.
+    runs_alone: bool  # True if the server doesn't declare this tool read-only. Affects only the order of its calls.
 
     @property
     def title_for_question(self) -> str:
@@ -140,7 +140,7 @@ class HostedServer:
     _limits: set[asyncio.Timeout] = field(default_factory=set)
     _opening: asyncio.Timeout | None = None
     _wants_sign_in: bool = False
-    _page: Callable[[str], Awaitable[object]] | None = None  # Opens the sign-in page once, after the user asked for it.
+    _page: Callable[[str], Awaitable[object]] | None = None  # Opens the sign-in page once the user asked for it.
 
     @property
     def offered_tools(self) -> Sequence[McpServerTool]:
@@ -183,9 +183,9 @@ class HostedServer:
             self._set_status(McpConnectionStatus(McpConnectionState.STARTING))
             try:
                 why = await self._run_server_connection()
-            except Exception as error:  # Any error ends up here, at the top of the task.
+            except Exception as error:  # At the top of the task, any error is handled.
                 why = self._explain_connection_error(error)
-                if not failures:  # Logged once, in case it is a bug of this program.
+                if not failures:  # Logged once, because it may be a bug in this program.
                     log.info("MCP server %s", self.config.name, exc_info=_error_without_words(error))
             if self._wants_sign_in:
                 self._set_status(McpConnectionStatus(McpConnectionState.SIGN_IN, "Sign-in required."))
@@ -232,7 +232,7 @@ class HostedServer:
 
         with suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
             async with self._client.listen(tools_list_changed=True) as events:
-                self._note_changed_lists()  # The server may have changed its lists before this without a notification.
+                self._note_changed_lists()  # The lists may have changed before notifications arrived.
                 async for _ in events:
                     self._note_changed_lists()
 
@@ -256,13 +256,13 @@ class HostedServer:
         self._lost = True
         self._news.set()
         for limit in self._limits:
-            if not limit.expired():  # An expired limit can't be moved; its task will soon notice.
+            if not limit.expired():  # An expired limit can't be moved, but its task soon notices.
                 limit.reschedule(0)
 
     @asynccontextmanager
     async def _open_client(self, page: Callable[[str], Awaitable[object]] | None) -> AsyncIterator[Any]:
         """The SDK's client on this server, closed in the task that opened it."""
-        # Importing these modules takes half a second, so a thread does it.
+        # In a thread, because importing these modules takes half a second.
         for name in ("mcp", "helix_desktop.mcp_host.process_transport"):
             await asyncio.to_thread(importlib.import_module, name)
         import mcp
@@ -416,7 +416,7 @@ class HostedServer:
             raise ProviderUnreachable(self._describe_timeout(name)) from None
         except HelixError:
             raise
-        except Exception as error:  # The SDK, the transport or the server failed: the model is told.
+        except Exception as error:  # Whatever failed (SDK, transport or server), the model is told.
             log.info("a call of MCP server %s failed", self.config.name, exc_info=_error_without_words(error))
             await self._check_http_session()
             gone = self._lost or (self.log and self.log.why)
@@ -467,7 +467,7 @@ class HostedServer:
         inner = _innermost_error(error)
         return f"The server {self.config.name} failed during {name}: {str(inner)[:1_000] or type(inner).__name__}"
 
-    # --- requests and notifications of the server
+    # --- What the server asks and reports on its own
 
     async def _ask_user_for_server(
         self, context: ClientRequestContext, params: types.ElicitRequestParams

@@ -27,7 +27,7 @@ async def read_login_path(environment: Mapping[str, str]) -> str:
 def _login_shell(environment: Mapping[str, str]) -> str:
     if given := environment.get("SHELL"):
         return given
-    import pwd  # Windows has no such module.
+    import pwd  # Imported here because Windows lacks this module.
 
     with suppress(KeyError):
         return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
@@ -52,7 +52,7 @@ async def _ask_shell_for_path(shell: str, environment: Mapping[str, str]) -> str
 
 async def _read_path_behind_mark(printed: asyncio.StreamReader) -> str:
     """The text behind the marker as soon as it arrives; what the shell has started may hold the pipe open longer."""
-    with suppress(ValueError):  # A line was too long.
+    with suppress(ValueError):  # A line of the output was too long.
         async for line in printed:
             if line.startswith(_MARK):
                 return line.removeprefix(_MARK).decode("utf-8", "replace").strip()

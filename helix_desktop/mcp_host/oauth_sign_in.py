@@ -27,7 +27,7 @@ from helix_desktop.errors import ActionRefused
 from helix_desktop.mcp_host.reply_limits import create_limited_client, limit_reply_body
 from helix_desktop.secrets import McpSignIn
 
-SECONDS = 300.0  # How many seconds the user may take to sign in.
+SECONDS = 300.0  # In seconds. The user has this long to sign in.
 PATH = "/signed-in"
 Read = Callable[[McpSignIn], Awaitable[str | None]]
 Keep = Callable[[McpSignIn, str], Awaitable[None]]
@@ -114,7 +114,7 @@ async def open_signed_in_client(
     sign in; without it, a server that wants that is refused, and `wanted` is told.
     """
     await kept.read_stored_sign_in()
-    asked: list[str] = []  # The `state` of the pending sign-in. Browsers we sent return it.
+    asked: list[str] = []  # The pending sign-in's `state`, which a browser that we sent returns.
     async with _listen_for_browser(kept, page, asked) as (port, came_back):
         metadata = OAuthClientMetadata(
             client_name="Helix Desktop", redirect_uris=[AnyUrl(f"http://127.0.0.1:{port or 1}{PATH}")]
@@ -197,7 +197,7 @@ async def _answer_browser_request(
         and bool({"code", "error"} & said.keys())
         and not answer.done()
     )
-    if ours and "code" in said:  # Set before the browser is answered: it may have been closed.
+    if ours and "code" in said:  # Set first, because the browser may be closed already.
         answer.set_result(AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
     elif ours:
         answer.set_exception(ActionRefused(f"The sign-in was refused: {said['error'][:200]}."))

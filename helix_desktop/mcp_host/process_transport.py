@@ -21,7 +21,7 @@ from mcp.shared.message import SessionMessage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import PIPE, CommandAuthor, Process, ProcessLaunch, start_process
 
-LONGEST = 24 << 20  # In bytes. The longest message that is read.
+LONGEST = 24 << 20  # In bytes. Longer messages are refused.
 IN_THREAD = 1 << 20  # In bytes. Longer messages are parsed in a thread.
 MOST_LOG_LINES = 500
 _PIECE = 1 << 16
@@ -35,7 +35,7 @@ class ServerLog:
     """The last lines a server wrote to its standard error, and what is wrong with what it wrote to its standard output."""
 
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_LOG_LINES))
-    why: str = ""  # Why the connection ended, if more is known here than the SDK reports.
+    why: str = ""  # Why the connection ended, if this says more than the SDK.
 
     def append_log_text(self, text: str) -> None:
         self.lines.append(text[:2_000])
@@ -114,7 +114,7 @@ async def _write_process_messages(process: Process, from_session: MemoryObjectRe
     async with from_session:
         stdin = cast(asyncio.StreamWriter, process.stdin)
         async for each in from_session:
-            with suppress(OSError):  # The process may have ended; its closed output shows that.
+            with suppress(OSError):  # If the process has ended, its closed output tells that.
                 stdin.write(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await stdin.drain()
 
@@ -154,10 +154,10 @@ async def _end_server_process(process: Process) -> None:
         except TimeoutError:
             continue
     if sys.platform != "win32":
-        _signal_process_group(process, signal.SIGKILL)  # Ends children that are still running.
+        _signal_process_group(process, signal.SIGKILL)  # Child processes may still be running.
     for stream in (process.stdout, process.stderr):
         if stream is not None:
-            with suppress(TimeoutError):  # Read to the end, because a pipe that nobody reads is never closed.
+            with suppress(TimeoutError):  # Read until the end: a pipe that nobody reads is never closed.
                 await asyncio.wait_for(_read_until_empty(stream), _FORCE)
 
 

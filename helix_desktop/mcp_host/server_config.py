@@ -203,7 +203,7 @@ def _host_of_url(url: str) -> str:
 
 
 def _parse_lenient_json(text: str) -> dict[str, Any]:
-    if text.startswith('"'):  # Cut out of a larger file, without braces: "github": {…}
+    if text.startswith('"'):  # The user may paste part of a file, without braces: "github": {…}
         text = "{" + text.rstrip().rstrip(",") + "}"
     try:
         found = json.loads(_TOKENS.sub(lambda match: match.group() if match.group().startswith('"') else " ", text))
@@ -221,7 +221,7 @@ _TOKENS = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)|//[^\n]*|/\*.*?(?:\*/|\Z)|,(?=\
 
 
 def _find_server_tables(found: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
-    if isinstance(found.get("mcp"), dict):  # VS Code's settings.json has the servers under "mcp".
+    if isinstance(found.get("mcp"), dict):  # The settings of VS Code keep servers under "mcp".
         found = found["mcp"]
     for wrapper in _WRAPPERS:
         if isinstance(found.get(wrapper), dict):
@@ -239,7 +239,7 @@ def _are_all_tables(found: Mapping[str, Any]) -> bool:
 
 def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
     command, args = table.get("command", ""), _get_text_list(table, "args")
-    if isinstance(command, dict):  # Zed: {"command": {"path": …, "args": …, "env": …}}
+    if isinstance(command, dict):  # Zed writes {"command": {"path": …, "args": …, "env": …}}.
         table = {**table, **command}
         command, args = command.get("path", ""), _get_text_list(command, "args")
     if isinstance(command, list):
@@ -286,7 +286,7 @@ def tidy_server_name(name: str) -> str:
     return _NAME.sub("-", name).strip("-")[:40] or "server"
 
 
-# --- secrets and references ------------------------------------------------------------------------------------------
+# --- Secrets in a server's settings are moved into the keyring
 
 
 def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
@@ -295,7 +295,7 @@ def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
     out = []
     for server in servers:
         name = server.name
-        for reference in secret_references(server):  # These references were pasted; ours are added below.
+        for reference in secret_references(server):  # References that were pasted; below, our own are added.
             server.referenced_secret(reference)
         env = {key: _hide_secret_value(name, key, value, secrets) for key, value in server.env.items()}
         headers = {key: _hide_secret_value(name, key, value, secrets) for key, value in server.headers.items()}

@@ -11,7 +11,7 @@ from helix_desktop.mcp_host import hosted_server
 from helix_desktop.mcp_host.login_path import read_login_path
 from helix_desktop.mcp_host.server_config import ServerConfig
 
-# The variables of our environment that servers get: enough to find programs, but none of our keys.
+# The environment variables that MCP servers get: enough to find programs, but none of our keys.
 PASSED_ON = (
     "HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TEMP TMP SYSTEMROOT COMSPEC PATHEXT APPDATA LOCALAPPDATA "
     "USERPROFILE PROGRAMFILES http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE NODE_EXTRA_CA_CERTS"

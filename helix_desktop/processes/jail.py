@@ -36,8 +36,8 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
-_LOOK = 0.25  # In seconds. How often a command's memory and processes are measured.
-_ASKED_SECONDS = 3.0  # How long an attended command may take to restore the terminal at its end.
+_LOOK = 0.25  # In seconds. A command's memory and processes are measured this often.
+_ASKED_SECONDS = 3.0  # In seconds. A command with a terminal has this long at its end to restore it.
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # Refused system calls (x86_64, aarch64): mounts, namespaces, modules, keys, clocks, and ways around the sandbox.
 _REFUSED = {
@@ -74,7 +74,7 @@ def main() -> int:
     child = os.fork()
     if not child:
         signal.set_wakeup_fd(-1)
-        for number, handler in inherited.items():  # What nohup ignores stays ignored.
+        for number, handler in inherited.items():  # If nohup ignores a signal, it stays ignored.
             signal.signal(number, handler)
         _become_command(options, group, sys.argv[2:])
     if options.get("attended"):
@@ -205,7 +205,7 @@ def _set_system_limits(limits: dict[str, int]) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: limits["handles"],
         resource.RLIMIT_FSIZE: limits["file"],
-        resource.RLIMIT_NPROC: 2 * limits["processes"] + 4096,  # The limit also counts the user's other processes.
+        resource.RLIMIT_NPROC: 2 * limits["processes"] + 4096,  # The system counts all processes of the user.
     }
     for kind, most in wanted.items():
         hard = resource.getrlimit(kind)[1]
@@ -280,7 +280,7 @@ def list_descendants(root: int) -> list[int]:
 
 def _list_parent_ids() -> list[tuple[int, int]]:
     if not os.path.exists("/proc/self/stat"):
-        import subprocess  # Needed only on systems without /proc (macOS).
+        import subprocess  # Only systems without /proc (macOS) need it.
 
         rows = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
         return [(int(pid), int(parent)) for pid, parent in (row.split() for row in rows.splitlines())]
@@ -292,7 +292,7 @@ def _list_parent_ids() -> list[tuple[int, int]]:
     return pairs
 
 
-# --- Landlock and seccomp --------------------------------------------------------------------------------------------
+# --- Landlock and seccomp limit what a command can reach
 
 
 def _open_c_library() -> ctypes.CDLL:
@@ -322,7 +322,7 @@ def restrict_this_process(options: dict[str, Any]) -> None:
         _allow_path_in_ruleset(ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights)
     for path in options.get("write") or []:
         _allow_path_in_ruleset(ruleset, path, rights)
-    if not os.geteuid():  # A command of root loses root's capabilities, which would bypass parts of Landlock.
+    if not os.geteuid():  # A command run by root must lose root's capabilities, which bypass Landlock.
         _check_system_call(_open_c_library().prctl(_SECUREBITS, 3, 0, 0, 0))
     _check_system_call(_open_c_library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check_system_call(_open_c_library().syscall(_RESTRICT_SELF, ruleset, 0))
@@ -385,7 +385,7 @@ def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
         code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]  # Refuses calls by their x32 numbers.
     for numbers in _REFUSED.values():
         code += [(0x15, 0, 1, numbers[which]), (0x06, 0, 0, no)]
-    # A filter can't see the flags of clone3, which is reported as missing so that clone is used.
+    # A filter can't see clone3's flags. It is reported as missing, so that programs use clone.
     code += [(0x15, 0, 1, _CLONE3[which]), (0x06, 0, 0, absent)]
     for numbers in (_UNSHARE, _CLONE):
         code += [

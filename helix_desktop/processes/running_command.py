@@ -36,7 +36,7 @@ class RunningCommand:
 
     process: Process
     lifeline: int
-    is_reading: bool = False  # True while something reads the command's output.
+    is_reading: bool = False  # True while the output is being read.
 
     @classmethod
     async def start_locked_in(
@@ -109,12 +109,12 @@ class RunningCommand:
         while True:
             try:
                 return await asyncio.wait_for(self.process.wait(), _GRACE)
-            except TimeoutError:  # The watching process is delayed, or the command stopped it: its work is done here.
+            except TimeoutError:  # The process that watches the command is late or was stopped by it: kill from here.
                 _kill_below_keeper(self.process.pid)
 
 
 def open_attended_process(launch: ProcessLaunch) -> ChildProcess:
-    """Start a program that has the terminal. It ends with this process, however that ends, and all that it started with it."""
+    """Starts a program that uses the terminal. It and its children end with this process, however that ends."""
     if sys.platform == "win32":
         process = open_process(launch)
         jobs_windows.create_job_for_process(process.pid)  # Windows closes the job with this process.

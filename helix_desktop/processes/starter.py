@@ -81,9 +81,9 @@ class ProcessLaunch:
     checks: ChecksAfterwards | None = None
     reason_unchecked: str = ""
     is_allowed_outside: bool = False
-    inherited: Sequence[int] = ()  # The numbers of further open files that the process inherits.
-    has_own_session: bool = False  # True to start it in a process group of its own, which can be ended as a whole.
-    memory_bytes: int = 0  # The most address space the process may use, if the system can limit it.
+    inherited: Sequence[int] = ()  # Numbers of open files that the process inherits.
+    has_own_session: bool = False  # True for a process group of its own, which can be ended as a whole.
+    memory_bytes: int = 0  # In bytes: the most address space it may use, if the system can limit it.
 
     def __post_init__(self) -> None:
         if wrong := _find_broken_rule(self):
@@ -282,7 +282,7 @@ def run_process(launch: ProcessLaunch, *, given: bytes = b"", seconds: float | N
 
 def open_page(address: str) -> None:
     """Show a page in the user's browser; what is no address of the web is not opened. It may take a while."""
-    import webbrowser  # Imported here because nothing else needs it.
+    import webbrowser  # Imported here because only this function needs it.
 
     if address.startswith(_WEB):
         webbrowser.open(address)

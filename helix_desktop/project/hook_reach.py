@@ -15,13 +15,13 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.processes.starter import find_program
 from helix_desktop.project.project_item import is_stored_file
 
-SETTINGS_FOLDERS = (".claude", ".agents")  # Folders in the user's home that hold what the user set up for agents.
+SETTINGS_FOLDERS = (".claude", ".agents")  # Folders in the home in which the user configures agents.
 _SHOWN_BYTES, _MOST_BYTES, _MOST_FILES, _MOST_LOOKS = 256 * 1024, 64 << 20, 50, 20_000
 _INTERPRETERS = frozenset({"sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"})
 _PROJECT_DIR = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})|%CLAUDE_PROJECT_DIR%")
 _HOME_DIR = re.compile(r"\$(?:HOME\b|\{HOME\})")
 _CERTAIN = re.compile(r"[\w@%+=:,./~ '\"-]*")
-_RECIPES = {  # By program, the files that it runs from the folder it is started in.
+_RECIPES = {  # For each program, the files that it runs from the current folder.
     "make": ("Makefile", "makefile", "GNUmakefile"),
     "npm": ("package.json",), "npx": ("package.json",), "pnpm": ("package.json",), "yarn": ("package.json",), "bun": ("package.json",),
     "just": ("justfile", "Justfile"), "task": ("Taskfile.yml",), "tox": ("tox.ini",), "pre-commit": (".pre-commit-config.yaml",),
@@ -140,7 +140,7 @@ def _names(words: Sequence[str]) -> Iterator[str]:
 
 def _is_file(path: Path) -> bool:
     try:
-        # Below /dev only what the kernel puts there: files in /dev/shm are anybody's.
+        # Under /dev, only what the kernel creates is trusted: anybody can write into /dev/shm.
         is_of_system = path.is_relative_to("/usr") or str(path.parent) in {"/bin", "/dev", "/dev/fd"}
         return is_stored_file(path) and not is_of_system
     except (OSError, ValueError, RuntimeError):

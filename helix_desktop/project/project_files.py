@@ -95,7 +95,7 @@ def _with_trust(
     reaches = item.kind == "hook" and item.own and not item.broken and _reaches(item, folders)
     agreed = (item.own and not reaches) or trusted.get(item.settings_key) == item.content_sha256
     notes = item.notes
-    if trusted.get(f"{item.settings_key}#outside"):  # Earlier versions of this program let users allow this.
+    if trusted.get(f"{item.settings_key}#outside"):  # In earlier versions of this program, users could allow this.
         notes += ("You once let this hook run outside the sandbox. A folder's hooks now always run in the sandbox.",)
     known = item.settings_key in trusted
     return replace(item, trusted=agreed, known=known, off=item.settings_key in off, notes=notes, reaches_folder=reaches)

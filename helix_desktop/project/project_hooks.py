@@ -39,7 +39,7 @@ class ProjectHook:
     folder: Path
     trust: str = ""
     is_of_user: bool = False
-    only: str = ""  # The calls it applies to, as in `Bash(git push *)`; empty for all.
+    only: str = ""  # The calls that it applies to, as in `Bash(git push *)`; empty: all calls.
 
     def matches_arguments(self, values: Mapping[str, Any]) -> bool:
         """Whether a call's arguments, as Claude Code names them, are those it is for."""

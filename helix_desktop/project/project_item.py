@@ -37,12 +37,12 @@ class ProjectItem:
     notes: tuple[str, ...] = ()
     broken: bool = False
     trusted: bool = False
-    known: bool = False  # True if the user has ever trusted a version of this item.
+    known: bool = False  # True if the user once trusted a version of this item.
     off: bool = False
-    reaches_folder: bool = False  # True for the user's hooks that run, or may run, a file of the folder.
-    why: str = ""  # Why the rules apply.
-    below: Path | None = None  # The rules apply once a file below this folder is used.
-    globs: tuple[str, ...] = ()  # The files below it that the rules apply to; empty for all.
+    reaches_folder: bool = False  # True for a hook of the user that runs, or may run, a file from the folder.
+    why: str = ""  # Why these rules apply.
+    below: Path | None = None  # These rules apply once a file below this folder is used.
+    globs: tuple[str, ...] = ()  # The files below it to which these rules apply; empty: all.
 
     @property
     def is_nested(self) -> bool:

@@ -56,7 +56,7 @@ def _read_rules_file(
     path: Path, root: Path, why: str, is_hidden: Callable[[Path], bool], below: Path | None = None
 ) -> Iterator[ProjectItem]:
     if path.is_symlink() and path.name in NAMES:
-        return  # CLAUDE.md is often a link to AGENTS.md, whose text is sent anyway.
+        return  # CLAUDE.md is often a link to AGENTS.md, and its text is sent anyway.
     text = read_plain_file(path, root)
     if text is not None and text.strip():
         whole, notes = with_imports(text, path, root, is_hidden)
@@ -114,7 +114,7 @@ def _cursor_rules(folder: Path, root: Path, touched: Sequence[Path]) -> Iterator
         always, globs = text_value(values.get("alwaysApply")).lower() == "true", list_value(values.get("globs"))
         below = None if always and folder == root else folder
         if not always and not globs:
-            continue  # The model can ask for these rules, so they are not sent.
+            continue  # The model can ask for these rules, so they are not sent in advance.
         about = text_value(values.get("description"))
         item = ProjectItem("rules", name, path, text, body.strip(), about, below=below, globs=() if always else globs)
         if why := _why_cursor_rule_applies(item, touched):

@@ -13,7 +13,7 @@ from helix_desktop.engine.tool_calls import parse_arguments, parse_strict_json
 from helix_desktop.errors import InvalidInput
 
 KEEP = "keep"
-KEEP_SENTENCE = "What you need of it if the output is long"  # The system prompt explains this more.
+KEEP_SENTENCE = "What you need of it if the output is long"  # The system prompt explains it further.
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),

@@ -24,12 +24,12 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 _MOST_HELD, _MOST_FOLDERS = 200, 2_000
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
-# Two changes further apart than this many nanoseconds have different times on every file system.
+# In nanoseconds. Changes further apart than this have different times on every file system.
 _SETTLED = 2_000_000_000
 _SETTINGS = ("config", "config.worktree")
 _TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
-_WRITTEN = ("refs", "logs", "objects", "info")  # The folders of a git directory that git writes in.
-_SHALLOW = ("pack", "info")  # The only folders inside `objects` that are searched.
+_WRITTEN = ("refs", "logs", "objects", "info")  # Folders of a git directory in which git itself writes.
+_SHALLOW = ("pack", "info")  # Inside `objects`, only these folders are searched.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,12 @@ class AutorunChange:
 class _ScannedFolder:
     stamp: tuple[int, int]
     is_settled: bool
-    folders: tuple[str, ...]  # Folders whose contents are searched as well.
-    whole: tuple[str, ...]  # Folders in which every file is an autorun file.
+    folders: tuple[str, ...]  # Folders whose files are examined, too.
+    whole: tuple[str, ...]  # Folders in which programs may run any file without asking.
     notable: tuple[str, ...]
     has_git: bool
     links: tuple[str, ...] = ()
-    hidden: tuple[str, ...] = ()  # Files that are hidden from agents.
+    hidden: tuple[str, ...] = ()  # Files that agents may not see.
 
 
 @dataclass(slots=True)
@@ -71,10 +71,10 @@ class AutorunGuard:
     """The folders of a workspace. What is in one of them is remembered for as long as it has not changed."""
 
     roots: WorkspaceRoots
-    patterns: Callable[[], tuple[str, ...]] = tuple  # Patterns of files that are hidden from agents.
+    patterns: Callable[[], tuple[str, ...]] = tuple  # Returns patterns of files hidden from agents.
     _patterns: tuple[str, ...] = ()
     _folders: dict[str, _ScannedFolder] = field(default_factory=dict)
-    _of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # The folders in git directories, by path.
+    _of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # Folders inside git directories, by path.
     _items: dict[str, tuple[tuple[int, ...], AutorunFile]] = field(default_factory=dict)
     _whole: list[str] = field(default_factory=list)
 
@@ -222,7 +222,7 @@ class _AutorunScan:
     def _add_all_files(self, path: str) -> None:
         """Everything in a folder, or in what it is a link to inside the roots; what lies deepest comes last."""
         folders = [path] if self._is_inside_roots(os.path.realpath(path)) else []
-        for folder in folders:  # The list grows during the loop.
+        for folder in folders:  # The loop itself appends to this list.
             with suppress(OSError), os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
@@ -264,7 +264,7 @@ class _AutorunScan:
             meaning = autorun_files.extract_runnable_text(os.path.basename(path), content)
         return AutorunFile(f"{meaning} {bool(mode & 0o111)}" if hook and meaning else meaning, content, link, mode)
 
-    # --- git ---------------------------------------------------------------------------------------------------------
+    # --- What git would run
 
     def _scan_dot_git(self, top: str) -> list[tuple[str, bool]]:
         """`.git` as a folder, as a file that names one, or as a link."""
@@ -282,7 +282,7 @@ class _AutorunScan:
         if item is None or item.content is None:
             return ""
         text = item.content.decode("utf-8", "surrogateescape").strip().removeprefix(word).strip()
-        if "\0" in text:  # Git would read the path only up to the NUL character.
+        if "\0" in text:  # Git would stop reading the path at the NUL character.
             return ""
         where = os.path.realpath(os.path.join(os.path.dirname(path), text))
         if not self._is_inside_roots(where):
@@ -370,7 +370,7 @@ class _AutorunScan:
         for name, value in pairs:
             paths = name.startswith("include") or name == "core.hookspath"
             base = folder if name.startswith("include") else top
-            # Names without a slash are looked up in PATH.
+            # A name without a slash is searched for in PATH.
             words = [value] if paths else [word for word in _split_setting_words(value) if "/" in word]
             where = [os.path.normpath(os.path.join(base, os.path.expanduser(word))) for word in words]
             for path in filter(self._is_inside_roots, where):

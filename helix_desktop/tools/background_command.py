@@ -31,7 +31,7 @@ class BackgroundCommand:
     command: RunningCommand
     started: float
     check: CommandCheck | None = None
-    has_no_network: bool = False  # True if the command runs without network access.
+    has_no_network: bool = False  # True if the command has no network access.
     newest_output: bytearray = field(default_factory=bytearray)
     dropped_bytes: int = 0
     bytes_read: int = 0

@@ -55,7 +55,7 @@ class ToolOutput:
     stopped: bool = False
 
 
-# Returns when the action is allowed; raises ActionRefused with the reason when it is not.
+# Returns if the action is allowed; otherwise raises ActionRefused with the reason.
 PermitAction = Callable[[ToolAction], Awaitable[None]]
 ReadEditorFile = Callable[[Path], Awaitable[str | None]]
 
@@ -112,7 +112,7 @@ class ToolResources:
     permit: PermitAction
     workspace_resources: WorkspaceResources
     files_seen: FilesSeen
-    is_readable: Callable[[str], bool] = lambda _: True  # Says whether the rules allow a path to be read.
+    is_readable: Callable[[str], bool] = lambda _: True  # Tells whether the rules allow reading this path.
 
     @property
     def roots(self) -> WorkspaceRoots:

@@ -88,8 +88,8 @@ class WorkspaceCommands:
     extra_names: tuple[str, ...] = ()
     background: dict[str, BackgroundCommand] = field(default_factory=dict)
     next_numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
-    is_planning: Callable[[], bool] = lambda: False  # True while a plan is being made and commands must not write.
-    opened: Callable[[], CommandOpenings] = CommandOpenings  # Which parts of the home folder are open to commands now.
+    is_planning: Callable[[], bool] = lambda: False  # True while the agent makes a plan, when commands must not write.
+    opened: Callable[[], CommandOpenings] = CommandOpenings  # Tells which parts of the home commands may use now.
 
     @property
     def running_in_background(self) -> list[BackgroundCommand]:
@@ -162,7 +162,7 @@ class WorkspaceCommands:
         await asyncio.gather(*(one.command.end_and_wait() for one in self.background.values()))
 
 
-# --- run_command -----------------------------------------------------------------------------------------------------
+# --- The tool run_command ---
 
 
 def build_command_tools(commands: WorkspaceCommands) -> tuple[BuiltInTool, ...]:
@@ -469,7 +469,7 @@ class _LiveOutput:
             self._next = time.monotonic() + _SHOW_SECONDS
 
 
-# --- commands in the background --------------------------------------------------------------------------------------
+# --- Tools for commands that run in the background ---
 
 
 def _check_background_limit(commands: WorkspaceCommands) -> None:
@@ -483,7 +483,7 @@ def _check_background_limit(commands: WorkspaceCommands) -> None:
 
 async def _leave_in_background(commands: WorkspaceCommands, use: ToolResources, one: BackgroundCommand) -> ToolOutput:
     ended = [name for name, each in commands.background.items() if not each.is_running]
-    for name in ended[: -commands.limits.background_commands]:  # Each keeps megabytes of output.
+    for name in ended[: -commands.limits.background_commands]:  # Each holds megabytes of output.
         del commands.background[name]
     commands.background[one.name] = one
     commands.spawn(one.collect_newest_output(use, commands.limits.background_output), name=f"output of {one.name}")

@@ -66,7 +66,7 @@ class Delegation:
     depth: int
     role: str = ""
     background: bool = False
-    isolated: bool = False  # True if the agent works in its own copy of the folders.
+    isolated: bool = False  # True if the sub-agent works in a private copy of the folders.
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import httpx
 
 HTML_SECONDS = 10.0
-MOST_BYTES = 2 << 30  # The worker's largest address space. If exceeded, the page's source is shown.
+MOST_BYTES = 2 << 30  # The worker's largest address space, in bytes. If exceeded, the page's source is shown.
 LARGEST = 20 * 1024 * 1024
 SECONDS = 60
 MOST_REDIRECTS = 5
@@ -160,7 +160,7 @@ async def _look_up_target(url: httpx.URL) -> FetchTarget:
     return FetchTarget(url, next(address for address in addresses if not is_public_address(address)), is_private=True)
 
 
-_OPEN_IPV6 = ipaddress.ip_network("2000::/3")  # All IPv6 addresses assigned on the public internet.
+_OPEN_IPV6 = ipaddress.ip_network("2000::/3")  # All IPv6 addresses of the public internet.
 
 
 def is_public_address(address: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from helix_desktop.errors import InvalidInput
 
-_SHOWN = 2_000  # How many characters of the present text an error message quotes.
+_SHOWN = 2_000  # In characters. An error message quotes this much of a file's present text.
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 

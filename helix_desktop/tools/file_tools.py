@@ -42,14 +42,14 @@ from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
 T = TypeVar("T")
 MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
-LARGEST_UNSAVED = 4 * 1024 * 1024  # The largest unsaved file that an editor is asked for, in bytes.
+LARGEST_UNSAVED = 4 * 1024 * 1024  # In bytes. Editors are asked for unsaved files up to this size.
 LARGEST_IMAGE = 10 * 1024 * 1024
-AROUND_EDIT = (1_000_000, 300, 100, 30, 10)  # Tried in turn: lines of context in the diff of a folded file.
-LONGEST_TOKEN = 12  # In characters. A text with more per token of room can't fit, so its tokens are not counted.
+AROUND_EDIT = (1_000_000, 300, 100, 30, 10)  # Lines of context in the diff of a folded file, tried in turn.
+LONGEST_TOKEN = 12  # In characters. No token is longer, so a text over this many per available token can't fit.
 _PIECE = 1 << 20
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
 
-# --- read_file -------------------------------------------------------------------------------------------------------
+# --- The tool read_file ---
 
 
 async def read_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
@@ -225,7 +225,7 @@ def _comparable_name(name: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
-# --- write_file and edit_file ----------------------------------------------------------------------------------------
+# --- The tools write_file and edit_file ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,7 +388,7 @@ def _read_if_small(use: ToolResources, place: RootPath) -> bytes | None:
         return None
 
 
-# --- list_files and glob_files ---------------------------------------------------------------------------------------
+# --- The tools list_files and glob_files ---
 
 
 async def list_files(args: ToolArguments, use: ToolResources) -> ToolOutput:

@@ -23,7 +23,7 @@ from helix_desktop.processes.starter import (
 
 LIMIT_SECONDS = 120.0
 _NOTHING = os.devnull
-# These settings override those of the repository.
+# For our calls of git, these settings replace those of the repository.
 _OVERRIDDEN = (
     "core.fsmonitor=false", f"core.hooksPath={_NOTHING}", f"core.attributesFile={_NOTHING}", f"core.excludesFile={_NOTHING}", "core.editor=true",
     "core.pager=cat", "core.sshCommand=false", "core.gitProxy=false", "core.askPass=true", "core.alternateRefsCommand=true", "sequence.editor=true",
@@ -32,12 +32,12 @@ _OVERRIDDEN = (
     "gpg.program=gpg", "gpg.openpgp.program=gpg", "gpg.x509.program=gpgsm", "gpg.ssh.program=ssh-keygen", "gpg.ssh.defaultKeyCommand=", "log.showSignature=false",
     f"trace2.normalTarget={_NOTHING}", f"trace2.perfTarget={_NOTHING}", f"trace2.eventTarget={_NOTHING}", "init.templateDir=",
 )  # fmt: skip
-# The user's own settings for all repositories, which are applied after the ones above.
+# Settings the user made for all repositories, which are applied after those above.
 _OF_THE_USER = (
     "user.name", "user.email", "user.signingkey", "user.useconfigonly", "author.name", "author.email", "committer.name", "committer.email", "safe.directory", "commit.gpgsign",
     "gpg.format", "gpg.program", "gpg.openpgp.program", "gpg.x509.program", "gpg.ssh.program", "gpg.ssh.defaultkeycommand", "core.autocrlf", "core.eol", "core.safecrlf",
 )  # fmt: skip
-# Git reads no system or user settings, fetches nothing, and reaches no other repository.
+# With these variables, git reads no system or user settings, fetches nothing and reaches no other repository.
 _ENVIRONMENT = {
     "GIT_CONFIG_GLOBAL": _NOTHING,
     "GIT_CONFIG_NOSYSTEM": "1",

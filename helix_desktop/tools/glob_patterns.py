@@ -8,7 +8,7 @@ from itertools import islice
 from helix_desktop.errors import InvalidInput
 from helix_desktop.tools.workspace_roots import RootPath, WorkspaceRoots, walk_files
 
-# Folders that are not searched for files unless the pattern names them.
+# Unless a pattern names them, these folders are not searched for files.
 SKIPPED_FOLDERS = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".tox", "target"})
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _MOST_ALTERNATIVES = 64

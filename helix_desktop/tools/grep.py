@@ -91,7 +91,7 @@ async def _send_pieces(process: Process, options: dict[str, object], pieces: Asy
             await stdin.drain()
         stdin.close()
     except (BrokenPipeError, ConnectionResetError):
-        return  # The worker has written the reason to its standard output.
+        return  # The worker process has printed the reason.
 
 
 async def _receive_found_lines(process: Process, pattern: str, lines: list[FoundLine]) -> int:

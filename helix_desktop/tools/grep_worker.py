@@ -11,7 +11,7 @@ import re
 import sys
 from collections import deque
 
-_LONGEST = 400  # In characters. How much of a line is shown.
+_LONGEST = 400  # In characters. A line is shown up to this length.
 _LONGEST_LINE = 1 << 20  # In bytes. Longer lines are matched in parts.
 
 

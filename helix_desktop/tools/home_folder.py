@@ -35,23 +35,23 @@ VARIABLES = (
     *("RBENV_ROOT", "VOLTA_HOME", "SDKMAN_DIR", "MISE_DATA_DIR", "FNM_DIR"),
     *("DOTNET_ROOT", "ANDROID_HOME", "BUN_INSTALL"),
 )
-# Extra certificates, such as a proxy's. They are no secrets, and without them downloads fail.
+# Additional certificates, such as those of a proxy. They are not secret, and downloads need them.
 CERTIFICATES = (
     "SSL_CERT_FILE", "NIX_SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS", "PIP_CERT",
     "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "HTTPLIB2_CA_CERTS", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 )  # fmt: skip
-# Build tools' caches in the home, each with the variable that moves it if it can't be mounted.
+# Caches of build tools in the home, each with a variable that moves it if it can't be mounted.
 CACHES = (
     (".cache", "XDG_CACHE_HOME"), (".npm", "npm_config_cache"), (".cargo", "CARGO_HOME"), ("go/pkg", "GOMODCACHE"),
     (".gradle", "GRADLE_USER_HOME"), (".m2/repository", "MAVEN_OPTS"), (".m2/wrapper", ""), (".local/share/pnpm/store", "PNPM_HOME"), (".nuget/packages", "NUGET_PACKAGES"),
     (".ivy2", ""), (".sbt", ""), (".bun/install/cache", "BUN_INSTALL_CACHE_DIR"), (".yarn/berry", "YARN_GLOBAL_FOLDER"),
 )  # fmt: skip
-_BESIDE = ("lib", "lib64", "libexec", "include")  # Folders next to a `bin` that its programs need.
+_BESIDE = ("lib", "lib64", "libexec", "include")  # Folders beside a `bin` that its programs need.
 _PROGRAMS = tuple("/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys /dev /run /tmp".strip().split())
 _OF_A_REPOSITORY = (".git", ".gitignore", ".gitattributes", ".gitmodules", ".github", ".gitlab", ".gitlab-ci.yml")
 _SPREAD = frozenset({".config", ".local", "share", "state", ".var", "app"})  # Folders with one folder for each program.
 _MOST_FOLDERS = 2_000
-_SETTLED_NS = 2_000_000_000  # In nanoseconds. Changes within one tick of the file system's clock would not show.
+_SETTLED_NS = 2_000_000_000  # In nanoseconds. Changes closer together than this could leave a folder's time the same.
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class ActionEffect(StrEnum):
     EDIT = "edit"
     RUN = "run"
     FETCH = "fetch"
-    FOREIGN = "foreign"  # A tool of a user's MCP server. The program cannot know what it does.
+    FOREIGN = "foreign"  # A tool of one of the user's MCP servers. What it does is unknown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def is_rule_too_wide(rule: PermissionRule) -> bool:
     return not words or not command_analysis.is_safe_prefix(words)
 
 
-# --- rules that deny or ask ------------------------------------------------------------------------
+# --- Rules that deny an action, or ask first
 
 
 class _RuleFit(IntEnum):
@@ -339,7 +339,7 @@ def _is_named_in_arguments(name: str, known: KnownPrograms) -> bool:
     return any(pattern.search(text) for text in known.texts)
 
 
-# --- tools and paths -------------------------------------------------------------------------------------------------
+# --- Whether a rule fits a tool and a path
 
 
 def _tool_fits(rule: PermissionRule, action: ToolAction) -> bool:

@@ -18,7 +18,7 @@ from helix_desktop.tools.built_in_tool import (
 from helix_desktop.tools.grep import format_found_lines, grep_pieces, pieces_of_content
 
 CompactForPurpose = Callable[[Digest, str], Awaitable[str]]  # Given the entry's digest and what is needed of it.
-AROUND = 2  # How many lines are shown around each match of a pattern.
+AROUND = 2  # How many lines are shown before and after each match of a pattern.
 ReadHistory = Callable[[str, str], Awaitable[str]]  # Given the fold and the words to search for.
 
 

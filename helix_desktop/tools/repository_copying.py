@@ -141,7 +141,7 @@ def _is_known_to_its_repository(found: GitCheckout) -> bool:
     return False
 
 
-# --- creating a copy
+# --- A copy of a repository is created
 
 
 def create_repository_copy(source: GitCheckout, copy: GitCheckout, *, with_changes: bool) -> CopiedRepository:
@@ -225,7 +225,7 @@ def _remove_empty_folders(root: Path, path: str) -> None:
                 above.rmdir()
 
 
-# --- what a copy contains, and bringing its changes back
+# --- What a copy changed, and how it gets into the user's repository
 
 
 def list_changed_paths(copy: GitCheckout, made: CopiedRepository) -> list[str]:

@@ -38,7 +38,7 @@ PASSED_ON = frozenset(
 PROXIES = frozenset(
     ["http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"]
 )
-# No editor can be used here: git takes messages as they are, and an interactive rebase fails.
+# No editor can be used in the sandbox: git takes messages as given, and an interactive rebase fails.
 _EDITORS = {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "false", "GIT_TERMINAL_PROMPT": "0"}
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1", **_EDITORS}
 
@@ -59,7 +59,7 @@ class Sandbox:
     folders: tuple[Path, ...]
     scratch: Path
     closed_paths: tuple[Path, ...] = ()
-    read_only: bool = False  # True if commands can only read the workspace's folders.
+    read_only: bool = False  # True if commands may only read the folders of the workspace.
     caches: Path | None = None
 
     @property
@@ -141,7 +141,7 @@ class Sandbox:
                 out["GIT_CONFIG_GLOBAL"] = str(self.given_folder / "git" / "config")
         return out
 
-    # --- Landlock
+    # --- With Landlock: access rights of the process
 
     def _landlock_options(self, lifeline: int, opened: CommandOpenings, *, network: bool) -> dict[str, object]:
         there = self._closed_home_for(opened, network=network)
@@ -166,11 +166,11 @@ class Sandbox:
         moved = {variable: f"{base}/{name}" for name, variable in home_folder.CACHES if variable}
         moved["MAVEN_OPTS"] = f"-Dmaven.repo.local={base}/.m2/repository"
         moved["GOMODCACHE"] = f"{base}/go/pkg/mod"
-        # Java ignores TMPDIR, and Gradle needs a temporary file to start.
+        # Java ignores TMPDIR, but Gradle needs a temporary file to start.
         moved["JAVA_TOOL_OPTIONS"] = f"-Djava.io.tmpdir={self.scratch}"
         return moved
 
-    # --- bubblewrap
+    # --- With bubblewrap: a file system of its own
 
     def _bubblewrap_arguments(self, held: HeldPaths, opened: CommandOpenings, *, network: bool) -> list[str]:
         words = ["bwrap", *_ALONE, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
@@ -288,7 +288,7 @@ class Sandbox:
 
 # No cgroup namespace: Java looks up its limits by the outer names, and Gradle builds would fail.
 _ALONE = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
-# The parts of /proc through which root could change the system.
+# Parts of /proc with which root could change the system.
 _OF_PROC = "sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "driver"
 _CACHES_IN_HOME = ".workspace-caches"
 _KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS keeps programs in these.
@@ -415,7 +415,7 @@ async def _can_start_command(command_line: CommandLine) -> bool:
             ProcessLaunch(CommandAuthor.PROGRAM, _ECHO, "/", {}, place=ProcessPlace.SANDBOX), command_line
         )
         try:
-            async with asyncio.timeout(30):  # Long, because a slow machine must not end up without a sandbox.
+            async with asyncio.timeout(30):  # In seconds. Long, because even a slow machine must get a sandbox.
                 said = b"".join([piece async for piece in command.iterate_output()])
         finally:
             await command.end_and_wait()
@@ -430,7 +430,7 @@ def scrub_environment(
     """What a command gets of our environment: by name, so that no key, token or address of a bus is among it."""
     wanted = PASSED_ON | set(extra) | ({*PROXIES, *home_folder.CERTIFICATES, "SSL_CERT_DIR"} if network else set())
     out = {name: value for name, value in environment.items() if name in wanted or name.startswith("LC_")}
-    if out.get("VIRTUAL_ENV") == sys.prefix:  # This program's own environment, not the user's.
+    if out.get("VIRTUAL_ENV") == sys.prefix:  # The environment of this program, not the user's.
         del out["VIRTUAL_ENV"]
     caches = {"XDG_CACHE_HOME": f"{temporary}/cache", "npm_config_cache": f"{temporary}/npm", "TMPDIR": temporary}
     return {**out, **_QUIET, **caches, "PYTHONUNBUFFERED": "1"}

@@ -65,7 +65,7 @@ async def search_files(sandbox: Sandbox, args: ToolArguments, use: ToolResources
     return ToolOutput(format_found_lines(found) or nothing, source=pattern)
 
 
-# --- ripgrep ---------------------------------------------------------------------------------------------------------
+# --- Searching with ripgrep
 
 
 async def _search_with_ripgrep(

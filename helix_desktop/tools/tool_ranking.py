@@ -42,7 +42,7 @@ def telling_stems(text: str) -> list[str]:
     return [stem_word(word) for word in plain if word not in _COMMON]
 
 
-@lru_cache(maxsize=1 << 15)  # Cached, because all descriptions use the same few thousand words.
+@lru_cache(maxsize=1 << 15)  # Cached, because the same few thousand words occur in all descriptions.
 def stem_word(word: str) -> str:
     """Cuts a word to its stem: `convert`, `converts` and `converting` become one word, `conversion` another."""
     if len(word) <= 4:
@@ -76,7 +76,7 @@ class TextRanking:
         known = [self._worth[word] for word in telling_stems(question) if word in self._worth]
         for numbers, worth in sorted(known, key=lambda each: len(each[0])):
             if looked and looked + len(numbers) > _MOST_LOOKED_AT:
-                break  # The remaining words occur in most texts and tell them apart the least.
+                break  # The words that remain occur in most texts, so they say little.
             looked += len(numbers)
             for number, more in zip(numbers, worth, strict=True):
                 scores[number] += more

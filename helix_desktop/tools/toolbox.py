@@ -152,7 +152,7 @@ class ForeignTool(Protocol):
     async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult: ...
 
 
-# For each effect that can change the folders, what its changes are attributed to.
+# For each effect that can change files, the cause that is recorded for the changes.
 _CHANGING = {ActionEffect.EDIT: "tool", ActionEffect.RUN: "command", ActionEffect.FOREIGN: "server"}
 
 

@@ -37,9 +37,9 @@ _ABOUT_CALL = "Call a tool find_tools returned."
 _HEADING = "\nMore tools, by source:\n"
 _FIND = object_schema("query", query=text_schema(), limit=whole_number_schema(least=1))
 _CALL = object_schema("name", name=text_schema(), arguments={"type": "object"})
-_SHOWN = 600  # How many characters of a description a result shows.
+_SHOWN = 600  # In characters. Results show this much of a description.
 _SCHEMA_SHOWN = 4_000
-_LEAST_LINE = 12  # In tokens: room for the name of a source and little more.
+_LEAST_LINE = 12  # In tokens. Enough for a source's name and little else.
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +107,10 @@ class OnDemandTools:
     token_room: Callable[[], RequestHeadRoom] = RequestHeadRoom
     specs_sent_before: Callable[[], Sequence[ToolSpec]] = tuple
     catalogues: Callable[[], Sequence[SourceCatalogue]] = tuple
-    also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # What a search finds besides tools, for example skills.
-    # How many definitions are not sent, and an estimate of their tokens.
+    also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # What else a search finds, such as skills.
+    # How many definitions are left out, and about how many tokens they have.
     withheld_count_and_tokens: tuple[int, int] = 0, 0
-    _sent: dict[str, bool] = field(default_factory=dict)  # For each server, whether its definitions are sent.
+    _sent: dict[str, bool] = field(default_factory=dict)  # By server: True if its definitions are sent.
     _lines: dict[str, SourceSummary] = field(default_factory=dict)
     _begun: bool = False
 

@@ -62,7 +62,7 @@ class WorkspaceRoots:
     closed_paths: tuple[Path, ...] = ()
     names: tuple[Path, ...] = ()
     sample_folder: Path | None = None
-    # Given a file's path relative to its root, says whether the file is hidden from agents.
+    # Tells whether a file is hidden from agents, given its path within one of the folders.
     is_hidden_inside: Callable[[str], bool] = lambda _inside: False
 
     @property

@@ -46,12 +46,12 @@ class WorkspaceToolOptions:
     """
 
     closed_paths: tuple[Path, ...] = ()
-    sample_folder: Path | None = None  # See `WorkspaceRoots`.
+    sample_folder: Path | None = None  # A folder that may be open though it lies in a closed one.
     limits: CommandLimits = CommandLimits()
     extra_variables: tuple[str, ...] = ()
     offers_fetch: bool = False
-    caches: Path | None = None  # Where build tools keep their caches between commands.
-    # Says, for each command, which parts of the user's home folder are open to it.
+    caches: Path | None = None  # The folder in which build tools keep their caches.
+    # Tells which parts of the user's home a command may use; called for each command.
     opened: Callable[[], CommandOpenings] = CommandOpenings
     hidden: Callable[[], tuple[str, ...]] = lambda: hidden_files.DEFAULT  # Patterns of files that no agent sees.
 

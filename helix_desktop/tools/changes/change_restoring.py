@@ -148,7 +148,7 @@ class _PathRestorer:
         self._checkpoints = checkpoints
         self._done = done
         self._wanted: set[str] = set()
-        # Folders that were made writable for the undo, and the mode each must get back.
+        # Folders that were made writable for an undo, with the modes they must get back.
         self._opened: dict[str, int] = {}
 
     async def restore_all_steps(self, wanted: Sequence[RestoreStep]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from helix_desktop.fast_dataclass import dataclass
 
-NEVER = ".git"  # The user's Git history is never stored in a checkpoint, and never written.
+NEVER = ".git"  # The user's Git history is neither stored in checkpoints nor changed by an undo.
 UNDO_LEFTOVER = re.compile(r"\.helix-undo-[0-9a-f]{16}")
 CACHE_TAG_FILE = "CACHEDIR.TAG"
 _CONDITION = re.compile(r"(?P<pattern>.+?)\s+(?P<how>beside|with)\s+(?P<other>.*[^/])")

@@ -33,12 +33,12 @@ from helix_desktop.tools.changes.folder_walk import (
 )
 from helix_desktop.tools.changes.folder_watch import FolderWatch
 
-FEW_CHANGES = 200  # If at most this many folders may have changed, only these are checked.
-COUNTED = 16 << 20  # In bytes. Beyond that, the changed lines of a step are not counted.
-ROOM = 2  # A new manifest is written once the differences since take up this many times its size.
+FEW_CHANGES = 200  # If no more folders than this may have changed, only these are checked.
+COUNTED = 16 << 20  # In bytes. If a step's files are larger, its changed lines are not counted.
+ROOM = 2  # A new full list of files is stored once the differences since the last take this many times its space.
 MOST_NAMES = 5
 DEFAULT_COVERAGE = CheckpointCoverage()
-SHORT = 0.25  # In seconds. If checking every file takes less, it is done after each command.
+SHORT = 0.25  # In seconds. If checking all files is faster than this, it is done after each command.
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class OpenStep:
     call: str
     conversation: str
     changed_by: str
-    since_look: int  # The number of the last check before the step.
+    since_look: int  # The number of the last check of the files before this step.
     checkpoint: Digest
-    left_out: frozenset[str] = frozenset()  # Paths that were already uncovered before the step.
+    left_out: frozenset[str] = frozenset()  # Paths that were not covered even before the step.
 
 
 @dataclass(slots=True)
@@ -97,8 +97,8 @@ class Checkpoints:
         self._seen: dict[str, folder_walk.UnchangedFolder] = {}
         self._left: dict[str, list[UncoveredEntry]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
-        self.latest_checkpoint: Digest | None = None  # The state at the last check.
-        # In bytes, the last manifest and the differences since; then how many differences there are.
+        self.latest_checkpoint: Digest | None = None  # The state of the files at the last check.
+        # In bytes: the last full list, and the differences since; then the number of these.
         self._chain = 0, 0, 0
         self._looks = 0
         self._moments: dict[int, _UnclaimedChanges] = {}
@@ -106,11 +106,11 @@ class Checkpoints:
         self._lock = asyncio.Lock()
         self._watch = FolderWatch()
         self._saved: Digest | None = None
-        self.leftovers: list[str] = []  # Files that an interrupted undo left behind, as found by the first check.
-        self._unsure: set[str] = set()  # Folders with files that changed so recently that their times prove nothing.
-        self._modes: dict[Path, int] = {}  # The permission modes of the roots at the first check.
-        self._seconds = 0.0  # How many seconds the last check of everything took.
-        # Device and inode of each root at the last check; None for a root that was missing.
+        self.leftovers: list[str] = []  # Files that an interrupted undo left behind; the first check finds them.
+        self._unsure: set[str] = set()  # Folders with files changed so recently that their times prove nothing.
+        self._modes: dict[Path, int] = {}  # The permission modes of the workspace's folders at the first check.
+        self._seconds = 0.0  # In seconds. How long it took to check all files the last time.
+        # Device and inode of each workspace folder at the last check; None if it was missing.
         self._standing: tuple[tuple[int, int] | None, ...] = ()
 
     @property
@@ -192,7 +192,7 @@ class Checkpoints:
         async with self._lock:
             try:
                 await self._look_at_folders(thorough=thorough or self.latest_checkpoint is None)
-            except StoreFailed as error:  # The check is repeated before the next step.
+            except StoreFailed as error:  # Before the next step, the files are checked again.
                 self._watch.is_in_doubt = True
                 self._notify_progress(CheckpointProgress("failed", why=str(error)))
 
@@ -227,7 +227,7 @@ class Checkpoints:
         self, window: OpenStep, only: Iterable[str] | None = None, *, thorough: bool = False
     ) -> FilesChanged | None:
         """The step is over: what it changed, as a fact; None where it changed nothing. `only`: the paths it says it changed."""
-        is_told = True  # False leaves the step open, to be recorded once the disk has room again.
+        is_told = True  # If False, the step is recorded later, when the disk has space again.
         try:
             self.restore_root_modes()
             await self.look_for_changes(thorough=thorough or (window.changed_by != "tool" and self._seconds < SHORT))
@@ -316,7 +316,7 @@ class Checkpoints:
             self.roots, self._known, self.coverage, closed, self._watch.watch_listed_folder, self._seen
         )
         before, self._standing = self._standing, tuple(map(_device_and_inode, self.roots))
-        # A root was moved, or its drive was mounted or unmounted. No notification reports that.
+        # A workspace folder was moved, or its drive was mounted or unmounted, without any notice.
         thorough |= before != self._standing
         folders = self._watch.take_changed_folders()
         folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}

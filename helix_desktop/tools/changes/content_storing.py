@@ -16,9 +16,9 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import opening_within_folder
 from helix_desktop.tools.changes.folder_walk import GONE, STAMP, UNREADABLE, UNRELIABLE_STAMP, WantedFile
 
-ABOUT = EntryOrigin("checkpoint", "", "")  # Kept short, because very many entries have this origin.
-LARGE = 4 << 20  # In bytes. A larger file is stored in pieces.
-BATCH, MOST = 8 << 20, 2_000  # The most bytes and the most files that are stored at once.
+ABOUT = EntryOrigin("checkpoint", "", "")  # Short, because a great many entries have this origin.
+LARGE = 4 << 20  # In bytes. Larger files are stored in pieces.
+BATCH, MOST = 8 << 20, 2_000  # At most this many bytes, and this many files, are stored together.
 _PIECE = 1 << 20
 _TRIES = 3
 _NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Opening what has become a pipe must not block.

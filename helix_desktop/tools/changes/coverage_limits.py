@@ -8,7 +8,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.changes import folder_walk
 from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 
-_NAMED = 20  # The most uncovered files of one folder that are listed by name.
+_NAMED = 20  # In each folder, at most this many of the files that are not covered are named.
 
 
 @dataclass(slots=True)

@@ -24,20 +24,20 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import opening_within_folder
 from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER, CheckpointCoverage
 
-STAMP = struct.Struct("<QqqIQ")  # Inode, times of the last content and inode changes, mode, size.
+STAMP = struct.Struct("<QqqIQ")  # Inode, the times of changes to content and inode, mode, size
 UNRELIABLE_STAMP = bytes(STAMP.size)
-# How coarse file times are, in nanoseconds: usually, and where whole seconds are counted.
+# In nanoseconds: how exact file times are, usually and on file systems that count whole seconds.
 FINE, COARSE = 20_000_000, 2_000_000_000
 _stat_entry = methodcaller("stat", follow_symlinks=False)
 _stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
 _TOLD = struct.Struct("<QqqIQI")
 _FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _PATH = getattr(os, "O_PATH", 0)
-GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # The entry was removed or replaced meanwhile.
-_DEEPEST = 200  # The deepest nesting of folders.
-_LONGEST = 60_000  # In bytes. The longest path.
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # Errors of an entry that was removed or replaced meanwhile.
+_DEEPEST = 200  # Folders that are nested more deeply are not covered.
+_LONGEST = 60_000  # In bytes. Longer paths are not covered.
 
-KnownRecords = dict[str, dict[str, bytes]]  # For each folder, the stamp and the packed item of each name.
+KnownRecords = dict[str, dict[str, bytes]]  # By folder, then by name: the stamp of the entry, and the packed item.
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ class WalkResult:
 
     folders: dict[str, dict[str, bytes] | None] = field(default_factory=dict)
     wanted: list[WantedFile] = field(default_factory=list)
-    uncovered: dict[str, list[UncoveredEntry]] = field(default_factory=dict)  # The uncovered entries of each folder.
-    # Files with several names (hard links), by device and inode: paths with the number of names.
+    uncovered: dict[str, list[UncoveredEntry]] = field(default_factory=dict)  # By folder: entries that are not covered.
+    # Files with hard links, by device and inode: their paths, each with the number of links.
     linked: dict[tuple[int, int], list[tuple[str, int]]] = field(default_factory=dict)
     leftovers: list[str] = field(default_factory=list)
-    # Folders that were made readable for the walk, and the mode each must get back.
+    # Folders that were made readable for this walk, with the modes they must get back.
     opened: list[tuple[int, int]] = field(default_factory=list)
     files: int = 0
     bytes: int = 0
@@ -138,7 +138,7 @@ class FolderWalk:
             try:
                 handle = opening_within_folder.open_without_links(start, inside or ".", opening_within_folder.DIRECTORY)
             except OSError as error:
-                if error.errno not in GONE:  # The folder exists: a walk from the roots opens it.
+                if error.errno not in GONE:  # The folder exists, so a walk from the top folders opens it.
                     self.found = WalkResult(opened=self.found.opened)
                     return self.walk_all_roots()
                 self._mark_tree_gone(path)
@@ -168,7 +168,7 @@ class FolderWalk:
                 try:
                     opened = self._open_covered_folder(name, handle, below)
                 except OSError as error:
-                    if error.errno not in GONE:  # The folder exists, so what is known of it stays.
+                    if error.errno not in GONE:  # The folder exists, so keep what is known about it.
                         self._note_uncovered(path, below, UNREADABLE, is_beyond_limits=True)
                         met.update(known for known in self._known if known == below or known.startswith(f"{below}/"))
                     continue
@@ -241,10 +241,10 @@ class FolderWalk:
         stamps: list[tuple[int, ...]] = []
         try:
             stamps = list(map(_stat_fields, map(_stat_entry, entries)))
-        except PermissionError:  # The folder's entries can be listed but not examined.
+        except PermissionError:  # The folder can be listed, but its entries cannot be examined.
             if path in self._known or "/" not in path:
                 self._grant_owner_access(os.dup(handle))
-        except OSError:  # An entry was removed just now.
+        except OSError:  # Someone has just removed an entry.
             pass
         names = "/".join([entry.name for entry in entries])
         told = hashlib.blake2b(os.fsencode(names), digest_size=16)
@@ -333,7 +333,7 @@ class FolderWalk:
                 if st.st_size > self._coverage.most_file_bytes:
                     leave_out_file(self.found, self._known, wanted, now, LARGE)
                     return
-                now[name] = UNRELIABLE_STAMP  # Not trusted until the file's content is known.
+                now[name] = UNRELIABLE_STAMP  # Not trusted until the content is known.
                 self.found.wanted.append(wanted)
             case stat.S_IFLNK:
                 with suppress(OSError):
@@ -363,7 +363,7 @@ class FolderWalk:
             self._note_uncovered(path, f"{path}/{name}", "belongs to Helix Desktop")
             return True
         if folder and is_record_of_kind(self._known.get(path, {}).get(name, b""), PathKind.FOLDER):
-            return False  # What was covered stays covered, whatever is put into it or beside it.
+            return False  # A path covered before stays covered, whatever is put into it or beside it.
 
         def has_entry_within(wanted: str) -> bool:
             return _entry_exists(handle, f"{name}/{wanted}")

@@ -25,7 +25,7 @@ class FolderWatch:
         self.is_in_doubt = True
         self._handle = -1
         self._folders: dict[int, str] = {}
-        self._watched: set[str] = set()  # The watched folders, by their paths at the last walk.
+        self._watched: set[str] = set()  # Watched folders, by their paths at the last walk.
         if sys.platform.startswith("linux"):
             self._libc = ctypes.CDLL(None, use_errno=True)
             self._handle = int(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
@@ -74,7 +74,7 @@ class FolderWatch:
             self._watched.discard(self._folders.pop(number, ""))
         elif number in self._folders:
             found.add(self._folders[number])
-            if mask & _MOVED or (mask & _FROM and mask & _FOLDER):  # Everything in a moved folder has another path now.
+            if mask & _MOVED or (mask & _FROM and mask & _FOLDER):  # Everything in a moved folder has another path.
                 self._mark_changes_missed()
 
     def _mark_changes_missed(self) -> None:
@@ -88,4 +88,4 @@ class FolderWatch:
                 os.close(self._handle)
             self._handle = -1
 
-    __del__ = close  # Where an opening is cut off, nobody closes it; a user may have 128 of them.
+    __del__ = close  # Closes what an interrupted opening left open: a user may have only 128 of these.

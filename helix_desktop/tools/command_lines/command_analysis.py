@@ -171,7 +171,7 @@ def note_test_command(line: ProgramFinder, rest: list[str]) -> list[StartedProgr
     return []
 
 
-# --- wrappers with a grammar of their own ----------------------------------------------------------------------------
+# --- Commands that run another one, each with its own rules for arguments
 
 
 def find_behind_env(line: ProgramFinder, rest: list[str]) -> list[StartedProgram]:
@@ -421,7 +421,7 @@ SAFE_PROGRAMS = word_set(
     pytest ruff mypy black isort flake8 pylint pyright bandit eslint prettier tsc jest vitest mocha biome stylelint
     gofmt rustfmt clang-format shellcheck shfmt hadolint yamllint markdownlint"""
 )
-# The same is true of these programs with one of these subcommands.
+# The same holds for these programs with one of these subcommands.
 SAFE_SUBCOMMANDS = {
     "git": word_set(
         """status log show diff add commit branch tag blame shortlog describe rev-parse ls-files ls-tree cat-file stash restore
@@ -441,7 +441,7 @@ SAFE_SUBCOMMANDS = {
     "dotnet": word_set("build test restore clean"),
 }
 _BARE = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+", re.ASCII)
-# Words of the shell itself. The words after them are not the arguments of a program.
+# Words of the shell itself. What follows them are not the arguments of a program.
 SHELL_KEYWORDS = word_set(". source eval exec command builtin trap alias export set unset shopt time")
 
 

@@ -67,7 +67,7 @@ def may_start_programs(text: str) -> bool:
 
 
 _DEEPEST = 10
-_NO_PROGRAMS = RESERVED - {"time"}  # These words belong to the shell itself and start no program.
+_NO_PROGRAMS = RESERVED - {"time"}  # The shell itself understands these; they start no program.
 _SUBSTITUTION = re.compile(r"\$\(|`|<\(")
 
 
@@ -107,15 +107,15 @@ class ProgramFinder:
     doubts: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     written_files: list[str] = field(default_factory=list)
-    scripts: list[str] = field(default_factory=list)  # Files that the command runs.
-    placed_files: list[str] = field(default_factory=list)  # Arguments of commands that put files somewhere.
+    scripts: list[str] = field(default_factory=list)  # The files that this command runs.
+    placed_files: list[str] = field(default_factory=list)  # Arguments of commands that copy or write files.
     depth: int = 0
     is_guessing: bool = False
     has_inline_code: bool = False  # True if the arguments of the command just read contain code.
-    here_documents: list[str] = field(default_factory=list)  # The here documents that the current command reads.
+    here_documents: list[str] = field(default_factory=list)  # Here documents that the current command gets as input.
     places_files: bool = False
     changes_path: bool = False
-    literal: bool = False  # True if a word has a substitution as text, which arithmetic could run.
+    literal: bool = False  # True if a word contains a substitution as plain text, which shell arithmetic could run.
     has_arithmetic: bool = False
 
     def find_commands(self, text: str, *, bash: bool = True) -> tuple[list[WrittenCommand], bool]:
@@ -176,7 +176,7 @@ class ProgramFinder:
         if name not in program_tables.DATA_PROGRAMS:
             self.texts += self.here_documents
 
-    # --- variables ---------------------------------------------------------------------------------------------------
+    # --- Programs that variables name
 
     def find_in_variable(self, name: str, value: str) -> list[StartedProgram]:
         if name == "PATH":
@@ -194,7 +194,7 @@ class ProgramFinder:
             raise UnreadableCommand("the name of a variable comes from a shell expansion")
         return [one for name, _, value in pairs for one in self.find_in_variable(name.removesuffix("+"), value)]
 
-    # --- commands that start others ----------------------------------------------------------------------------------
+    # --- Programs that other commands start
 
     def find_in_text(self, text: str, *, bash: bool = True, sure: bool = True) -> list[StartedProgram]:
         """A command line inside a word, as a shell would run it."""
@@ -222,7 +222,7 @@ class ProgramFinder:
         self.note_program(name, words[1:])
         self.check_inline_code(words)
         found = [StartedProgram(words, sure)]
-        if name.startswith("git-"):  # Each git command also exists as a program of its own.
+        if name.startswith("git-"):  # Each git command also exists as a program, such as git-push.
             found += self.find_in_words(("git", name.removeprefix("git-"), *words[1:]), sure=sure)
         found += [
             StartedProgram(one.words, one.is_certain and sure) for one in self.find_in_arguments(name, list(words[1:]))

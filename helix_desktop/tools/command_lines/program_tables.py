@@ -77,7 +77,7 @@ LOOSE_WRAPPERS = word_set(
     xdg-open run-one cpulimit ssh sshpass mosh docker podman nerdctl kubectl lxc-attach vagrant machinectl at batch
     crontab expect socat nc ncat netcat xterm gnome-terminal konsole"""
 )
-# Programs that do the same if one of these words follows: `uv run`, `npm exec`.
+# Programs that start another one after certain words, as in `uv run` and `npm exec`.
 LOOSE_AFTER = {
     "uv": {"run", "tool", "x"}, "poetry": {"run"}, "pipenv": {"run"}, "pdm": {"run"}, "hatch": {"run", "-e"}, "rye": {"run"},
     "pixi": {"run", "exec"}, "conda": {"run"}, "mamba": {"run"}, "micromamba": {"run"}, "npm": {"exec", "x", "explore"},
@@ -138,7 +138,7 @@ CODE_OPTIONS = {
     "emacs": "", "gdb": "", "tclsh": "", "wish": "", "expect": "c", "sqlite3": "", "psql": "c", "mysql": "e", "jshell": "", "ed": "", "bc": "", "m4": "", "gnuplot": "e",
 }  # fmt: skip
 CODE_WORDS = word_set("eval evaluate print execute command cmd batch run code ex iex p")
-EDITORS = word_set("vim vi nvim ex view gvim emacs")  # Given no file, these read no code from input.
+EDITORS = word_set("vim vi nvim ex view gvim emacs")  # Without a file, these editors read no code from their input.
 # Programs whose first argument that is not an option is code.
 SCRIPT_LANGUAGES = frozenset({"awk", "gawk", "mawk", "nawk", "original-awk", "sed", "gsed"})
 
@@ -154,7 +154,7 @@ COMMAND_VARIABLES = word_set(
     SSH_ASKPASS PAGER MANPAGER EDITOR VISUAL FCEDIT BROWSER LESSOPEN LESSCLOSE SHELL SUDO_ASKPASS SUDO_EDITOR RSYNC_RSH CVS_RSH
     SYSTEMD_EDITOR SYSTEMD_PAGER KUBE_EDITOR HGEDITOR SVN_EDITOR CONFIG_SHELL"""
 )
-# Variables that make a program or a shell load or run something before anything else.
+# Variables that make a program or a shell load or run something first.
 LOADING_VARIABLES = word_set(
     """BASH_ENV ENV LD_PRELOAD LD_AUDIT PS0 PS1 PS2 PS3 PS4 PROMPT_COMMAND SHELLOPTS BASHOPTS BASH_LOADABLES_PATH TAR_OPTIONS
     MAKEFLAGS GNUMAKEFLAGS GIT_EXEC_PATH GIT_TEMPLATE_DIR GIT_CONFIG GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG_COUNT

@@ -361,7 +361,7 @@ def parse_command_line(line: str) -> ParsedLine:
 class _CommandParser(ShellWordParser):
     """A place in a text, and the commands that begin there."""
 
-    # --- commands ----------------------------------------------------------------------------------------------------
+    # --- Commands and what separates them
 
     def parse_commands(self, closing: str) -> None:
         """Everything up to the end, or to the bracket that closes a group."""
@@ -551,7 +551,7 @@ class _CommandParser(ShellWordParser):
             raise UnreadableCommand("it is not valid shell syntax")
         return word
 
-    # --- redirections and here documents -----------------------------------------------------------------------------
+    # --- Redirections, and here documents
 
     def _parse_redirection(self, match: re.Match[str], given: list[str]) -> bool:
         """Past `> file` and the like; no command begins behind it."""
