@@ -20,7 +20,7 @@ def _stop_searching_folders_of_the_user() -> None:
         named = [path for path in named if not os.path.isabs(path)]
     try:
         current = os.getcwd()
-    except OSError:  # The current folder has been deleted, so it has no path.
+    except OSError:  # The current folder has been deleted.
         current = ""
     unsearched = {"", current, *map(os.path.abspath, named)} - {here}
     sys.path[:] = [path for path in sys.path if path not in unsearched]

@@ -75,7 +75,7 @@ async def check_installation(where: ProgramFolders, secrets: SecretStorage) -> t
         try:
             found = check()
             findings.extend([one async for one in found] if isinstance(found, AsyncIterator) else found)
-        except Exception as error:  # A broken installation can raise any error.
+        except Exception as error:  # A broken installation can raise any kind of error.
             log.info("a check failed", exc_info=error)
             name = getattr(check, "__name__", "check").strip("_<>")
             findings.append(
@@ -130,7 +130,7 @@ def _check_qt_plugin() -> Iterator[DoctorFinding]:
     try:
         ctypes.CDLL(str(plugin))
     except OSError as error:
-        why = error.__cause__ or error  # A frozen bundle wraps the original error in another.
+        why = error.__cause__ or error  # PyInstaller's bundle wraps the original error.
         yield DoctorFinding("System libraries", _BAD, f"Qt can't be loaded: {why}.", _QT_REMEDY)
     else:
         yield DoctorFinding("System libraries", _GOOD, "All libraries that Qt needs are installed.")

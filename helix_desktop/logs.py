@@ -25,7 +25,7 @@ LONGEST_MESSAGE = 2_000
 SHORTEST_SECRET = 6  # In characters. Hiding shorter secrets would also hide ordinary words.
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "mcp", "asyncio", "markdown_it", "qasync", "urllib3")
 
-# Matches keys of well-known providers, bearer tokens, and passwords inside addresses.
+# Matches keys of well-known providers, bearer tokens, and passwords in URLs.
 LOOKS_SECRET = re.compile(
     r"\b(?:sk|pk|rk|xai|gsk|ghp|gho|github_pat|AIza|hf|glpat|xox[abp])[-_A-Za-z0-9]{16,}"
     r"|(?<=[Bb]earer )[-\w.~+/]{8,}=*|(?<=://)[^/\s:@\"]+:[^/\s@\"]+(?=@)|(?<=[?&]key=)[^&\s\"]+"
@@ -60,7 +60,7 @@ class JsonLogFormatter(logging.Formatter):
             "from": record.name.removeprefix("helix_desktop."),
             "says": record.getMessage()[:LONGEST_MESSAGE],
         }
-        if task := getattr(record, "taskName", None):  # Python sets this since version 3.12.
+        if task := getattr(record, "taskName", None):  # Python 3.12 and newer set this.
             said["task"] = task
         if record.threadName != threading.main_thread().name:
             said["thread"] = record.threadName

@@ -57,7 +57,7 @@ def find_program_folders(home: Path | None = None, environ: Mapping[str, str] = 
     """`home` beats `HELIX_HOME` beats the platform's directories. Nothing is created."""
     chosen = home or (Path(environ["HELIX_HOME"]) if environ.get("HELIX_HOME") else None)
     if chosen is None:
-        import platformdirs  # Imported here, like hashlib below, so that the window appears sooner.
+        import platformdirs  # Imported late, so that the window appears sooner.
 
         data = platformdirs.user_data_path(APP, appauthor=False)
         config = platformdirs.user_config_path(APP, appauthor=False)

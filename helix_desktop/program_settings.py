@@ -40,9 +40,9 @@ class ProgramSetting(Generic[T]):
     least: int | None = None
     most: int | None = None
     unit: str = ""
-    restart: bool = False  # True if a change takes effect only at the next start.
-    long: bool = False  # True for a text of several lines.
-    font: str = ""  # "text" or "code" if the value names such a font; empty means the default font.
+    restart: bool = False  # True if a change needs a new start of the program.
+    long: bool = False  # True if the value is text of several lines.
+    font: str = ""  # "text" or "code" if the value names such a font; empty means the default.
 
     def check_value(self, value: object) -> T:
         """The value, if it is one this setting can have; else ConfigFileMistake, which says what was expected."""
@@ -79,7 +79,7 @@ class ProgramSetting(Generic[T]):
         return f" Did you mean {near[0]!r}?" if near else ""
 
 
-# Every language except English has its files in resources/translations.
+# Each language but English has files in resources/translations.
 LANGUAGES = {"en": "English", "de": "Deutsch", "zh_CN": "简体中文"}
 
 THEME = ProgramSetting(

@@ -34,7 +34,7 @@ from helix_desktop.tasks import OwnedTasks
 VERSION = 1
 HEADER = struct.Struct(">cI")
 LARGEST = PIECE
-HELLO_SECONDS = 10.0  # How long a running program that hangs can keep others waiting.
+HELLO_SECONDS = 10.0  # In seconds. A running program that hangs delays others this long.
 SOCKETS = sys.platform != "win32"
 
 Answer = Callable[[list[str], Console], Awaitable[int]]
@@ -192,7 +192,7 @@ class RequestListener:
     async def _run_request(self, wire: FrameConnection, arguments: list[str]) -> None:
         """Run the command while listening for its input; a caller that goes away takes the command with it."""
         console = CallerConsole(wire)
-        # Task names are logged, so this one omits the arguments, which may be private.
+        # Task names are logged. The arguments may be private, so this name omits them.
         work = self._tasks.spawn_task(_answer_request(self._answer, arguments, console), name="answer")
         listening = self._tasks.spawn_task(_listen_for_input(wire, console), name="input")
         try:
@@ -219,7 +219,7 @@ async def _answer_request(answer: Answer, arguments: list[str], console: Console
     except HelixError as error:
         await console.print_error(str(error))
         return 2 if isinstance(error, InvalidInput) else 1
-    except Exception:  # Any error of a request is reported to its sender.
+    except Exception:  # Whatever goes wrong, the sender of the request is told.
         log.exception("a request failed")
         await console.print_error(
             "The running program failed while it answered, because of a bug. Details are in its log."
@@ -245,7 +245,7 @@ async def listen_for_requests(
     try:
         owner = RequestListener(_address_of_owner(check_private_folder(run), name, sockets=sockets), answer, patience)
         await owner.start_listening(sockets=sockets)
-    except OSError as error:  # The disk may be full, or the file system may not support sockets.
+    except OSError as error:  # The disk may be full, or the file system may lack sockets.
         raise HelixError(
             f"Helix Desktop cannot listen for commands in {run}: {error.strerror or error}.",
             remedy="Nothing was changed. Free up space in that folder, or start with another folder (--home).",
@@ -265,8 +265,8 @@ async def connect_to_owner(run: Path, name: str, *, sockets: bool = SOCKETS) -> 
         return None
     try:
         async with asyncio.timeout(HELLO_SECONDS):
-            await wire.receive_frame()  # The greeting. An owner that is about to quit sends none.
-    except (OSError, EOFError):  # OSError includes TimeoutError.
+            await wire.receive_frame()  # The owner's greeting. An owner that is ending sends none.
+    except (OSError, EOFError):  # TimeoutError is an OSError, too.
         await wire.close()
         return None
     return wire
@@ -288,7 +288,7 @@ async def run_at_owner(wire: FrameConnection, arguments: Sequence[str], console:
         with _report_lost_owner():
             await wire.send_frame(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
         while True:
-            with _report_lost_owner():  # Excludes the console, whose own reader may also go away.
+            with _report_lost_owner():  # The console is outside: its own reader may also close.
                 kind, content = await wire.receive_frame()
             if kind == b"X":
                 return int(content)
@@ -352,7 +352,7 @@ def user_id_of_peer(peer: socket.socket) -> int:
     """The user at the other end of a local socket, as the kernel knows it."""
     if sys.platform == "linux":
         _, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    else:  # macOS: struct xucred of LOCAL_PEERCRED at level SOL_LOCAL
+    else:  # On macOS: the struct xucred of LOCAL_PEERCRED at level SOL_LOCAL.
         _, user = struct.unpack_from("II", peer.getsockopt(0, 1, 76))
     return int(user)
 

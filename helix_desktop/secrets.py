@@ -24,14 +24,14 @@ from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyri
 from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
-# Names of secrets that do not belong to a provider.
+# Matches names of secrets that do not belong to a provider.
 _OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?", re.DOTALL)
 SERVICE = "helix-desktop"
 CHOICES = (
     "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
 )
 LOCKED = "The system's keyring asked to be unlocked, but is still locked."
-# The errors of keyring backends when nobody enters the password.
+# The names of errors that keyrings raise if nobody enters the password.
 REFUSALS = frozenset({"KeyringLocked", "LockedException", "PromptDismissedException", "KeyDenied"})
 
 
@@ -185,8 +185,8 @@ class SecretStorage:
         self._limit = limit
         self._session: dict[str, str] = {}
         self._hanging: asyncio.Future[Any] | None = None
-        self._is_refused = False  # True if the user was asked to unlock the keyring and did not.
-        self._one_at_a_time = asyncio.Lock()  # Otherwise the keyring would ask for its password several times at once.
+        self._is_refused = False  # True if the user was asked to unlock the keyring, but did not.
+        self._one_at_a_time = asyncio.Lock()  # Otherwise the keyring could ask for its password several times at once.
 
     async def read_secret(self, secret: Addressee) -> str | None:
         """The secret of this addressee, or None. NoUsableKeyring only where it might be in a keyring that is there and does not answer.
@@ -320,7 +320,7 @@ class SecretStorage:
             raise NoUsableKeyring(LOCKED, remedy=CHOICES)
         silent = f"The system's keyring did not respond within {self._limit:.0f} s; it may be waiting to be unlocked."
         call = tasks.run_on_detached_thread(lambda: work(self._keyring()), name="keyring")
-        # Retrieves the error, so that asyncio doesn't complain if nobody waits for the call.
+        # Reads the error, because asyncio logs errors that nobody reads.
         call.add_done_callback(lambda late: late.cancelled() or late.exception())
         try:
             async with asyncio.timeout(self._limit):
@@ -339,7 +339,7 @@ class SecretStorage:
             absent = type(error).__name__ == "NoKeyringError"
             raise NoUsableKeyring("This system has no keyring." if absent else why, remedy=CHOICES) from error
         finally:
-            del call  # The call's error refers to this frame and would keep it alive.
+            del call  # The call's error refers to this frame, so they would keep each other alive.
 
     def _note_keyring_refusal(self, error: BaseException | None) -> None:
         self._is_refused = self._is_refused or type(error).__name__ in REFUSALS

@@ -26,7 +26,7 @@ class OwnedTasks:
     def __init__(self, owner: str, *, report: Report | None = None) -> None:
         self._owner = owner
         self._report = report
-        self._running: dict[asyncio.Task[Any], None] = {}  # The running tasks, in the order they were started.
+        self._running: dict[asyncio.Task[Any], None] = {}  # Running tasks, in the order of their start.
         self._closed = False
 
     def spawn_task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
@@ -111,6 +111,6 @@ def _run_and_set_outcome(outcome: Future[T], work: Callable[[], T]) -> None:
         result = work()
     except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
         outcome.set_exception(error)
-        del outcome  # The error refers to this frame, which would keep the error alive.
+        del outcome  # The error refers to this frame: both would stay in memory.
     else:
         outcome.set_result(result)

@@ -22,12 +22,12 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
 PIECE = 16_384  # In characters. Cutting longer texts at line ends changes counts by only 0.0002 %.
-BATCH = 1 << 18  # In characters. How much text a single call counts.
-END = "<|endoftext|>"  # This token is part of every vocabulary.
-WHOLE = 1_000_000  # In characters. The tokens of a longer text are estimated from samples.
+BATCH = 1 << 18  # In characters. One call counts this much text.
+END = "<|endoftext|>"  # All vocabularies contain this token.
+WHOLE = 1_000_000  # In characters. Longer texts are not counted but estimated from samples.
 SAMPLES = 16
 REMEMBERED = 8_000  # How many counts are remembered, at about 200 bytes each.
-BYTES_PER_TOKEN = 3.6  # Used if tiktoken fails.
+BYTES_PER_TOKEN = 3.6  # An estimate for when tiktoken fails.
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ def _read_encoding(name: str, path: Path) -> tiktoken.Encoding:
     encoding = tiktoken.Encoding(
         name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens=dict(vocabulary.special)
     )
-    ranks.clear()  # Frees 28 MB: tiktoken has its own table, and keeps these only for pickling.
+    ranks.clear()  # Frees 28 MB: tiktoken has its own table and needs this one only for pickling.
     return encoding
 
 

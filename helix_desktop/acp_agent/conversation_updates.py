@@ -30,7 +30,7 @@ _PLAN: dict[str, schema.PlanEntryStatus] = {"open": "pending", "doing": "in_prog
 class ClientAbilities:
     """What a client said it can show and do, beyond what every client can."""
 
-    compaction: bool = False  # True if the editor announced support for it. The SDK has no type for these updates.
+    compaction: bool = False  # True if the editor can be sent news of folds, for which the SDK has no type.
     terminal_output: bool = False
     reads_files: bool = False
     fills_forms: bool = False

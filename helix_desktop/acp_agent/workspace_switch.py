@@ -80,7 +80,7 @@ class WorkspaceSwitch:
         self._write = write
         self._lines: dict[str, WorkspaceLine] = {}
         self._lines_by_session: dict[str, WorkspaceLine] = {}
-        # Requests from workspaces to the editor, by our id for each: its sender, and its own id.
+        # Requests from workspaces to the editor, by our own id: each with its sender and the sender's id.
         self._asked: dict[str, tuple[WorkspaceLine, Any]] = {}
         self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
         self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)

@@ -186,7 +186,7 @@ class ForeignConversation:
             return link
 
     async def _set_provider(self, link: AgentConnection, conversation: str, find_route: FindRoute) -> bool:
-        """To the gateway, which folds what the agent's model is sent, if the agent lets it be set. Returns whether it was."""
+        """Sets the agent's provider to the gateway, which can fold, if the agent allows that. Returns whether it was set."""
         can = link.abilities.get("providers") is not None
         with suppress(AgentRefused):  # An agent that refuses a new address is used as it is set up.
             for each in objects_at(await link.request("providers/list", {}, START_SECONDS) if can else {}, "providers"):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TURN = 0.0005  # In seconds. A thread that parses a large body gives way to other work this often.
 LARGE = 4 << 20  # In bytes. Larger buffers grow in place: copying 30 MB would delay other streams.
-YOUNG = 5_000  # New objects between two garbage collections. With Python's usual 700, collections took too long.
+YOUNG = 5_000  # New objects between two garbage collections. With 700, collecting took half of the time.
 MIDDLE = 3  # Collections of new objects before one of the middle generation. With 10, streams froze for 95 ms.
 NEVER = 1 << 30  # Never collects old objects automatically; the gateway does that when it is idle.
 KEPT = 32 << 20  # In bytes. This much freed memory is kept for the next request bodies.

@@ -104,7 +104,7 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
     from helix_desktop import token_counting, workbench
     from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
 
-    if arguments.copies is not None:  # The recorder's originals may be gone by now.
+    if arguments.copies is not None:  # The recorder names files that may be gone by now; their copies are read.
         files = arguments.paths
     else:
         files = await asyncio.to_thread(find_files_to_import, arguments.paths) if arguments.paths else _find_history_files()  # fmt: skip

@@ -144,7 +144,7 @@ def _folders_and_settings(arguments: argparse.Namespace) -> tuple[ProgramFolders
 
 
 def _import_what_is_asked(arguments: argparse.Namespace) -> int:
-    """Answers each line of its input with a line, until the input ends."""
+    """Answers each request, a line of input, with a line of output, until the input ends."""
     where = program_folders.find_program_folders(arguments.home)
     while (claim := running_instance.claim_instance(where.run, CLAIM)) is None:
         time.sleep(0.2)  # If the resident was killed, its importer may still be working; wait for its end.

@@ -62,7 +62,7 @@ def run_on_workspace(
     with Terminal(source=source, target=target, gather=gather) as console:
         code = asyncio.run(open_or_hand_over(arguments, known.id, console))
         if code and target is not None:
-            raise SystemExit(code)  # Raised inside `with`, so that an old output file stays.
+            raise SystemExit(code)  # Raised inside `with`, so that the output file is not replaced.
     return code
 
 

@@ -100,9 +100,9 @@ def _words_of_command(arguments: argparse.Namespace) -> list[str]:
 
 
 def _arguments_for_agent(arguments: argparse.Namespace) -> list[str]:
-    """What is behind `--`, and without it all behind the agent's name but options of ours, which somebody may have meant for us."""
+    """The arguments after `--`. Without `--`: all after the agent's name, except options meant for this program."""
     given: list[str] = arguments.arguments
-    words: list[str] = arguments.argv  # The original command line, because argparse removes a `--`.
+    words: list[str] = arguments.argv  # The original command line: argparse may have removed a `--`.
     before = given[: max(0, len(given) - len(words) + words.index("--"))] if "--" in words else given
     if arguments.install or arguments.uninstall:
         arguments.yes = arguments.yes or "--yes" in before

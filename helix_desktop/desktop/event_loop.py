@@ -14,7 +14,7 @@ from contextvars import Context
 
 import qasync
 
-FAR = 1.0  # In seconds. Later timers wait together in a heap; each of the others gets a Qt timer.
+FAR = 1.0  # In seconds. Timers due later than this wait in a heap; all others get a Qt timer each.
 FEW = 64  # Cancelled timers are removed from the heap once there are more than this many.
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 # A remark before a change is kept if its findings have at least this many characters.
 FOUND = 80
-LOOKS = 160  # The same for a remark before any other call.
+LOOKS = 160  # A remark before any other call is kept if its findings have at least this many characters.
 LONGEST = 1_000  # In characters. A longer text before a call is taken for an answer, not a remark.
 # In characters. An answer of at least ANSWER counts as a report; its first REPORTED are kept.
 ANSWER, REPORTED = 100, 600

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from helix_desktop.json_values import object_at, parse_json_or_none
 
-TAIL = 20_000  # Only so many characters at an output's end are searched for the reason of a failure.
+TAIL = 20_000  # In characters. This last part of an output is searched for why a program stopped.
 LINE, SAID = 200, 3  # The most characters in a line that gives a reason, and the most such lines.
 FAILED = 12  # At most this many lines are kept of an error message that the user pasted.
 _EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)

@@ -30,7 +30,7 @@ USUAL_CONTEXT, USUAL_STEPS = 40_000, 20  # Assumed if the context's tokens or it
 BEGINNING_TOKENS, OUTLINE_TOKENS = 800, 500
 LINES_TOKENS = 3_500  # The most tokens that a recall of a range of lines returns.
 COMPACTED_TOKENS = 3_500
-# For each hit: lines shown around it. For a search: the most hits shown so, and characters of each.
+# Lines shown around a hit, the most hits shown with such lines, and the most characters of these lines.
 AROUND, PASSAGES, PASSAGE = 12, 3, 1_600
 PAGE_BYTES = 24_000
 SHORT = 12  # In digits. Lists of results show this much of a hash.
@@ -44,9 +44,9 @@ _HEX = re.compile(r"[0-9a-f]{4,64}")
 _WHOLE = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _LINES = re.compile(r"\s*L?(\d{1,12})\s*(?:([-:,])\s*L?(\d{1,12})?\s*)?")
 
-# A function that finds a pattern in content and returns the matching lines as text. It is given the
-# pattern, the content in pieces, and the number of context lines. It must run where it can be
-# killed, because matching some patterns never ends.
+# A function that finds a pattern in content and returns the matching lines as text.
+# Its arguments are the pattern, the content in pieces, and the number of context lines.
+# The function must run where it can be killed, because matching some patterns never ends.
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 
 

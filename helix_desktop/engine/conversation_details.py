@@ -22,7 +22,7 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.rule_words import states_a_rule, states_a_wish
 from helix_desktop.fast_dataclass import dataclass
 
-SENTENCE = 1_000  # In characters. A rule or decision that the user stated is cut to this length.
+SENTENCE = 1_000  # In characters. Of a stated rule or decision, at most this much is kept.
 BRIEF = 600  # In characters. In a longer message of the user, each sentence is searched for demands.
 NOD = 15  # In characters. A shorter message without a rule only agrees, as in "yes, do that".
 ERROR_LINE = 2_000
@@ -45,8 +45,8 @@ KINDS = (*CRITICAL, *REFERENCE)
 
 # An address may follow any character, even the "n" of an escaped line break (\nhttps://).
 _URL = re.compile(r"https?://[^\s<>\"'`\\]+")
-# Every repetition has a limit: the texts may be hostile, and a million letters must not take
-# quadratic time.
+# Every repetition in this pattern has a limit, because the texts may be hostile.
+# Without limits, a text of a million letters could take quadratic time.
 _PATH = re.compile(
     r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,120}[/\\]){1,40}[\w.@+-]{0,120}"  # a path with a slash or backslash
     r"|(?<![\w/])~?/[\w.@+-]{1,120}"  # a name directly in the root folder or the home folder
@@ -60,8 +60,8 @@ _ERROR = re.compile(
     r"not found|no such|unable to|could not|unexpected|killed|ENOENT|EACCES|errno|segfault|aborted|assert\w*|timed? ?out|invalid)\b|\w(?:Error|Exception|Warning)\b|\bERR!|^E\s{2,}|✗|错误|失败|Fehler",
     re.IGNORECASE,
 )
-# Every line that `_ERROR` matches contains one of these words in lower case, or has a space after
-# its first letter. Checking for them first is faster.
+# Every line that `_ERROR` matches contains one of these words, or a space after its first letter.
+# These words are in lower case. Searching for them first is faster than matching each line.
 _TELLS = (
     "error", "exception", "warning", "traceback", "fatal", "fail", "panic", "cannot", "can't", "denied", "refused", "undefined",
     "unresolved", "not found", "no such", "unable to", "could not", "unexpected", "killed", "enoent", "eacces", "errno", "segfault",
@@ -186,7 +186,7 @@ class _DetailCollector:
         self._failures: dict[tuple[str, str], tuple[int, str]] = {}
         # True if a call has changed a file or checked something since the user's last message.
         self._acted = False
-        self._tried: dict[int, _AttemptedCall] = {}  # Unfinished calls, by the call's number.
+        self._tried: dict[int, _AttemptedCall] = {}  # Calls that have no result yet, by number.
         self._shapes: Counter[str] = Counter()
         # The last list of tasks, "given" by a call or "said" by the agent: its fact number, and the open tasks.
         self._open: dict[str, tuple[int, list[str]]] = {}
@@ -448,8 +448,8 @@ ROOM: Mapping[str, float] = {  # Each kind's share of the tokens, so that none c
     "artifact": 0.1,
 }
 
-# How tokens that are left over are shared. Lessons and reports get none, because they are long prose
-# and the whole document is sent with every step.
+# How tokens that are left over are shared between the kinds of details.
+# Lessons and reports get none: they are long prose, and every step sends the whole document.
 LEFT: Mapping[str, float] = {kind: kind not in ("lesson", "report") for kind in CRITICAL}
 
 

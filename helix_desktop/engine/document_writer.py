@@ -38,7 +38,7 @@ from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
 LARGEST = 6_000  # In tokens. A document that replaces history is never longer.
-WINDOW_SHARE = 8  # A document may take one eighth of the context window.
+WINDOW_SHARE = 8  # A document takes at most one eighth of the window.
 FRAME = 260  # The tokens that a document's header and headings take.
 ANSWER = 4_000  # In tokens. The most a writer may put out; never more than a quarter of its window.
 SMALLEST = 400  # In tokens. A shorter document would say too little to be useful.

@@ -16,8 +16,8 @@ LONG = 1_000  # In characters. A longer line is continued on the next displayed 
 GOES_ON = "⟨…⟩"
 _SPACE = "⟨0020⟩"  # Shown for a space at the very end of a line, where nobody would see it.
 _APART = (
-    # This invisible mark keeps text in order after right-to-left words. In a value, it is shown
-    # as a code.
+    # This invisible mark keeps text in order after right-to-left words.
+    # If a value itself contains this mark, the mark is shown as a code.
     "\u200e"
 )
 _SPECIAL = re.compile(r"[^\n\t\x20-\x7e]")
@@ -25,14 +25,14 @@ _WORDS = re.compile(r"([^\W_]+)")
 _MARK = re.compile(rf"{_APART}|→(?=\t)|⟨(?:. )?([0-9A-F]{{4,6}})⟩")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+")
 
-# Characters that can pass for a sign in commands, for one another or for our own marks, although
-# their Unicode decompositions do not say so.
+# Characters that can pass for a sign in commands, for one another or for one of our own marks.
+# The Unicode decompositions of these characters do not show this likeness.
 _ALIKE = frozenset(
     "‘’‚‛“”„‟′″‵‶ʹʺʻʼʽˈˊˋ´՚׳״‐‑‒–—―−⁃ˉ˗۔⁄∕╱⟋⧸∖⧵⧹╲⟍․‧∙ː˸։׃܃܄∶꞉⁏؛،؍٫ǀ∣⎪❘│┃⏐׀‹›❬❭❮❯˂˃≺≻⟨⟩〈〉❨❩❪❫❲❳❴❵"
     "∗⁎✱٭∼˜⁓ǃʔ♯٪꞊═⹀᛭➕˄ˆ⌃ˍıȷƨƽⱭ¦‖…‥"
 )
-# Characters that are ordinary within Chinese or Japanese text. Alone, they can pass for a slash, a
-# bar or a dash.
+# Characters that are ordinary within Chinese or Japanese text.
+# On their own, these characters can pass for a slash, a bar or a dash.
 _ALIKE_ALONE = frozenset("ノﾉ一丨丶丿ー口〜～〳〡゠")
 # Letters of living alphabets that look like Latin letters. A word made only of them is marked.
 _LOOKS_LATIN = frozenset(

@@ -22,12 +22,12 @@ from typing import NamedTuple
 
 from helix_desktop.fast_dataclass import dataclass
 
-UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # Assumed prices as shares of the input price.
+UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0  # For unknown prices, as shares of the input price.
 LEAST_SAVING = 4_000  # In tokens. A clearing that frees less never pays for caching what follows again.
 COLD_SHARE = 1 / 3  # While the provider's cache is cold, a clearing must free this share of the context.
 QUESTION_TOKENS = 300  # In tokens. The request for a summary makes the context this much longer.
 PAYBACK_SHARE = 0.5  # A fold must repay its cost within this share of the steps so far.
-# The expected cost of recalls as a share of savings, and after how many saved tokens experience counts as much.
+# The expected cost of recalls as a share of savings, and how many saved tokens this expectation counts for.
 RECALLS_EXPECTED, EXPECTED_WEIGHT = 0.3, 20_000
 RETURN_SHARE = 0.5  # This share of conversations is expected to continue after a long pause.
 RECALLED_TOKENS = 600  # In tokens. The expected length of a recalled text.
@@ -109,13 +109,13 @@ def clearing_threshold(
         return LEAST_SAVING
     if rent_per_token <= 0:
         return math.inf if seen.net_share <= 0 else LEAST_SAVING
-    # The tokens a clearing must free to repay the rewriting, and one expected recall, within half as many
-    # steps as there were. A short conversation should not pay for savings it never gets.
+    # The tokens a clearing must free to repay rewriting, and one recall, in half as many steps as so far.
+    # With this limit, a short conversation does not pay for savings that it never gets.
     certain = (rewrite * max(0.0, rest) + seen.recall) / (rent_per_token * PAYBACK_SHARE * seen.steps)
     return max(certain, math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token))
 
 
-def find_clearing_start(  # So many parameters because the rule compares all these figures.
+def find_clearing_start(  # It has many parameters because the rule compares all these figures.
     view: Sequence[ClearablePart],
     growth: float,
     price: RelativePrices,

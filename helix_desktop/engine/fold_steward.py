@@ -366,7 +366,7 @@ class FoldSteward:
         recorded = await self.conversation.append_facts_from(make_facts)
         return tuple(one for one in recorded if isinstance(one.fact, facts.Folded))
 
-    # --- Old parts are cleared, and what is done when the next request does not fit
+    # --- Old parts are cleared; if the next request does not fit, stronger measures follow
 
     async def _clear_due_parts(self) -> None:
         situation = self.current_situation()

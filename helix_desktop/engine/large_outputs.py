@@ -25,7 +25,7 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.fast_dataclass import dataclass
 
-SAID, ASKED = 500, 2_000  # A call's purpose: so many characters of the text before it, and of its arguments.
+SAID, ASKED = 500, 2_000  # A call's purpose: characters of the text before it, and of its arguments.
 COMPACTION = 1_500  # In tokens. The longest compaction of an output.
 QUESTION_OUTPUT = 1_000
 

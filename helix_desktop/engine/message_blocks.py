@@ -15,7 +15,7 @@ from helix_desktop.engine.tool_calls import parse_arguments, parse_strict_json
 
 IMAGE_TOKENS = 1_600  # A rough figure of what providers bill for a picture.
 NOTE_TOKENS = 8
-LONG_VALUE = 400  # In characters. Must not change: earlier views were computed with it.
+LONG_VALUE = 400  # In characters. Must not change: views of shortened arguments were computed with it.
 EXCLUDED = "[Taken out of the context by the user]"
 EXCLUDED_ARGUMENTS = json.dumps({"note": EXCLUDED})
 SAME_ENTRY = "[CACHED] in the same entry"

@@ -12,7 +12,7 @@ from itertools import accumulate
 from helix_desktop.engine.ports import TokenCounter
 
 TOKENS = 500  # In tokens. The most that all passages of one search result take.
-AROUND = 10  # Words within this many lines of a hit raise its rank.
+AROUND = 10  # In lines around a hit. Words there raise its rank, and a passage shows at most these.
 MOST_WORDS, MOST_HITS, OTHERS = 16, 2_000, 12
 LINE = 1_000  # In characters. A longer line is cut to the part around the match.
 _WORD = re.compile(r"[\w./-]*\w")

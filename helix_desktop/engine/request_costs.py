@@ -32,7 +32,7 @@ from helix_desktop.fast_dataclass import dataclass
 CACHE_UNIT = 128  # In tokens. Providers that need no cache marks cache in units of this size.
 LEAST_CACHED = 4_096  # In tokens. All providers cache the beginning of a request if it is this long.
 SHORTEST_LIFE = 300.0  # In seconds. Assumed life of a cache if its provider does not say.
-UNTIMED_REPLY = 60.0  # In seconds. A recorded reply without a duration took at most this long.
+UNTIMED_REPLY = 60.0  # In seconds. A recorded reply without a duration is assumed to have taken at most this long.
 LOOK_BACK = 20  # Providers look for cached text only in this many blocks before a cache mark.
 HIDDEN_HEAD = 0.2  # If the bill exceeds the recorded parts by this share, the system prompt was not recorded.
 AVOIDABLE = (CauseKind.TIME, CauseKind.TOOLS, CauseKind.SYSTEM, CauseKind.ORDER, CauseKind.MODEL, CauseKind.EDIT, CauseKind.NOT_KEPT)  # fmt: skip
@@ -79,7 +79,7 @@ class _AskedRequest:
     pieces: Sequence[SentPiece]
     life: float  # In seconds. How long the provider caches this request.
     ends: list[int] = field(default_factory=list)  # The billed tokens up to the end of each piece.
-    places: list[int] = field(default_factory=list)  # The numbers of pieces that requests so far had.
+    places: list[int] = field(default_factory=list)  # For each request so far, after how many pieces it ended.
 
     @property
     def cached_tokens(self) -> int:
@@ -177,7 +177,7 @@ class RequestCostReader:
         always: tuple[Cause, ...],
         again: frozenset[tuple[object, ...]],
     ) -> Iterator[Segment]:
-        """What comes behind that: new, or written again because of what changed in front of it."""
+        """The pieces after the cached ones: new, or cached again because something before them changed."""
         shared = now.ends[same - 1] if same else 0
         if start < shared:  # These unchanged pieces come after the last cache mark.
             first = tuple(one.cause for one in changes if one.place == changes[0].place)

@@ -126,7 +126,7 @@ class Session:
 
     def stop_turn(self, why: str = "") -> None:
         """Stop the turn, its tools and its questions. What happened is kept, the queue waits. `why`: empty for the user."""
-        self._why_stopped = self._why_stopped and why  # An empty reason, of a stop by the user, stays empty.
+        self._why_stopped = self._why_stopped and why  # A stop by the user has no reason, and none is added.
         for future in list(self._answers.values()):
             future.cancel()
         if self._turn is not None:
@@ -175,7 +175,7 @@ class Session:
         self.queue.clear()
         self.stop_turn(CLOSED)
         await self.wait_until_idle()
-        self.queue.clear()  # Messages not yet recorded when stopped came back here.
+        self.queue.clear()  # Messages that were stopped before they were recorded are back in the queue.
         await self.steward.aclose()
         await self.conversation.wait_until_recorded()
 
@@ -467,12 +467,12 @@ class Session:
             raise
         try:
             await self.conversation.append_facts_from(lambda first: self._facts_behind_title(said, new_facts, first))
-        except HelixError:  # Not after a user's stop: the append is completed in spite of it.
+        except HelixError:  # A stop by the user is no HelixError, and the append is still completed.
             self._requeue_messages([waiting])
             raise
 
     async def _ask_prompt_hooks(self, waiting: QueuedMessage) -> list[facts.UserSaid]:
-        """What hooks say with a message; ActionRefused where one does not let it through."""
+        """What hooks add to a message. Raises ActionRefused if a hook rejects the message."""
         if waiting.by:
             return []
         found: list[facts.UserSaid] = []

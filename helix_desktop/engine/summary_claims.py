@@ -20,8 +20,8 @@ STEM = 5  # In characters. Words that share this beginning count as forms of one
 PIECE = 2_000  # In characters. Searching more at once would block other threads.
 COUNTED = 12  # Whole numbers up to this need no source: the writer may have counted something.
 COMPARED = 200  # With more known figures than this, their differences are not computed.
-# How much of an order's words must be found: in one message of the user (ASKED if it is retold
-# in other words, otherwise SHARED), or in one line of any source (COPIED).
+# How much of an order's words one message of the user must contain: ASKED if retold, else SHARED.
+# COPIED is the share that a single line of any source must contain instead.
 ASKED, SHARED, COPIED = 0.15, 0.45, 0.5
 LEAST_WORDS = 3  # A part of a sentence with fewer words than this is not checked on its own.
 UNITS = (1000, 1024, 60, 1000**2, 1024**2, 3600, 1000**3, 1024**3)

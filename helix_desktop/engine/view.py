@@ -42,7 +42,7 @@ class ConversationState(Moment):
         self.spent: list[Spent | ModelReplied] = []
         self.title = ""
         self.own_model = ""  # See `ConversationChanged.model`.
-        self.agent_choices: dict[str, str] = {}  # The user's settings of the foreign agent.
+        self.agent_choices: dict[str, str] = {}  # The user's choices for the foreign agent, by option ID.
         self.own_copy = ""  # See `ConversationStarted.copy`.
         self.agent = ""  # The connected agent that writes this conversation.
         self.acp_agent = ""  # See `ConversationStarted.acp_agent`.

@@ -150,7 +150,7 @@ def _rows_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
     ]
 
 
-# --- messages ----------------------------------------
+# --- The lines of a session become messages
 
 
 @dataclass(slots=True)
@@ -159,9 +159,9 @@ class _ClaudeCodeMessages(HistoryMessages):
 
     beside: Path = Path()
     steps: dict[str, int] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)  # For each line's id, the position of its message.
+    places: dict[str, int] = field(default_factory=dict)  # By a line's id: the position of its message.
     boundary: Mapping[str, object] | None = None
-    of: dict[str, str] = field(default_factory=dict)  # For each line of a reply, the message id of the reply.
+    of: dict[str, str] = field(default_factory=dict)  # By a reply's line: the message id of that reply.
 
     def read_row(self, value: Mapping[str, object]) -> None:
         at = len(self.made)
@@ -319,7 +319,7 @@ def _text_of_claude_attachment(found: Mapping[str, object]) -> str:
     return json.dumps({name: value for name, value in found.items() if name != "type"}, ensure_ascii=False)
 
 
-# --- sub-agents ----------------------------------------
+# --- Sub-agents and their own conversations
 
 
 def _group_by_subagent(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:

@@ -22,7 +22,7 @@ from helix_desktop.histories.session_writing import (
 )
 
 SEEN_VERSION = "2.1.197"
-_LONGEST_NAME = 200  # The longest name of a project's folder. Claude Code shortens longer ones in its own way.
+_LONGEST_NAME = 200  # In characters. Claude Code shortens longer names of a project's folder in its own way.
 Block = dict[str, Any]
 
 

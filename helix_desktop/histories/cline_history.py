@@ -27,7 +27,7 @@ _CALL = re.compile(r"<(\w+)>\n(.*)</\1>\s*\Z", re.DOTALL)
 _FIELD = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
 _RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")
 _FOLDER = re.compile(r"# Current Working Directory \((.*?)\) Files")
-# Text that Cline appends to the user's words.
+# Cline appends such text to what the user wrote.
 _NOT_SAID = "<environment_details>", "# task_progress", "# TODO LIST", "# todo"
 
 
@@ -71,7 +71,7 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
             *blocks[place_of_call + 1 :],
         ]
         text = begins.string[begins.end() :]
-        # Older versions of Cline put the output into a separate block.
+        # Older versions of Cline write the output into a separate block.
         end = place + 1 if text else place + 2
         output = {
             "type": "tool_result",

@@ -17,11 +17,11 @@ from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
 from helix_desktop.json_values import parse_json_or_none
 
 HEAD = b"SQLite format 3\0"
-STEPS = 1_000  # How many steps of its virtual machine SQLite runs between two checks of the time.
-MOST_SCHEMA_STEPS = 100_000  # The most steps until the tables are known: about 14,000 tables.
-LONGEST_SECONDS = 60.0  # How much processor time all statements on one database may take together.
+STEPS = 1_000  # In steps of SQLite's virtual machine. The time limit is checked this often.
+MOST_SCHEMA_STEPS = 100_000  # Reading the list of tables may take this many steps: enough for about 14,000 tables.
+LONGEST_SECONDS = 60.0  # In seconds of processor time: the limit for all statements on one database.
 LONGEST_VALUE, LONGEST_DEFINITION = 256 << 20, 1 << 20  # Bytes. A definition is the SQL of a table.
-# The real tables: virtual ones have no page of their own. And the columns in them that are calculated.
+# Queries for ordinary tables (a virtual one has no page), and for columns with calculated values.
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
 _CALCULATED = (
     "SELECT t.name, c.name FROM sqlite_master t, pragma_table_xinfo(t.name) c WHERE t.type = 'table' AND c.hidden > 1"
@@ -97,7 +97,7 @@ def open_foreign_database(path: Path) -> Iterator[ForeignConnection]:
         def judge(action: int, table: str | None, column: str | None, _database: str | None, inside: str | None) -> int:
             """`inside`: the view or trigger that wants it."""
             if action == sqlite3.SQLITE_READ and (table, column) in calculated:
-                return sqlite3.SQLITE_IGNORE  # It reads as NULL.
+                return sqlite3.SQLITE_IGNORE  # The column reads as NULL.
             is_known = action != sqlite3.SQLITE_READ or table in real or table in _CATALOGUE
             return sqlite3.SQLITE_OK if action in _ALLOWED and is_known and inside is None else sqlite3.SQLITE_DENY
 
@@ -113,7 +113,7 @@ def copy_foreign_database(path: Path, target: Path, largest: int) -> None:
         if pages * page_size > largest:
             raise sqlite3.DatabaseError("it is too large to be copied")
         source.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")  # Makes the copy a single file.
+        copy.execute("PRAGMA journal_mode = DELETE")  # Without WAL, the copy is a single file.
 
 
 def table_names(connection: sqlite3.Connection) -> frozenset[str]:

@@ -73,7 +73,7 @@ class _GeminiLog:
     records: list[history_rows.HistoryRow] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)
     tree: HistoryTree = field(default_factory=HistoryTree)
-    # What each compaction replaced, by the record that it follows.
+    # What each compaction replaced, by the number of the record before it.
     compacted: dict[int, list[history_rows.HistoryRow]] = field(default_factory=dict)
     rewound: str = ""
 
@@ -175,7 +175,7 @@ class _GeminiMessages(history_rows.HistoryMessages):
         given = objects_at(content)
         said = [part for part in given if "functionCall" not in part and not part.get("thought")] if given else content
         parts.append(Text(history_rows.text_of_message_content(said)))
-        # In a resumed session, calls appear only in the content.
+        # In a session that was resumed, calls are only in the content.
         calls = objects_at(value, "toolCalls") or [object_at(part, "functionCall") for part in given if "functionCall" in part]  # fmt: skip
         parts += [_gemini_tool_call(call) for call in calls]
         if any(not isinstance(part, Reasoning) and (isinstance(part, ToolCall) or part.text) for part in parts):

@@ -33,7 +33,7 @@ _UNHEARD = (
     "?",
     "<session_context>",
     "<hook_context>",
-)  # Gemini CLI does not show messages that begin like this.
+)  # Gemini CLI hides messages that begin like this.
 
 
 def find_gemini_project(folders: Path, folder: str) -> str:

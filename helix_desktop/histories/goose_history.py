@@ -79,7 +79,7 @@ def _build_goose_recording(
 
 @dataclass(slots=True)
 class _GooseMessages(history_rows.HistoryMessages):
-    hidden: int = 0  # How many of the messages so far the agent no longer sees.
+    hidden: int = 0  # How many of the messages so far are hidden from the agent.
 
     def read_row(self, value: Mapping[str, object]) -> None:
         time, about = history_rows.parse_time(value.get("created")), object_at(value, "metadata")

@@ -27,8 +27,8 @@ from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.history_rows import parse_time
 from helix_desktop.json_values import first_text, object_at, text_at
 
-_LOOKED_AT = 256 << 10  # How many bytes at the beginning of a file are read.
-_LARGEST_ABOUT = 64 << 20  # The largest file that only describes a session, in bytes.
+_LOOKED_AT = 256 << 10  # In bytes. To find out what a file is, this first part of it is read.
+_LARGEST_ABOUT = 64 << 20  # In bytes. A file that only describes a session is not larger.
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 

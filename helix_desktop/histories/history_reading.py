@@ -30,9 +30,9 @@ from helix_desktop.histories import (
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
-LARGEST = 2 << 30  # The largest file that is read, in bytes.
+LARGEST = 2 << 30  # In bytes. Larger files are not read.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
-# How the names of files end that lie beside a session and are not sessions themselves.
+# The endings of files that lie beside a session and are no sessions.
 _BESIDE = ".usage.json", ".compactions.json", "ui_messages.json", "task_metadata.json"
 
 _PARTS = ("msg_", "prt_")  # How the names of files begin that hold opencode's parts of a session.

@@ -13,7 +13,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedPicture
 from helix_desktop.json_values import object_at, text_at
 
-LATEST = 253402300799.0  # The end of the year 9999, the last that Python's calendar knows.
+LATEST = 253402300799.0  # The end of the year 9999, because Python's calendar ends there.
 
 
 class UnreadableRow(Exception):
@@ -52,7 +52,7 @@ class ReadingComplaints:
         self._keep_line(row.line)
 
     def _keep_line(self, line: bytes) -> None:
-        if line.endswith(b"\n"):  # Otherwise, the agent is still writing the line.
+        if line.endswith(b"\n"):  # Without a line end, the agent is still writing this line.
             self.unread.append(line)
 
     def complaint_sentences(self, name: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.history_rows import HistoryMessages, ReadingComplaints
 from helix_desktop.histories.recorded_session import RecordedSession
 
-MOST_BRANCHES = 500  # Each branch is recorded with the rows it shares with others, so there must be a limit.
+MOST_BRANCHES = 500  # Each branch is stored with all rows that it shares with others, so their number is limited.
 ROOT = "\0root"  # Stands for the parent of a row that says it has no parent.
 
 
@@ -36,15 +36,15 @@ class HistoryBranch:
 
 @dataclass(slots=True)
 class HistoryTree:
-    """Branches as rows come in. A parent that nobody knows is taken for the row before."""
+    """Builds branches from rows in their order. If a row's parent is unknown, the row before is its parent."""
 
     branches: list[HistoryBranch] = field(default_factory=lambda: [HistoryBranch()])
     nodes: dict[int, HistoryNode] = field(default_factory=dict)
-    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # For each row, its branch and its place there.
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # By row: its branch, and its position in it.
     current: int = 0
 
     def add_node(self, index: int, node: HistoryNode) -> int:
-        """Take the next row; the number of its branch."""
+        """Adds the next row. Returns the number of its branch."""
         here = (self.current, len(self.branches[self.current].rows) - 1)
         branch, at = (0, -1) if node.parent == ROOT else self.places.get(node.parent, here)
         if node.begins and self._begins_new_branch(branch, at, node):

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from helix_desktop.histories import foreign_sqlite
 
-LARGEST_DATABASE = 32 << 20  # In bytes. A larger one is not copied, so what is deleted in it before an import is lost.
-DATABASE_SHARE = 10.0  # After a copy, the next one waits this many times as long as the copy took.
-COMPARED = 4096  # How many of the last copied bytes are compared, in case the file was rewritten.
+LARGEST_DATABASE = 32 << 20  # In bytes. Larger ones are not copied; what is deleted in one before an import is lost.
+DATABASE_SHARE = 10.0  # After a copy of a database, we wait this many times as long as it took.
+COMPARED = 4096  # In bytes. The end of a copy is compared with the file, to see if it was rewritten.
 
 
 def path_of_copy(folder: Path, file: Path) -> Path:
@@ -39,11 +39,11 @@ class PendingCopies:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._open = folder / "open"
-        self._copied: dict[Path, tuple[int, int]] = {}  # For each file, its inode and the number of copied bytes.
-        self._rows: dict[Path, Mapping[str, int]] = {}  # For each copied database, the number of rows in each table.
+        self._copied: dict[Path, tuple[int, int]] = {}  # By file: its inode, and how many bytes were copied.
+        self._rows: dict[Path, Mapping[str, int]] = {}  # By copied database: the number of rows in each table.
         self._database_due = 0.0
         self._lock = threading.Lock()
-        self._seal_open_folder()  # Files that were copied before this start may have been rewritten since.
+        self._seal_open_folder()  # Files may have been rewritten while the program was not running.
 
     def copy_file(self, file: Path) -> None:
         """Copy what the file has that its copy has not. OSError where it cannot be read or there is no room."""

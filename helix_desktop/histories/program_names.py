@@ -13,7 +13,7 @@ NAMES = {
     "cline": "Cline",
     "goose": "goose",
 }
-# Agents for which a conversation can be written, by their names in `conversation restore --to`.
+# Agents that can continue a conversation, by their names in `conversation restore --to`.
 AGENTS_TO_CONTINUE_IN = {
     "claude": "Claude Code",
     "codex": "Codex",

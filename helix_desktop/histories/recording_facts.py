@@ -24,8 +24,8 @@ from helix_desktop.histories.recorded_session import (
 from helix_desktop.store.cache_folder import count_text_lines
 
 TITLE = 80
-LONG = 200  # In characters. A longer text that nobody typed becomes an attachment.
-HEAD = 2_000  # How many characters from the beginning of an output are kept in its fact.
+LONG = 200  # In characters. A longer text that no person typed is shown as an attachment.
+HEAD = 2_000  # In characters. A fact keeps this much of an output's beginning.
 SUMMARY = "[Conversation History Summary]"
 PICTURE_TOKENS = 1_000
 SYSTEM_MESSAGE = "[System message]\n"
@@ -42,8 +42,8 @@ class FactDraft:
     time: float
     fact: facts.Fact
     contents: tuple[Content, ...] = ()
-    message: int = 0  # The number of the recorded message it comes from.
-    is_summary: bool = False  # True for a compaction's text if its originals are not in the file.
+    message: int = 0  # The number of the recorded message that this comes from.
+    is_summary: bool = False  # True if this is a compaction's text and the file lacks the originals.
 
     @property
     def was_said_or_done(self) -> bool:
@@ -81,7 +81,7 @@ def title_of_recording(recording: RecordedSession) -> str:
     """Its title, or how a person's first words begin."""
     said = (message.text for message in recording.messages if message.role == "user" and not message.beside)
     text = (recording.title or next(said, ""))[:2_000]
-    for key in leaked_keys.find_keys(text):  # A title is shown in many places, without keys.
+    for key in leaked_keys.find_keys(text):  # Titles are shown in many places, so they must contain no keys.
         text = text.replace(key, leaked_keys.mask_key(key))
     return " ".join(text.split())[:TITLE]
 
@@ -119,8 +119,8 @@ class _FactDrafting:
     folds: bool = False
     made: list[FactDraft] = field(default_factory=list)
     state: ConversationState = field(default_factory=ConversationState)
-    places: dict[int, int] = field(default_factory=dict)  # By a message's position, the number of its first fact.
-    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # The calls that have no result yet, by id.
+    places: dict[int, int] = field(default_factory=dict)  # By a message's position: its first fact's number.
+    waiting: dict[str, facts.ToolCall] = field(default_factory=dict)  # Calls without a result so far, by id.
     calls: bool = False  # True if the last reply made a call.
     talking: bool = False
     fold_number: int = 0
@@ -152,7 +152,7 @@ class _FactDrafting:
         if self.talking and not self.calls:
             self._draft_turn_end(self.time, facts.TurnEnd.DONE)
 
-    # --- messages
+    # --- Messages of the recording become facts
 
     def _draft_user_message(self, message: RecordedMessage) -> None:
         if not message.beside:
@@ -242,7 +242,7 @@ class _FactDrafting:
             self.put_draft(time, facts.TurnEnded(reason, why))
         self.talking, self.calls, self.waiting = False, False, {}
 
-    # --- folds
+    # --- Compactions of the recording become folds
 
     def draft_compaction(self, compaction: RecordedCompaction) -> None:
         """A fold over what came before, all of which is here; where it would save nothing, the summary is a message."""

@@ -80,7 +80,7 @@ def arguments_object(arguments: str) -> Line:
     return value if isinstance(value, dict) else {"malformed_arguments": arguments}
 
 
-# --- OpenAI's chat completions ----------------------------------------------------------------------------------------
+# --- The format of OpenAI's Chat Completions
 
 
 def openai_lines(recorded_facts: Sequence[facts.Recorded], content: Content) -> Iterator[Line]:

@@ -56,7 +56,7 @@ _TARGETS: Mapping[str, Mapping[str, tuple[str, Mapping[str, str]]]] = {
         "write": ("write", {"path": "path", "content": "content"}),
     },
 }
-# These agents store added context as messages, which must be written back. Others add it anew.
+# These agents store the context they add as messages, so it is written back. Others add it anew.
 _KEEPS_OWN_CONTEXT = (CODEX, OPENCODE, PI)
 
 
@@ -110,7 +110,7 @@ class MessageTranslation:
 
     def __init__(self, target: str, *, same_agent: bool, provider: str) -> None:
         self._target, self._same_agent, self._provider = target, same_agent, provider
-        # The names of tools whose calls became text, by call id, so that their results become text too.
+        # Tools whose calls were turned into text, by call id: their results become text as well.
         self._texts: dict[str, str] = {}
         self.left_out_reasoning = self.left_out_context = self.as_text = 0
 

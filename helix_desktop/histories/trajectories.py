@@ -76,7 +76,7 @@ def _messages_until_unreadable(
         told.complaints.append(f"{row.place}: {error}; what stands behind it was left out.")
 
 
-# --- SWE-agent -------------------------------------------------------------------------------------------------------
+# --- Trajectories of SWE-agent
 
 
 def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
@@ -105,7 +105,7 @@ def _messages_before_first_reply(history: Sequence[Mapping[str, object]]) -> Ite
         yield RecordedMessage(speaker, text_of_message_content(one.get("content")))
 
 
-# --- ATIF ------------------------------------------------------------------------------------------------------------
+# --- Trajectories in the ATIF format
 
 
 def _read_atif(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
@@ -158,7 +158,7 @@ def _usage_of_metrics(found: Mapping[str, object]) -> Usage:
     )
 
 
-# --- managed agents ---------------------------------------------------------------------------------------------------
+# --- Events of Anthropic's managed agents
 
 
 def _read_managed_agent_events(rows: Sequence[HistoryRow], told: ReadingComplaints) -> Iterator[RecordedMessage]:

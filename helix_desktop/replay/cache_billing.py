@@ -21,12 +21,12 @@ from helix_desktop.histories.recorded_session import RecordedMessage
 
 MESSAGE_TOKENS = 4
 IMAGE_TOKENS = 1_600
-# The tokens of the real system prompt and tools (tests/tools/test_workspace_tools.py counts them).
+# The tokens of the program's real system prompt and tools (tests/tools/test_workspace_tools.py).
 HEAD_TOKENS = 1_900
-PAUSE = 10.0  # seconds between two requests of a session without times
+PAUSE = 10.0  # In seconds. Assumed between two requests if a session has no times.
 
 Count = Callable[[str], int]
-Piece = tuple[object, int]  # A part of a request as a value to compare, and its tokens.
+Piece = tuple[object, int]  # A part of a request, as a value that can be compared, and its tokens.
 
 
 class RecallReason(Enum):
@@ -49,10 +49,10 @@ def never_recalled(_: object) -> RecallReason:
 class CacheRules:
     """The rules of a provider's cache. `look_back` 0: finds any common beginning, without marks."""
 
-    look_back: int = 20  # How many blocks before a mark the provider compares.
-    least: int = 1_024  # Tokens. The provider caches no shorter beginning.
-    lifetime: float = 300.0  # Seconds for which an unused beginning stays in the cache.
-    # If true, marks are set after what the provider knows and after changes, not only at the end.
+    look_back: int = 20  # The provider compares this many blocks before a cache mark.
+    least: int = 1_024  # In tokens. The provider does not cache a shorter beginning.
+    lifetime: float = 300.0  # In seconds. A beginning stays cached this long after its last use.
+    # True: marks are also set after what the provider knows and after changes, not only at the end.
     at_the_change: bool = True
 
 
@@ -65,15 +65,15 @@ class BillingLedger:
     caching: CacheRules = CacheRules()
     sent: int = 0
     billed: float = 0.0
-    recalls: float = 0.0  # The part of the bill for recalls: asking for them, writing and carrying what they returned.
-    searches: float = 0.0  # The part of `recalls` for content that only a summary stands for.
+    recalls: float = 0.0  # What recalls cost: asking for them, writing what they return, and sending it again.
+    searches: float = 0.0  # The part of `recalls` for content that only a summary mentions.
     cache_read: int = 0
     output: int = 0
     peak: int = 0
     overflowed: int = 0
-    steps: list[int] = field(default_factory=list)  # the tokens of each step's request
-    _sent: MarkedRequest = MarkedRequest()  # The last request, as one number for each block.
-    # The hashes of marked beginnings of requests, and when each was last used.
+    steps: list[int] = field(default_factory=list)  # For each step, the tokens of its request.
+    _sent: MarkedRequest = MarkedRequest()  # The last request: one number for each block.
+    # Hashes of the marked beginnings of requests, each with the time when it was last used.
     _known: dict[int, float] = field(default_factory=dict)
 
     def bill_step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, why: Why = never_recalled) -> Usage:

@@ -27,15 +27,15 @@ from helix_desktop.histories.recorded_session import RecordedMessage, message_te
 from helix_desktop.replay.lost_details import text_without_escapes
 from helix_desktop.replay.retention import IDENTIFIER
 
-LINE = (24, 300)  # The least and most characters of a line that is recognised by its words.
-MOST_WORDS = 12  # The most words in an agent's search.
+LINE = (24, 300)  # In characters: the shortest and the longest line that is recognised by its words.
+MOST_WORDS = 12  # An agent's search has this many words at most.
 MANY = 12  # An agent that needs more references than this from an entry reads it in one go.
-SHORT = 1_500  # Characters. An entry up to this length is read whole.
-PAGES_IN_ORDER = 3  # An agent reads at most this many pages in order, else it asks for lines.
-MOST_WRONG = 3  # After opening so many wrong entries for one reply, the agent searches all entries.
+SHORT = 1_500  # In characters. A shorter entry is read as a whole.
+PAGES_IN_ORDER = 3  # After this many pages in order, an agent asks for certain lines.
+MOST_WRONG = 3  # After this many wrong entries for one reply, an agent searches all entries.
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
-_NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # Line numbers that tools add.
+_NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # Line numbers that tools put before each line.
 _IMPORT = re.compile(r"(?:from|import)\s+([\w.]+)(?:\s+import\s+[\w*, ()]+|\s+as\s+\w+)?")
 
 Uses = frozenset[str]
@@ -44,15 +44,15 @@ Uses = frozenset[str]
 class RecallMode(StrEnum):
     """How an agent gets back what it misses."""
 
-    NONE = "none"  # It gets back nothing.
-    NAMED = "named"  # It reads the pages that hold what it misses, if the view names their entry by hash.
-    # The agent does not know where to find what it misses. It opens the entries whose description in
-    # the view fits its reply best, first with `find` by words still in view, then page by page. If only
-    # a summary stands for what it misses, it searches first.
+    NONE = "none"  # The agent recalls nothing.
+    NAMED = "named"  # The agent reads the pages that hold what it misses, if the view names their entry.
+    # The agent does not know where to find what it misses.
+    # The agent opens entries whose description fits its reply best: first by `find`, then page by page.
+    # If only a summary stands for what the agent misses, the agent searches first.
     SEARCHED = "searched"
 
 
-Asked = tuple[tuple[str, str], ...]  # A recall's arguments besides the hash, as names and values.
+Asked = tuple[tuple[str, str], ...]  # The arguments of a recall besides the hash: names and values.
 
 
 class ShownEntry(NamedTuple):
@@ -74,7 +74,7 @@ class RecalledPage:
     text: str
     holds: Uses
     named: bool
-    round: int = 0  # Recalls of one round are made in one request.
+    round: int = 0  # Recalls with the same number are made in one request.
     tool: ToolName = ToolName.RECALL
     seeks: Uses = frozenset()
 
@@ -108,7 +108,7 @@ class MissedReferences:
     def __init__(self, tokens: TokenCounter) -> None:
         self._tokens = tokens
         self._earlier: set[str] = set()
-        self._said: dict[str, str] = {}  # Every text of the session so far, by a made-up name.
+        self._said: dict[str, str] = {}  # Every text of the session so far, under an invented name.
         self._shown: dict[int, tuple[Block, Uses]] = {}
         self._counts: Counter[str] = Counter()
         self._found: dict[str, Uses] = {}
@@ -141,7 +141,7 @@ class MissedReferences:
         used: set[str] = set()
         for text in message_texts(reply):
             used |= self.references_in(text)
-        # The agent can write its own sentences again without a recall.
+        # An agent needs no recall to repeat its own sentences.
         used -= {line for line in self.references_in(reply.text) if " " in line}
         return {one for one in used & self._earlier if not is_publicly_known(one)}
 

@@ -10,7 +10,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 COUNTED = ("found", "kept", "added", "entry", "lost")
 _LARGEST = ("peak", "plain_peak", "waited", "longest_admission")  # Of several sessions, the largest. Others are summed.
-# What `--json` shows in another form, or not at all.
+# Figures that the output of `--json` shows in another form, or leaves out.
 _SHOWN_OTHERWISE = {"window", "peak", "plain_peak", "plain_sent", "plain_billed", "used", "standing", "standing_plain", "sessions"}  # fmt: skip
 
 
@@ -37,7 +37,7 @@ class ReplayFigures:
 
     name: str
     window: int
-    steps: Sequence[int]  # the tokens of each step's request
+    steps: Sequence[int]  # For each step, the tokens of its request.
     sent: int
     billed: int
     cache_read: int
@@ -62,13 +62,13 @@ class ReplayFigures:
     plain_peak: int = 0
     undo_identical: bool = True
     repeats_served: int = 0
-    output_tokens: int = 0  # The tokens of all tool outputs as they came.
+    output_tokens: int = 0  # The tokens of all tool outputs in full.
     output_shown: int = 0  # How many of `output_tokens` are in the last view.
     waited: float = 0.0
     longest_admission: float = 0.0
     marks: Sequence[FoldMark] = ()
     sessions: int = 1
-    of: "Sequence[ReplayFigures]" = ()  # The sessions that a total is made of.
+    of: "Sequence[ReplayFigures]" = ()  # The sessions that this total was computed from.
 
     @property
     def retained_share(self) -> float:

@@ -130,7 +130,7 @@ class ReplayObserver:
             output_shown=self._output_shown,
         )
 
-    # --- facts
+    # --- Facts and events are observed
 
     def _note_event(self, event: Event) -> None:
         if not isinstance(event, FactAppended):

@@ -42,7 +42,7 @@ from helix_desktop.replay.replay_observer import ReplayObserver
 from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
 
 T = TypeVar("T")
-Answered = tuple[str, dict[str, str], str]  # A recall as a call: tool, arguments, output.
+Answered = tuple[str, dict[str, str], str]  # A recall as a call: tool, arguments and output
 RECALLED = "recalled-"  # The prefix of ids for recalls that the recorded agent would have made.
 SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
@@ -95,7 +95,7 @@ class SessionPlayer:
         self._times = request_times(recording.messages)
         self._recalled = 0
         self._words_with_recall = _format_words_with_calls(recording.messages, self._tokens)
-        self._plain_tokens = self._system_tokens  # The tokens of a request that sends everything.
+        self._plain_tokens = self._system_tokens  # The tokens of a request without any fold.
         self._contents = ViewContents(stores.cache)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waited = 0.0
@@ -192,7 +192,7 @@ class SessionPlayer:
         if pages := await self._watching.pages_missed_by(view, message, self._terms.recalls):
             request = await self._play_recalls(request, pages)
         saw, pieces = self._conversation.state.last_seq, self._billing_pieces_of(request)
-        # What the reply is billed as output.
+        # The tokens that the provider bills as output.
         output = count_output_tokens(message, self._tokens.count_tokens)
         left_out = max(0.0, 1 - sum(tokens for _, tokens in pieces) / self._plain_tokens) if self._plain_tokens else 0.0
         output = round(output * (1 + self._terms.output_growth * left_out))

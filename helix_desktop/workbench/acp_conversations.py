@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.ports import ToolSet
     from helix_desktop.tools.workspace_tools import WorkspaceTools
 
-MOST_IDLE = 4  # How many idle ACP agents keep their process.
+MOST_IDLE = 4  # How many idle foreign agents keep their process.
 
 
 class AcpConversations:

@@ -111,7 +111,7 @@ class Workbenches:
         """Close it here; what runs in it is stopped."""
         if workspace in self._open:
             opened, bench, serving = self._open.pop(workspace)
-            # Even if one step fails, the rest is closed, so that the workspace can be opened again.
+            # If a step fails, the others still run, so that the workspace can be opened again.
             async with AsyncExitStack() as last_first:
                 last_first.push_async_callback(opened.aclose)
                 last_first.push_async_callback(bench.aclose)

@@ -91,7 +91,7 @@ class ConversationListRows:
             shown = replace(shown, cost=sum(usage.cost for one in own if (usage := getattr(one.fact, "usage", None))))
         if shown.agent or row.meter:
             return shown
-        # In a fork, the fact that names the agent follows the copied facts and one more.
+        # A fork begins with the copied facts and one more. Then comes the fact that names the agent.
         behind = row.forked_at + 1 if row.forked_from else 0
         begun = await self._journal.read_facts(row.id, after=behind, limit=1)
         fact = begun[0].fact if begun else None

@@ -25,13 +25,13 @@ from helix_desktop.workbench import shared_store_setup
 from helix_desktop.workbench.open_sessions import OpenSessions
 from helix_desktop.workbench.shared_store_setup import WorkspaceSharingSetup
 
-EVERY = 1.0  # Seconds between two exchanges with the store while it can be reached.
-SLOWER = 10.0  # The longest wait between two attempts while the store cannot be reached, in seconds.
-LAST = 0.8  # Seconds in which the last facts must be sent when the workspace closes.
-TURN_PATIENCE = 8.0  # How long a turn waits for the store before it begins without it, in seconds.
-MOST_UNSENT_FACTS = 5_000  # The most unsent facts while the store answers. No turn begins with more.
-SEND_PATIENCE = 20.0  # Seconds to wait until the store has all facts, as at the end of a turn.
-SOON = 0.05  # Seconds. Facts appended within this time are sent together.
+EVERY = 1.0  # In seconds. While the store can be reached, facts are exchanged this often.
+SLOWER = 10.0  # In seconds. While the store is out of reach, attempts are at most this far apart.
+LAST = 0.8  # In seconds. When the workspace closes, the last facts must be sent within this time.
+TURN_PATIENCE = 8.0  # In seconds. A turn waits this long for the store before it begins without it.
+MOST_UNSENT_FACTS = 5_000  # With more unsent facts than this, no turn begins while the store answers.
+SEND_PATIENCE = 20.0  # In seconds. At its end, a turn waits this long until the store has all facts.
+SOON = 0.05  # In seconds. Facts that are appended within this time are sent together.
 
 Changed = Callable[[], object]
 Connect = Callable[[], Awaitable[ConversationSync]]
@@ -77,9 +77,9 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
-        # Conversations with a turn that began while no other machine held the lease.
+        # Conversations whose turn began when no other machine had the lease.
         self._working: set[str] = set()
-        self._starting: set[str] = set()  # Conversations whose turn waits for others' facts.
+        self._starting: set[str] = set()  # Conversations whose turn waits for facts from elsewhere.
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
         self._stepping = asyncio.Lock()
@@ -88,7 +88,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         self._writing: dict[str, str] = {}
         self._entries: Callable[[], int] = lambda: 0
         self.sharing_state = SharingStatus()
-        # By conversation in which two machines wrote, the fork with the facts from here.
+        # If two machines wrote in a conversation: the fork with the facts from this machine.
         self.branch_by_conversation: dict[str, str] = {}
 
     def watch_sharing(self, listener: Changed) -> Callable[[], None]:
@@ -181,7 +181,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
         while before > MOST_UNSENT_FACTS:
             await self.wait_until_sent()
             now = await self.count_facts_not_sent()
-            # The rest cannot be sent, because another machine writes in the conversation.
+            # Another machine writes in this conversation, so the rest cannot be sent.
             if now >= before:
                 return
             before = now
@@ -305,7 +305,7 @@ class WorkspaceSharing(WorkspaceSharingSetup, OpenConversations):
             if self._conversations is None and self._connect is not None:
                 made, bench = await self._connect(), self._bench
                 made.open_conversations = self
-                # New content is fetched at once, because the store may be out of reach later.
+                # Fetched now, because the store may be out of reach later.
                 made.on_new_entries = lambda entries: bench.spawn_workbench_task(
                     bench.workspace.cache.prefetch_content(entries), name="fetch what came"
                 )

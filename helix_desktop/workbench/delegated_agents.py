@@ -132,11 +132,11 @@ class AgentWorkforce:
     describe_copy: Callable[[Session], Awaitable[str]]
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _teams: dict[str, AgentTeam] = field(default_factory=dict)
-    _roots: dict[str, str] = field(default_factory=dict)  # For each agent, the user's conversation at the top.
+    _roots: dict[str, str] = field(default_factory=dict)  # For each agent: the user's conversation at the top.
     _chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _closed: bool = False
 
-    # --- the place of a conversation in its tree
+    # --- A conversation's place in the tree of agents
 
     def place_in_tree(self, conversation: str, depth: int) -> AgentPlace:
         """For the tool delegate of a conversation."""
@@ -161,7 +161,7 @@ class AgentWorkforce:
         limits = self.limits()
         return DelegationBounds(limits.agents_depth, limits.agents)
 
-    # --- delegating
+    # --- Delegating work to a new agent
 
     async def delegate_to_agent(self, wish: Delegation, context: CallContext) -> DelegationResult:
         """Run an agent to its end, or begin one in the background."""

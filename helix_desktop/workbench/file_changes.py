@@ -36,9 +36,9 @@ from helix_desktop.workbench.model_roles import WorkspaceModels
 from helix_desktop.workbench.step_differences import StepDifferences
 
 KEEP_DAYS = 30
-_SWEPT = "checkpoints.swept"  # The time of this file says when unused contents were last removed.
+_SWEPT = "checkpoints.swept"  # The time of this file tells when unused content was last removed.
 _DAY = 86_400
-COPIES = "copies"  # The name of the folder that holds copies of the workspace's folders.
+COPIES = "copies"  # The folder with the copies of the workspace's folders.
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class FileChanges:
             raise NotFound("This workspace has no folder, so there are no changes.")
         return checkpoints
 
-    # --- checkpoints
+    # --- Checkpoints of the folders
 
     async def prepare_checkpoints(self) -> None:
         """Make the first checkpoint in the background, then remove contents that nothing needs any more."""
@@ -172,7 +172,7 @@ class FileChanges:
         """What some steps came to together, file by file."""
         found = []
         for source in sources:
-            with suppress(NotFound):  # The content was forgotten, or removed to free space.
+            with suppress(NotFound):  # Content of this step was forgotten, or removed to free space.
                 found.append((source, await self._differences.read_changes_of_step(source)))
         return await self._differences.with_line_counts(
             self._differences.join_differences(
@@ -273,7 +273,7 @@ class FileChanges:
         """Take back some hunks of a text. What has changed elsewhere in it since stays."""
         await self.workspace_checkpoints.look_for_changes()
         now = self.workspace_checkpoints.known_item(file.path_of_change)
-        if file.change.after is None:  # The only hunk of a deleted file is the whole file.
+        if file.change.after is None:  # If the file was deleted, its only hunk is the whole file.
             return await self.undo_file_changes([file], conversation=conversation)
         if now is None or now.kind is not PathKind.FILE:
             raise ActionRefused(f"{file.place} is no longer a file.", remedy="Undo all changes to the file.")

@@ -19,7 +19,7 @@ from helix_desktop.workbench.fleet_worker import FleetWorker
 from helix_desktop.workbench.open_workbench import Workbench
 
 MOST_SHOWN = 100  # The most tasks shown in each state, for each workspace.
-FOLLOW_SECONDS = 1.0  # How often changes are looked for.
+FOLLOW_SECONDS = 1.0  # In seconds. Changes are looked for this often.
 WORKS_AT_ONCE = 4
 
 
@@ -31,7 +31,7 @@ async def collect_fleet_state(tasks: FleetTaskList, shown: Iterable[FleetTaskSta
     return {
         "tasks": states,
         "workers": {**dict.fromkeys(notes.workers, 0), **busy},
-        "lost": sorted(busy.keys() - notes.workers.keys()),  # Workers that have tasks but no longer report.
+        "lost": sorted(busy.keys() - notes.workers.keys()),  # Workers that have tasks, but have stopped reporting.
         "draining": [worker for worker, is_told in notes.workers.items() if is_told],
         "is_stopped": notes.is_stopped,
         "cost": cost,

@@ -20,8 +20,8 @@ class FleetStepGate:
 
     def __init__(self, notes: FleetNotes) -> None:
         self._notes = notes
-        self._under_way: dict[str, float] = {}  # Tasks with an unfinished request, and their cost before it.
-        self._dearest: float | None = None  # The cost of this worker's most expensive request.
+        self._under_way: dict[str, float] = {}  # Tasks whose request is running, with what they cost before.
+        self._dearest: float | None = None  # What this worker's most expensive request cost.
         self._asking = asyncio.Lock()
 
     def end_request(self, task: str, cost: float) -> None:

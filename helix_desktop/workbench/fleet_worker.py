@@ -36,12 +36,12 @@ from helix_desktop.workbench.unattended_permissions import is_allowed_unattended
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 TASK_LEASE_SECONDS = 30.0
-POLL_SECONDS = 0.7  # The seconds between two looks for new tasks.
+POLL_SECONDS = 0.7  # In seconds. New tasks are looked for this often.
 TURN_TRIES = 5
 RELEASE_SECONDS = 20.0  # Seconds between looks for conversations to remove from this disk.
-AWAY_SECONDS = 1.0  # Seconds between two attempts to reach the store.
+AWAY_SECONDS = 1.0  # In seconds. While the store is out of reach, it is tried this often.
 DRAIN_SECONDS = 20.0  # Running tasks have this long to end. After that, other workers resume them.
-LONGEST_ANSWER = 20_000  # How many characters of a task's answer are kept in the list of tasks.
+LONGEST_ANSWER = 20_000  # In characters. This much of a task's answer is kept in the list of tasks.
 PERMITTED = (
     "[Nobody could be asked when you wanted to use {asked}, so that call was stopped before it did anything."
     " The user has read this and lets you go on. Make the call again if you still need it.]"
@@ -50,7 +50,7 @@ GIVEN_BACK = "The worker was stopped, and another worker will continue."
 # The reason recorded if a worker stops a turn. A turn stopped by the user has another one.
 LET_GO = "The task's worker stopped this turn."
 STOPPED = "Someone stopped this turn in the task's conversation."
-_PROCESS = secrets.token_hex(3)  # Part of the names of this process's workers.
+_PROCESS = secrets.token_hex(3)  # A random part of the names of workers in this process.
 _numbers = itertools.count(1)
 Report = Callable[[FleetTask, FleetTaskState, FleetTaskResult], Awaitable[None]]
 
@@ -75,8 +75,8 @@ class ClaimedFleetTask:
     session: Session | None = None
     is_lost: bool = False
     gives_back: bool = False
-    is_stopped: bool = False  # True if the user stopped the task's turn.
-    waiting: list[str] = field(default_factory=list)  # The task's conversations with a call that waits for other tasks.
+    is_stopped: bool = False  # True if the user has stopped this task's turn.
+    waiting: list[str] = field(default_factory=list)  # The task's conversations in which a call waits for other tasks.
     _held_again: asyncio.Event = field(default_factory=asyncio.Event)
 
     def extend_lease(self, until: float) -> None:
@@ -108,9 +108,9 @@ class FleetWorker:
         self._allowed = frozenset(allowed)
         # How many conversations of ended tasks stay on this disk, if the store has them; 0: all.
         self.most_kept = 0
-        # Whether tasks' own permissions count. Anyone with the workspace's key can add tasks.
+        # True if tasks may bring their own permissions. Anyone who has the workspace's key can add tasks.
         self.tasks_may_allow = True
-        self.report: Report | None = None  # Called with each task that ended.
+        self.report: Report | None = None  # Called with every task that ends.
         self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
         self._claimed: dict[asyncio.Task[None], ClaimedFleetTask] = {}
         self._owned = tasks.OwnedTasks("worker")
@@ -172,7 +172,7 @@ class FleetWorker:
         except (errors.SharedStoreUnreachable, errors.StoreFull) as error:
             log.info("no tasks can be claimed: %s", error.what)
             await asyncio.sleep(AWAY_SECONDS)
-            return 1  # Not 0, because there may be tasks: the list could not be read.
+            return 1  # Not 0: the list could not be read, so there may be tasks.
         for task in found:
             deadline = asked + task.deadline_seconds if task.deadline_seconds else 0.0
             claimed = ClaimedFleetTask(task, asked + TASK_LEASE_SECONDS, deadline)
@@ -259,7 +259,7 @@ class FleetWorker:
             await self._ensure_others_know(claimed)
         except LostFleetTask:
             raise
-        except errors.StoppedByUser:  # The workspace closes: further claimed tasks would fail.
+        except errors.StoppedByUser:  # The workspace is closing, so further tasks would fail.
             self.drain(0.0)
             return FleetTaskState.WAITING, FleetTaskResult(GIVEN_BACK)
         except errors.HelixError as error:

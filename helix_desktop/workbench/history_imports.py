@@ -52,8 +52,8 @@ from helix_desktop.workbench.session_import import (
     imported_path,
 )
 
-Report = Callable[[int, int, str], object]  # Bytes read so far, bytes in all, the file being read.
-# A file and one of its sessions, with the last of them also the file's stamp and unread lines.
+Report = Callable[[int, int, str], object]  # Bytes read, bytes in all, and the file being read
+# A file and one of its sessions. The last one also has the file's stamp and unread lines.
 Read = tuple[Path, RecordedSession, tuple[int, int], Sequence[bytes]]
 # After `AHEAD` bytes, the import waits until the index lags by at most `BEHIND` items, while counts are in memory.
 AHEAD, BEHIND = 4 << 20, 2_000
@@ -107,12 +107,12 @@ class HistoryImport:
     tokens: TokenCounter
     kind: str = ""
     hold: Hold = hold_nothing
-    # For each file that is a database, the folders whose sessions are imported. None named: all.
+    # For each file that is a database: the folders whose sessions are wanted. None: all of them.
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
-    settings: RequestSettings | None = None  # What a request has besides the conversation.
+    settings: RequestSettings | None = None  # What a request contains besides the conversation.
     earlier: EarlierImports = field(default_factory=EarlierImports)
-    copies: Path | None = None  # A folder with copies of files. A copy is read instead of its file.
+    copies: Path | None = None  # If a file has a copy in this folder, the copy is read.
     _deleted: frozenset[str] = frozenset()
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -127,7 +127,7 @@ class HistoryImport:
         try:
             coming = maker.submit_work(next, held, None)
             while (one := await asyncio.wrap_future(coming)) is not None:
-                coming = maker.submit_work(next, held, None)  # The next one is prepared while this one is written.
+                coming = maker.submit_work(next, held, None)  # While one session is written, the next is prepared.
                 report(done[one.file], sum(sizes), str(one.file))
                 if done[one.file] - ahead > AHEAD:
                     await self.workspace.index.wait_until_indexed(but=BEHIND)
@@ -140,15 +140,15 @@ class HistoryImport:
         return self.result
 
     async def _read_earlier_imports(self) -> None:
-        known: set[Fact] = set()  # A fork has copies of these, but the session continues in the original.
+        known: set[Fact] = set()  # A fork contains copies of these facts, but the session goes on in the original.
         for recorded in await self.workspace.journal.imported_facts():
             if isinstance(fact := recorded.fact, BroughtIn) and fact.run and fact not in known:
                 known.add(fact)
                 self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
                 self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 
-    # --- On two threads: token counting releases the interpreter, so the next session is read while
-    # this one is written.
+    # --- On two threads: the next session is read while this one is written
+    # Counting tokens lets other threads run meanwhile.
 
     def _read_new_sessions(self, files: Sequence[Path]) -> Iterator[Read]:
         """Every session of the files that may have something new."""
@@ -198,7 +198,7 @@ class HistoryImport:
         state = state.with_settings(self.settings)
         return token_budget.measure_window(state, context_policy.policy_from_fact(state.settings.policy))
 
-    # --- on the event loop
+    # --- On the event loop: sessions are written into conversations
 
     def _was_deleted(self, held: SessionToImport) -> bool:
         """Whether somebody deleted the conversation, or what it belongs to, for good: the recorder leaves it out then."""
@@ -280,7 +280,7 @@ def _stamp_of_history_file(file: Path) -> tuple[int, int]:
     return size, modified
 
 
-# --- undo ------------------------------------------------------------------------------------------------------------
+# --- An import is undone
 
 
 async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_nothing) -> tuple[int, list[str]]:

@@ -37,7 +37,7 @@ class WorkspaceServers:
 
     def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage, spawn: TaskSpawner) -> None:
         self.listeners: list[Callable[[], None]] = []
-        self.mistakes: dict[str, str] = {}  # By server, why its settings cannot be read.
+        self.mistakes: dict[str, str] = {}  # By server: what is wrong with its settings.
         self._workspace = workspace
         self._secrets = secrets
         self._spawn = spawn
@@ -131,7 +131,7 @@ class WorkspaceServers:
             raise InvalidInput(f"The MCP server {name} is turned off.", remedy="Open its page and turn it on.")
 
         def is_sign_in_finished() -> bool:
-            # The server is no longer listed if the settings have changed meanwhile.
+            # If the settings have changed meanwhile, the server is no longer in the list.
             return server.status.state is not McpConnectionState.STARTING or server not in self.running_servers
 
         await self._wait_until_holds(is_sign_in_finished)

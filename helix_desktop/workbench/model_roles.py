@@ -54,7 +54,7 @@ class ChosenModel:
         client = provider_catalog.connect_model_client(
             self.config, self.info, key, connections=self.access.connections, clock=self.access.clock
         )
-        if isinstance(client, DemoModel):  # No provider reports its usage, so tokens are counted.
+        if isinstance(client, DemoModel):  # The demo reports no usage, so its tokens are counted.
             client = replace(client, count=self.access.tokens.count_tokens)
         try:
             async with aclosing(client.stream_reply(request)) as deltas:  # type: ignore[type-var]
@@ -96,7 +96,7 @@ class WorkspaceModels:
 
     def model_by_name(self, name: str) -> ChosenModel:
         """Any model by its full name; UnknownModel says what is wrong with the name."""
-        # The configuration may have been changed by this program, by a command, or by hand.
+        # A command, the user or this program may have changed the configuration.
         if (now := self._access.configured.change_stamp()) != self._read:
             self._known.clear()
             self._read = now

@@ -18,7 +18,7 @@ class OpenSessions:
 
     def __init__(self) -> None:
         self._there: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
-        self._kept: dict[str, Session] = {}  # In the order of their last use.
+        self._kept: dict[str, Session] = {}  # Open sessions, the most recently used last.
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._there.values()))

@@ -74,7 +74,7 @@ from helix_desktop.workbench.repository_copies import FolderCopy, RepositoryCopi
 Listener = Callable[[session_events.Event], None]
 Writer = Callable[[str], ModelClient]
 MANY = 10_000
-MOST_SAID = 4_000  # How many bytes of a set-up command's output are shown.
+MOST_SAID = 4_000  # In bytes. This much of the output of a copy's set-up command is shown.
 _open: "weakref.WeakKeyDictionary[StoredWorkspace, Workbench]" = weakref.WeakKeyDictionary()
 
 
@@ -92,12 +92,12 @@ class ProgramDependencies:
 
     access: ModelAccess
     closed: tuple[Path, ...] = ()
-    sample: Path | None = None  # Described in `WorkspaceRoots`.
+    sample: Path | None = None  # A folder that may be open though it lies in a closed one; see `WorkspaceRoots`.
     fetching: bool = False
     instructions: Callable[[], str] = str
     machine: str = ""
-    acp_agents: Callable[[], str] = str  # Returns the setting that lists the user's ACP agents.
-    find_route: Callable[..., dict[str, Any] | None] = lambda *_: None  # The gateway's address for a foreign agent.
+    acp_agents: Callable[[], str] = str  # Returns the setting with the user's foreign agents.
+    find_route: Callable[..., dict[str, Any] | None] = lambda *_: None  # Finds the gateway's address for an agent.
 
 
 class Workbench:
@@ -140,7 +140,7 @@ class Workbench:
         self._rows = ConversationListRows(workspace.journal)
         self.sharing = WorkspaceSharing(self, shared.access.secrets, shared.machine)
         self._listeners: list[Listener] = []
-        self._meters: dict[str, str] = {}  # Meters that are not saved yet, by conversation.
+        self._meters: dict[str, str] = {}  # Context meters not saved yet, by conversation.
         self._instead: dict[str, str] = {}
         self._wide: tuple[str, ...] = ()
         self._writers: dict[str, Writer] = {}
@@ -185,7 +185,7 @@ class Workbench:
         _open.pop(self.workspace, None)
         self.workspace.content_forgetter = self.workspace.forget_content
         self.workforce.close()
-        # Ends all commands and servers, even if a full disk makes one of these steps fail.
+        # All commands and servers are ended, even if a full disk makes a step fail.
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.kit.aclose)
             last_first.push_async_callback(self.copies.aclose)
@@ -199,7 +199,7 @@ class Workbench:
             for conversation in tuple(self._meters):
                 await self._save_meter(conversation)
 
-    # --- properties
+    # --- The workspace's properties
 
     @property
     def id(self) -> str:
@@ -222,7 +222,7 @@ class Workbench:
     def main_folder(self) -> Path:
         return next(iter(self.allowed_folders), Path.home())
 
-    # --- conversations
+    # --- Conversations are listed, opened and changed
 
     def list_conversations(self) -> Sequence[ConversationListRow]:
         """All of them, the one that changed last first; sub-agents' name their parent."""
@@ -280,7 +280,7 @@ class Workbench:
                 await self.copies.open_tools(opened.state.own_copy)
                 session = self._build_session(opened, only=self.workforce.roles.tools_of_role(opened.state))
                 if len(session.all_facts) > MANY:
-                    gc.freeze()  # Keeps these long-lived facts out of every garbage collection.
+                    gc.freeze()  # These facts live long, so garbage collection skips them.
             self.sessions.keep_session_open(session)
             return session
 
@@ -335,7 +335,7 @@ class Workbench:
             await self._predict_request_of(session)
 
     async def _predict_request_of(self, session: Session) -> None:
-        with suppress(HelixError):  # The turn meets the same error, and shows it.
+        with suppress(HelixError):  # The turn will meet this error again and show it.
             session.expect_setup(await self._build_conversation_settings(session.conversation))
 
     async def fork_conversation(
@@ -514,7 +514,7 @@ class Workbench:
             await self.open_session(conversation), seq, request, self.model_of_conversation(conversation)
         )
 
-    # --- sub-agents
+    # --- Sub-agents get their sessions
 
     async def _create_subagent_session(self, started: facts.ConversationStarted, wish: Delegation) -> Session:
         """A conversation for a sub-agent, and the session on it, which has what was delegated and no more."""
@@ -535,7 +535,7 @@ class Workbench:
             self.sessions.keep_session_open(session)
         return session
 
-    # --- histories of other programs
+    # --- Conversations of other programs are imported
 
     async def import_histories(
         self,
@@ -578,7 +578,7 @@ class Workbench:
                 await held.enter_async_context(session.hold_session())
             yield
 
-    # --- conversations that other machines have too
+    # --- Conversations that other machines write too, and forgetting
 
     async def take_over_new_facts(self, conversation: str) -> None:
         """Updates the list for a conversation that another machine created or continued, and that is not open here."""
@@ -637,7 +637,7 @@ class Workbench:
 
     async def _count_stored_tokens(self, stored: facts.Stored, content: bytes) -> int:
         if not stored.media_type.startswith("text/"):
-            return 1_000  # About what providers charge for a picture. Reported usage corrects it.
+            return 1_000  # About what providers bill for a picture; their reports correct it.
         return await asyncio.to_thread(estimate_entry_tokens, stored.size, content, self.token_counter.count_tokens)
 
     async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:

@@ -19,14 +19,14 @@ from helix_desktop.engine.session_events import Event, FactAppended, ReplyStream
 from helix_desktop.errors import StoreFailed
 from helix_desktop.fast_dataclass import dataclass
 
-EVERY = 1.0  # The seconds between two writes of a reply that is being streamed.
+EVERY = 1.0  # In seconds. While a reply arrives, it is saved this often.
 
 
 @dataclass(slots=True)
 class _StreamedReply:
-    after: int  # The seq of the last fact before the reply.
+    after: int  # The number of the last fact before this reply.
     pieces: list[str] = field(default_factory=list)
-    written: int = 0  # How many of these pieces are on the disk.
+    written: int = 0  # How many of the pieces are saved.
 
 
 class PartialReplies:
@@ -80,11 +80,11 @@ class PartialReplies:
                     streaming.written = len(streaming.pieces)
                     value = {"after": streaming.after, "text": "".join(streaming.pieces)}
                     await asyncio.to_thread(self._write_partial_reply, name, json.dumps(value))
-                    if self._of.get(name) is not streaming:  # The reply became a fact while this was being written.
+                    if self._of.get(name) is not streaming:  # Meanwhile, the reply has become a fact.
                         await asyncio.to_thread(self._delete_partial_reply, name)
                 await asyncio.sleep(EVERY)
         except StoreFailed:
-            return  # On a full disk, the reply is still in memory, and its turn reports the error.
+            return  # The disk is full. The reply is still in memory, and the turn reports the error.
         finally:
             self._writing = False
 

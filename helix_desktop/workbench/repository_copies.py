@@ -110,7 +110,7 @@ class RepositoryCopies:
         self._kits: dict[str, WorkspaceTools] = {}
         self._new: set[str] = set()  # Copies that are not set up yet.
         self._changed: dict[str, Sequence[str]] = {}  # By copy: the user's files that differ in it.
-        # By copy: the changed files that other copies have changed too, and which copies.
+        # By copy: its changed files that other copies have changed too, and which copies.
         self.overlaps: dict[str, Mapping[str, Sequence[str]]] = {}
         self._opening = asyncio.Lock()
 
@@ -127,7 +127,7 @@ class RepositoryCopies:
     def find_copy(self, name: str) -> FolderCopy | None:
         return next((copy for copy in self.list_copies() if copy.id == name), None) if name else None
 
-    # --- working in a copy
+    # --- Conversations work in copies
 
     async def open_tools(self, name: str) -> WorkspaceTools:
         """The tools that work in a copy; those of the workspace for an empty name."""
@@ -180,7 +180,7 @@ class RepositoryCopies:
         self._new.discard(name)
         return is_new
 
-    # --- what a copy contains
+    # --- What a copy contains, and how an agent applies it
 
     async def read_contents(self, copy: FolderCopy) -> CopyContents:
         return await asyncio.to_thread(_read_contents, copy)
@@ -268,7 +268,7 @@ class RepositoryCopies:
         above = {str(folder) for change in wanted for folder in PurePosixPath(change.path).parents}
         return [change for change in changes if change in wanted or (change.path in above and change.before is None)]
 
-    # --- bringing back what a copy contains
+    # --- Changes of a copy are brought back to the user's folders
 
     async def bring_back(self, copy: FolderCopy, way: str, message: str = "") -> tuple[str, ...]:
         """What was done, in sentences. ActionRefused says why not; nothing of the user's has changed then."""
@@ -354,7 +354,7 @@ class RepositoryCopies:
                 stored = await self._bench.workspace.cache.store_content(bundle, origin)
                 await self._bench.workspace.cache.pin_entry(
                     stored.digest
-                )  # Pinned, because no fact names this content, and it exists nowhere else.
+                )  # No fact names this content, and it exists nowhere else, so it is pinned.
                 said.append(
                     f"The copy's changes are stored in the cache as {stored.digest.hex}, a bundle that `git fetch` can read."
                 )
@@ -367,7 +367,7 @@ def list_folder_copies(workspace: StoredWorkspace) -> list[FolderCopy]:
     return sorted((_read_copy(folder) for folder in folders if folder.is_dir()), key=lambda copy: -copy.created)
 
 
-# --- the files of a copy
+# --- The files of a copy are created and read
 
 
 def _create_copy_files(folder: Path, kit: WorkspaceTools, with_changes: bool, parent: str) -> FolderCopy:  # noqa: FBT001 -- for to_thread
@@ -516,7 +516,7 @@ def _is_brought_back(change: PathChange, listed: Mapping[int, frozenset[str] | N
     return change.before is not None or names is None or inside in names
 
 
-# --- two versions become one
+# --- The copy's branches are joined with the user's
 
 
 def _join_branches(copy: FolderCopy, message: str, *, rebase: bool) -> tuple[str, ...]:

@@ -61,8 +61,8 @@ class ImportedConversation:
     messages: int
     outputs: int
     folds: int
-    facts: int  # The number of appended facts.
-    last: float = 0.0  # When something last happened in the conversation.
+    facts: int  # How many facts were appended.
+    last: float = 0.0  # The time of the last event in the conversation.
     parent: str = ""
     forked_from: str = ""
 
@@ -81,7 +81,7 @@ class SessionToImport:
     made: list[FactDraft]
     stamp: tuple[int, int]
     meter: WindowMeter | None  # The context's size, for the list. None: unknown until it is opened.
-    keys: list[tuple[int, str]]  # Texts that look like keys, with the number of their message.
+    keys: list[tuple[int, str]]  # What looks like a key, with the number of its message.
 
     unread: Sequence[bytes] = ()  # Lines that the reader left out. They are stored as they are.
 
@@ -128,10 +128,10 @@ class SessionWriter:
     run: str
     held: SessionToImport
     conversation: str
-    new_from: int = 0  # The number of the first new message.
-    recorded: Recorded | None = None  # The fact that records the import. None: nothing was new.
+    new_from: int = 0  # The number of the first message that is new.
+    recorded: Recorded | None = None  # The fact about this import. None if nothing was new.
     brought: ImportedConversation | None = None
-    _seqs: dict[int, int] = field(default_factory=dict)  # The seq of the fact made from each draft.
+    _seqs: dict[int, int] = field(default_factory=dict)  # For each draft: the number of its fact.
 
     async def write_session(self) -> None:
         async with self.hold(self.conversation):
@@ -146,7 +146,7 @@ class SessionWriter:
         self._seqs.clear()
         await self.write_session()
 
-    # --- a new conversation
+    # --- A new conversation, or new messages of a known one
 
     async def _create_imported_conversation(self) -> None:
         """All of it, in one transaction. A branch begins with what it shares, and then is a fork."""
@@ -259,7 +259,7 @@ class SessionWriter:
         new = self.held.made[fresh - 1 :] if fresh <= len(self.held.made) else []
         begun: list[tuple[float, Fact]] = [] if fold is None else [(0.0, fold)]
         stand = [one for one in present if _is_message_fact(one.fact)]
-        if common < len(stand):  # the file's messages differ from those imported before
+        if common < len(stand):  # The file's messages are not those that were imported before.
             begun.append((0.0, Rewound(stand[common].seq - 1)))
         if undone and any(isinstance(one.fact, ConversationChanged) and one.fact.trashed for one in facts):
             begun.append((0.0, ConversationChanged(trashed=False)))
@@ -276,7 +276,7 @@ class SessionWriter:
         source, at = self.conversation, stand[common - 1].seq if common else 1
         forked = [one for one in present if one.seq <= at]
         recording, count = self.held.recording, len(self.held.made)
-        if len(forked) != at:  # the conversation was rewound earlier: its fact numbers differ
+        if len(forked) != at:  # The conversation was rewound earlier: its fact numbers differ.
             self._seqs.clear()
             self.conversation = conversation_id_of_session(recording.kind, f"{recording.session}\0{count}")
             await self._create_imported_conversation()

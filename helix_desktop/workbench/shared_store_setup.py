@@ -64,7 +64,7 @@ async def share_workspace(
     changes = {"shared.url": where.url, "shared.acknowledge": acknowledge or "local"}
     await asyncio.to_thread(workspace.change_settings, changes)
     if link := workspace_link.link_workspace(workspace, secrets, environ={}):
-        with suppress(SharedStoreUnreachable):  # Used rows are announced later.
+        with suppress(SharedStoreUnreachable):  # The rows in use are announced later.
             await link.announce_used_rows()
     return about
 

@@ -100,8 +100,8 @@ class FileChange:
 class UncoveredPath:
     place: str
     why: str
-    # True if a limit (size or number of paths) or a read error keeps the path out of checkpoints;
-    # False if a rule of the user does.
+    # True if a limit (size or number of paths) or a read error keeps the path out of checkpoints.
+    # False if a rule of the user keeps the path out of checkpoints.
     is_beyond_limits: bool = False
 
 

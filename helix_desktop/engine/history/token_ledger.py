@@ -20,7 +20,7 @@ from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.fast_dataclass import dataclass
 
-CLAUDE_FACTOR = 1.32  # How many tokens Claude models bill for one by our count, over 600 requests.
+CLAUDE_FACTOR = 1.32  # Claude models bill this many tokens for each one we count, as 600 requests showed.
 LEAST, MOST = 0.5, 3.0  # A report with a factor outside this range is ignored as a mistake.
 PRIOR_WEIGHT = 2  # When the factor is learned, the expected value counts like this many reports.
 SAMPLES = 9  # The factor is learned from this many of the latest reports.
@@ -77,7 +77,7 @@ class SummaryBaseline:
 
     window: int = 0  # The main model's context window in tokens; 0 if unknown.
     _whole: int = 0  # How many tokens the last step would have had without folds.
-    _left_out: int = 0  # How many of those tokens the last summary replaced.
+    _left_out: int = 0  # How many tokens of `_whole` the last summary replaced.
     _in_cache: int = 0  # The last step's tokens by our count, now in the provider's cache.
 
     def bill_step(self, shown: int, whole: int, sent: int) -> dict[str, int]:
@@ -105,7 +105,7 @@ class TokenLedger:
     """Grows with the facts; `shown` and `whole` have a number for each, what the view counts after it."""
 
     shown: array[int] = field(default_factory=lambda: array("q", [0]))
-    whole: array[int] = field(default_factory=lambda: array("q", [0]))  # `shown`, as if nothing were folded.
+    whole: array[int] = field(default_factory=lambda: array("q", [0]))  # Like `shown`, but if nothing were folded.
     # Like `shown`, by `ContextKind`: each fact has one number for each kind, one after another.
     kinds: array[int] = field(default_factory=lambda: array("i", [0] * len(ContextKind)))
     requests: array[int] = field(default_factory=lambda: array("q"))  # Fact numbers of replies and other requests.

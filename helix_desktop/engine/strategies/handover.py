@@ -73,11 +73,11 @@ def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None
     )
     factor, first = situation.meter.factor, span.last + 1
     covered = branch.total_tokens - sum(item.tokens for item in branch.items_from(first))
-    # `paid` is what the covered tokens have cost so far in all steps; each further step would save more.
+    # `paid`: what the covered tokens have cost so far. `saved`: what a handover would save in each further step.
     paid = fold_economics.carrying_cost(round(branch.carried_token_steps(first) * factor), price)
     less = round(covered * factor) - expected_document_tokens(situation)
     saved = fold_economics.carrying_cost(less, price)
-    # What a handover costs now, depending on its writer, in the main model's input tokens.
+    # What a handover of the span costs now, with the writer it would have, in the main model's input tokens.
     by_main, by_fast = _costs_by_writer(situation, span)
     costs = by_main if main_model_writes(situation, span) or by_fast is None else by_fast
     rewritten = fold_economics.rewriting_after_pause(less, price) if situation.is_pausing else 0.0

@@ -31,7 +31,7 @@ def find_frequent_names(text: str, room: int) -> str:
     return ", ".join(taken)
 
 
-PER_TOKEN = 3.2  # In characters. A cautious estimate for one token.
+PER_TOKEN = 3.2  # A cautious estimate of how many characters make a token.
 HEAD, TAIL = 30, 20  # The first and the last lines may each take this percentage of the preview.
 NAMES_SHARE = 30  # If a text has no useful lines, names may take this percentage of the preview.
 LINES_READ = 20_000
