@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 
-from helix_desktop.gateway.folded_body import NO_RESULT, are_all_unchanged, build_folded_body, pair_calls_with_results
+from helix_desktop.gateway.folded_body import (
+    NO_RESULT,
+    PreviousBody,
+    are_all_unchanged,
+    build_folded_body,
+    pair_calls_with_results,
+    remember_client_marks,
+)
 from helix_desktop.gateway.view_entries import As, Changed, Part, Returned, Says
+from helix_desktop.protocols.anthropic import anthropic_wire
 from helix_desktop.protocols.protocol_table import MESSAGE_FIELDS, WIRE_MODULES
 from tests.gateway.running import PROTOCOLS, Agent
 from tests.peers.agent_provider import WRITERS, Asked, Block, Calls, complaint
@@ -91,3 +99,143 @@ def test_a_hidden_call_stands_where_it_happened(protocol: str) -> None:
         protocol, body, wire.messages(body), [As(0), As(1), As(2), Returned("x", "recall", "the text"), As(3)]
     )
     assert "the text" in str(shown)
+
+
+# --- what is kept from one request to the next --------------------------------------------------------------------------
+
+MARK = {"type": "ephemeral"}
+
+
+def marked(text: str, *, mark: Json = None, role: str = "user") -> Json:
+    return {"role": role, "content": [{"type": "text", "text": text, **({"cache_control": mark} if mark else {})}]}
+
+
+def bare(body: Json) -> Json:
+    return [anthropic_wire.without_cache_marks(unit) for unit in body["messages"]]
+
+
+def places_of_marks(body: Json) -> list[int]:
+    return [at for at, unit in enumerate(body["messages"]) if anthropic_wire.last_cache_mark(unit) is not None]
+
+
+def test_a_request_that_goes_on_is_built_as_one_that_is_built_anew() -> None:
+    """Whatever of the last request is used again: also where an entry changed or the end was taken back."""
+    system = {"role": "system", "content": "Be brief."}
+    units = [system, *(marked(f"word {at}", mark=MARK if at == 5 else None) for at in range(6))]
+    kept = PreviousBody()
+    wire: Any = WIRE_MODULES["anthropic"]
+    said = wire.messages({"messages": units})
+    turns: list[tuple[int, list[Any]]] = [
+        (3, [As(0), As(1)]),
+        (5, [As(0), As(1), As(2), As(3)]),
+        (5, [Says("folded"), As(2), As(3)]),
+        (7, [Says("folded"), As(2), Changed(3, (Part("text", "", 0, "short"),)), As(4), As(5)]),
+        (7, [Says("folded"), As(2), Changed(3, (Part("text", "", 0, "shorter"),)), As(4), As(5)]),
+        (4, [Says("folded"), As(2)]),
+        (1, []),
+        (7, [As(at) for at in range(6)]),
+    ]
+    for count, entries in turns:
+        body = {"messages": units[:count], "model": "m"}
+        made = build_folded_body("anthropic", body, said[:count], entries, kept=kept)
+        fresh = build_folded_body("anthropic", body, said[:count], entries)
+        assert bare(made) == bare(fresh), entries
+        assert made["model"] == "m"
+    assert len(bare(made)) == 7
+
+
+def test_marks_of_the_client_are_set_where_the_cache_is_found() -> None:
+    units = [marked("one", mark=MARK), marked("two", role="assistant"), marked("three", mark=MARK)]
+    kept = PreviousBody()
+    wire: Any = WIRE_MODULES["anthropic"]
+
+    def build(*entries: Any) -> Json:
+        said = wire.messages({"messages": units})
+        return build_folded_body("anthropic", {"messages": units}, said, entries, kept=kept)
+
+    first = build(As(0), As(1), As(2))
+    assert places_of_marks(first) == [0, 2]
+    units += [marked("four", role="assistant"), marked("five", mark=MARK)]
+    assert places_of_marks(build(*map(As, range(5)))) == [0, 2, 4]
+    again = build(*map(As, range(5)))
+    assert places_of_marks(again) == [0, 4]
+    folded = build(Says("sum"), As(3), As(4))
+    assert places_of_marks(folded)[-1] == 2
+    assert all(anthropic_wire.last_cache_mark(unit) in (None, MARK) for unit in folded["messages"])
+
+
+def test_a_client_that_sets_no_marks_gets_none_and_another_mark_replaces_the_last() -> None:
+    wire: Any = WIRE_MODULES["anthropic"]
+    kept = PreviousBody()
+    for mark in (None, MARK, {"type": "ephemeral", "ttl": "1h"}):
+        units = [marked("one", mark=mark), marked("two", role="assistant"), marked("three", mark=mark)]
+        said = wire.messages({"messages": units})
+        made = build_folded_body("anthropic", {"messages": units}, said, [As(0), As(1), As(2)], kept=kept)
+        found = [anthropic_wire.last_cache_mark(made["messages"][at]) for at in places_of_marks(made)]
+        assert found == ([mark, mark] if mark else [])
+
+
+def test_only_messages_that_may_carry_a_mark_are_searched_for_one() -> None:
+    wire: Any = WIRE_MODULES["anthropic"]
+    units = [marked("one", mark=MARK), marked("two", role="assistant"), marked("three", mark=MARK)]
+    said = wire.messages({"messages": units})
+    entries = [As(0), As(1), As(2)]
+    made = build_folded_body("anthropic", {"messages": units}, said, entries, marked={0})
+    assert places_of_marks(made) == [0, 2]
+    none = build_folded_body("anthropic", {"messages": units}, said, entries, marked=set())
+    assert none["messages"] == units, "nothing is set where nobody said there is a mark"
+
+
+def test_marks_in_the_head_leave_fewer_for_messages() -> None:
+    wire: Any = WIRE_MODULES["anthropic"]
+    units = [marked("one", mark=MARK), marked("two", role="assistant"), marked("three", mark=MARK)]
+    said = wire.messages({"messages": units})
+    for count in range(5):
+        head = [{"type": "text", "text": "x", "cache_control": MARK}] * count
+        made = build_folded_body("anthropic", {"messages": units, "system": head}, said, [As(0), As(1), As(2)])
+        assert len(places_of_marks(made)) == min(2, 4 - count)
+
+
+def test_what_is_sent_as_it_came_is_remembered_for_the_next_marks() -> None:
+    units = [marked("one", mark=MARK), marked("two", role="assistant"), marked("three", mark=MARK)]
+    for marks, places in ((None, (1, 3)), ({0, 1}, (1,)), (set(), ())):
+        kept = PreviousBody()
+        remember_client_marks("anthropic", units, marks, kept)
+        assert kept.marked_request.marks == places
+        searched = {0, 1, 2} if marks is None else marks
+        expected = [anthropic_wire.without_cache_marks(one) if at in searched else one for at, one in enumerate(units)]
+        assert list(kept.marked_request.blocks) == expected
+    kept = PreviousBody()
+    remember_client_marks("gemini", units, None, kept)
+    assert kept.marked_request.blocks == ()
+
+
+def test_entries_go_on_as_they_came_only_whole_and_in_order() -> None:
+    assert are_all_unchanged([], 3)
+    assert are_all_unchanged([As(0), As(1)], 2)
+    assert not are_all_unchanged([As(0), As(1)], 3)
+    assert not are_all_unchanged([As(1), As(0)], 2)
+    assert not are_all_unchanged([As(0), Says("x")], 2)
+
+
+@pytest.mark.parametrize(
+    ("part", "shown"),
+    [
+        (Part("result", "c1", 0, "short"), ["short", "other", "words"]),
+        (Part("result", "c2", 0, "short"), ["output", "short", "words"]),
+        (Part("result", "c3", 0, "short"), ["output", "other", "words"]),
+        (Part("call", "c1", 0, "short"), ["output", "other", "words"]),
+        (Part("text", "", 0, "short"), ["output", "other", "short"]),
+        (Part("text", "", 1, "short"), ["output", "other", "words"]),
+    ],
+)
+def test_a_part_of_a_message_is_found_by_its_call_or_its_place(part: Part, shown: list[str]) -> None:
+    wire: Any = WIRE_MODULES["anthropic"]
+    results = [
+        anthropic_wire.result(call, "Bash", text)["content"][0] for call, text in (("c1", "output"), ("c2", "other"))
+    ]
+    units = [{"role": "user", "content": [*results, {"type": "text", "text": "words"}]}]
+    said = wire.messages({"messages": units})
+    made = build_folded_body("anthropic", {"messages": units}, said, [Changed(0, (part,), ("c1", "c2"))])
+    (message,) = wire.messages(made)
+    assert [piece.text for piece in message.pieces] == shown

@@ -167,3 +167,60 @@ NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 )
 def test_the_time_to_wait_in_all_its_forms(headers: dict[str, str], body: Any, seconds: float | None) -> None:
     assert retry_after_seconds(headers, body, NOW) == seconds
+
+
+NOT_THERE = {"error": {"code": 404, "message": "no such thing", "status": "NOT_FOUND"}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "remedy"),
+    [
+        (404, {"detail": "gone"}, ModelFailed, "Check the base URL and the model name 'm'."),
+        (405, {"detail": "gone"}, ModelFailed, "Check the base URL and the model name 'm'."),
+        (404, NOT_THERE, UnknownModel, "To see this provider's models, run helix-desktop model list."),
+        (404, {"error": {"type": "not_found_error", "message": "x"}}, UnknownModel, "To see this provider's models, run helix-desktop model list."),
+        (402, {"message": "x"}, ModelFailed, "Check your account's balance and limits with the provider."),
+        (401, {"message": "x"}, ProviderKeyRefused, "Set a new key for this provider."),
+        (403, {"message": "x"}, ProviderKeyRefused, "This key doesn't have permission to do this. Use another key or another model."),
+        (499, openai("Incorrect API key provided"), ProviderKeyRefused, "Set a new key for this provider."),
+        (500, openai("Incorrect API key provided"), ModelOverloaded, "You can try again."),
+        (500, openai("The model `x` does not exist"), ModelOverloaded, "You can try again."),
+        (529, {"message": "x"}, ModelOverloaded, "You can try again."),
+        (530, {"message": "x"}, ModelOverloaded, "You can try again."),
+        (400, {"error": {"type": "overloaded_error", "message": "x"}}, ModelOverloaded, "You can try again."),
+        (400, {"error": {"status": "RESOURCE_EXHAUSTED", "message": "x"}}, ModelOverloaded, "You can try again."),
+        (501, openai("prompt is too long"), ModelFailed, None),
+    ],
+)  # fmt: skip
+def test_what_to_do_depends_on_the_status(status: int, body: Any, kind: type[ModelFailed], remedy: str | None) -> None:
+    found = failure(status, body)
+    assert type(found) is kind
+    assert remedy is None or found.remedy == remedy
+
+
+def test_a_window_that_can_be_none_is_none() -> None:
+    for given, window in ((-5, 0), (0, 0), (True, 0), ("4096", 0), (7, 7)):
+        error = failure(400, {"error": {"message": "the request exceeds the available context size", "n_ctx": given}})
+        assert isinstance(error, ContextTooLong)
+        assert error.window == window
+
+
+def test_a_sentence_is_cut_behind_its_longest_length() -> None:
+    assert provider_sentence("x" * LONGEST_SENTENCE) == "x" * LONGEST_SENTENCE
+    assert provider_sentence("x" * (LONGEST_SENTENCE + 1)) == "x" * LONGEST_SENTENCE + "…"
+
+
+@pytest.mark.parametrize(("said", "seconds"), [("0", 0.0), ("-1", None), ("inf", None), ("nan", None), ("1.5", 1.5)])
+def test_a_wait_is_a_number_of_seconds_that_can_be(said: str, seconds: float | None) -> None:
+    assert retry_after_seconds({"retry-after": said}) == seconds
+    assert retry_after_seconds({"retry-after-ms": "2500", "retry-after": said}) == 2.5
+
+
+def test_a_redirect_is_named_without_its_path_and_without_a_password() -> None:
+    for location, host in (
+        ("https://a:b@c.example/d?e", "c.example"),
+        ("//x", "another address"),
+        ("", "another address"),
+    ):
+        found = failure(302, "", location=location)
+        assert found.what.startswith(f"peer redirected the request to {host}."), location
