@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.errors import InvalidInput
 from helix_desktop.gateway import known_agents
+from helix_desktop.gateway.agent_upstreams import AgentUpstream
 
 
 def test_gemini_keeps_the_users_variables_and_has_one_address() -> None:
@@ -11,3 +20,141 @@ def test_gemini_keeps_the_users_variables_and_has_one_address() -> None:
     assert after == "GEMINI_API_KEY=k\nX=1\nGOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1/a\n"
     assert known_agents._change_gemini_settings(after, "http://b") == after.replace("http://127.0.0.1:1/a", "http://b")
     assert known_agents._change_gemini_settings("", "http://b") == "GOOGLE_GEMINI_BASE_URL=http://b\n"
+
+
+# --- how they are started ----------------------------------------------------------------------------------------------
+
+URL = "http://127.0.0.1:1/t/token"
+
+
+def start(name: str, scratch: Path, *arguments: str, urls: Any = None, **environ: str) -> known_agents.AgentLaunch:
+    given = known_agents.AgentStart(urls or {AgentUpstream(): URL}, arguments, environ, scratch)
+    return known_agents.find_known_agent(name).launch(given)
+
+
+def test_an_agent_nobody_knows_is_named_with_those_there_are() -> None:
+    assert known_agents.find_known_agent("codex").program == "codex"
+    with pytest.raises(InvalidInput, match=r"'what' is not a known agent\. Choose one of claude, codex, "):
+        known_agents.find_known_agent("what")
+
+
+def test_claude_code_is_given_its_address_and_keeps_its_tool_search(tmp_path: Path) -> None:
+    made = start("claude", tmp_path / "scratch", "-p", "hi")
+    assert made.command == ("claude", "-p", "hi")
+    assert made.environment == {"ANTHROPIC_BASE_URL": URL, "ENABLE_TOOL_SEARCH": "true"}
+    assert start("claude", tmp_path, ENABLE_TOOL_SEARCH="false").environment["ENABLE_TOOL_SEARCH"] == "false"
+    assert not (tmp_path / "scratch").exists()
+    from_file = {AgentUpstream(source="settings.json"): URL}
+    made = start("claude", tmp_path / "scratch", "-p", urls=from_file)
+    file = tmp_path / "scratch" / "settings.json"
+    assert made.command == ("claude", "--settings", str(file), "-p")
+    assert json.loads(file.read_text()) == {"env": {"ANTHROPIC_BASE_URL": URL}}
+
+
+def test_codex_never_has_its_token_on_the_command_line(tmp_path: Path) -> None:
+    for environ, key in (({}, "requires_openai_auth=true"), ({"OPENAI_API_KEY": "k"}, 'env_key="OPENAI_API_KEY"')):
+        made = start("codex", tmp_path, "exec", **environ)
+        assert made.environment == {"HELIX_GATEWAY_TOKEN": "token"}
+        assert made.command[:3] == ("codex", "-c", 'model_provider="helix"')
+        assert made.command[-1] == "exec"
+        assert 'base_url="http://127.0.0.1:1/v1"' in made.command[4]
+        assert key in made.command[4]
+        assert not any("/t/token" in word for word in made.command)
+    own = start("codex", tmp_path, "exec", urls={AgentUpstream("mine"): URL})
+    assert own.command[2] == 'model_providers.mine.base_url="http://127.0.0.1:1"'
+    assert own.command[4].startswith("model_providers.mine.env_http_headers.")
+    assert (own.command[4].endswith('="HELIX_GATEWAY_TOKEN"'), own.command[5]) == (True, "exec")
+    assert own.environment == {"HELIX_GATEWAY_TOKEN": "token"}
+
+
+def test_opencode_is_given_every_address_beside_what_the_user_set(tmp_path: Path) -> None:
+    urls = {AgentUpstream(): URL, AgentUpstream("openai"): "http://own"}
+    made = start("opencode", tmp_path, "run", urls=urls, OPENCODE_CONFIG_CONTENT='{"theme": "dark"} // mine')
+    assert made.command == ("opencode", "run")
+    settings = json.loads(made.environment["OPENCODE_CONFIG_CONTENT"])
+    assert settings["theme"] == "dark"
+    assert {name: one["options"]["baseURL"] for name, one in settings["provider"].items()} == {
+        "anthropic": f"{URL}/v1",
+        "openai": "http://own",
+        "google": f"{URL}/v1beta",
+    }
+
+
+def test_gemini_and_pi_are_given_their_addresses(tmp_path: Path) -> None:
+    made = start("gemini", tmp_path, "-p", "hi")
+    assert (made.command, made.environment) == (("gemini", "-p", "hi"), {"GOOGLE_GEMINI_BASE_URL": URL})
+    own, scratch = tmp_path / "own", tmp_path / "deep" / "scratch"
+    own.mkdir()
+    (own / "models.json").write_text('{"providers": {"mine": {"baseUrl": "http://mine"}}}')
+    (own / "settings.json").write_text("{}")
+    made = start("pi", scratch, "hi", PI_CODING_AGENT_DIR=str(own))
+    assert (made.command, made.environment) == (("pi", "hi"), {"PI_CODING_AGENT_DIR": str(scratch)})
+    assert (scratch / "settings.json").readlink() == own / "settings.json"
+    models = json.loads((scratch / "models.json").read_text())
+    assert {name: one["baseUrl"] for name, one in models["providers"].items()} == {
+        "mine": "http://mine", "anthropic": URL, "openai": f"{URL}/v1", "google": f"{URL}/v1beta",
+    }  # fmt: skip
+    assert not (scratch / "models.json").is_symlink()
+    bare = start("pi", tmp_path / "bare", PI_CODING_AGENT_DIR=str(tmp_path / "missing"))
+    assert bare.command == ("pi",)
+    assert [one.name for one in (tmp_path / "bare").iterdir()] == ["models.json"]
+
+
+def test_any_other_command_gets_the_address_where_it_takes_it(tmp_path: Path) -> None:
+    agent = known_agents.build_agent_of_command(["env", "X=1", "/opt/mine", "--url={url}"], "openai-chat")
+    assert agent.name == "mine"
+    made = agent.launch(known_agents.AgentStart({AgentUpstream(): URL}, ["more"], {}, tmp_path))
+    assert made.command[:3] == ("env", "X=1", "/opt/mine")
+    (address,) = set(made.environment.values())
+    assert (made.command[3:], address.startswith(URL)) == ((f"--url={address}", "more"), True)
+    assert known_agents.build_agent_of_command(["/opt/mine"], "anthropic").name == "mine"
+    assert agent.file(tmp_path, {}) == tmp_path
+    assert agent.change("as it is", URL) == "as it is"
+
+
+# --- what `install` changes --------------------------------------------------------------------------------------------
+
+
+def test_each_agents_settings_are_where_it_reads_them(tmp_path: Path) -> None:
+    def file(name: str, **environ: str) -> str:
+        return str(known_agents.find_known_agent(name).file(tmp_path, environ)).removeprefix(f"{tmp_path}/")
+
+    names = ("claude", "codex", "opencode", "gemini", "pi")
+    assert [file(name) for name in names] == [
+        ".claude/settings.json", ".codex/config.toml", ".config/opencode/opencode.json", ".gemini/.env",
+        ".pi/agent/models.json",
+    ]  # fmt: skip
+    variables = {"CLAUDE_CONFIG_DIR": "/c", "CODEX_HOME": "/x", "XDG_CONFIG_HOME": "/o", "PI_CODING_AGENT_DIR": "/p"}
+    assert [file(name, **variables) for name in names] == [
+        "/c/settings.json", "/x/config.toml", "/o/opencode/opencode.json", ".gemini/.env", "/p/models.json",
+    ]  # fmt: skip
+    (tmp_path / ".config" / "opencode").mkdir(parents=True)
+    (tmp_path / ".config" / "opencode" / "opencode.jsonc").touch()
+    assert file("opencode") == ".config/opencode/opencode.jsonc"
+    (tmp_path / ".config" / "opencode" / "opencode.json").touch()
+    assert file("opencode") == ".config/opencode/opencode.json"
+
+
+def test_the_users_settings_stay_beside_the_address() -> None:
+    change = {name: agent.change for name, agent in known_agents.KNOWN_AGENTS.items()}
+    claude = json.loads(change["claude"]('{"model": "opus", "env": {"A": "1"}}', URL))
+    assert claude == {"model": "opus", "env": {"A": "1", "ANTHROPIC_BASE_URL": URL, "ENABLE_TOOL_SEARCH": "true"}}
+    kept = json.loads(change["claude"]('{"env": {"ENABLE_TOOL_SEARCH": "false"}}', URL))
+    assert kept["env"]["ENABLE_TOOL_SEARCH"] == "false"
+    codex = tomllib.loads(change["codex"]('model = "m"\n[model_providers.mine]\nname = "x"\n', URL))
+    assert (codex["model"], codex["model_provider"]) == ("m", "helix")
+    assert codex["model_providers"]["mine"] == {"name": "x"}
+    assert codex["model_providers"]["helix"] == {
+        "name": "Helix", "base_url": f"{URL}/v1", "wire_api": "responses", "requires_openai_auth": True,
+    }  # fmt: skip
+    assert tomllib.loads(change["codex"]("", URL))["model_provider"] == "helix"
+    opencode = json.loads(change["opencode"]('{"theme": "x"}', URL))
+    assert (opencode["theme"], opencode["provider"]["google"]["options"]["baseURL"]) == ("x", f"{URL}/v1beta")
+    pi = json.loads(change["pi"]('{"a": 1}', URL))
+    assert (pi["a"], pi["providers"]["anthropic"]["baseUrl"]) == (1, URL)
+
+
+@pytest.mark.parametrize("name", ["claude", "opencode", "pi"])
+def test_settings_that_are_no_json_are_refused(name: str) -> None:
+    with pytest.raises(InvalidInput):
+        known_agents.KNOWN_AGENTS[name].change("{broken", URL)

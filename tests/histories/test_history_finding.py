@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from helix_desktop.histories import history_finding
@@ -66,3 +69,121 @@ def test_sessions_of_opencode_that_its_database_took_over_are_not_found_twice(tm
     opencode_session(share / "opencode", "ses_1", 1)
     (found,) = history_finding.find_histories(history_finding.HistoryPlaces(tmp_path, {}))
     assert (found.path, found.size) == (path, path.stat().st_size)
+
+
+def find(home: Path, **variables: str) -> list[history_finding.FoundHistories]:
+    return list(history_finding.find_histories(history_finding.HistoryPlaces(home, variables)))
+
+
+def test_the_programs_own_variables_say_where_to_look(tmp_path: Path) -> None:
+    written.codex(tmp_path / "codex")
+    written.opencode(tmp_path / "data")
+    written.goose(tmp_path / "data")
+    written.gemini(tmp_path / "g" / ".gemini")
+    written.pi(tmp_path / "pi")
+    variables = {
+        "CODEX_HOME": str(tmp_path / "codex"), "XDG_DATA_HOME": str(tmp_path / "data"),
+        "GEMINI_CLI_HOME": str(tmp_path / "g"), "PI_CODING_AGENT_DIR": str(tmp_path / "pi"),
+    }  # fmt: skip
+    assert sorted(one.kind for one in find(tmp_path / "home", **variables)) == ["codex", "gemini-cli", "goose", "opencode", "pi"]  # fmt: skip
+    assert find(tmp_path / "home") == []
+
+
+def test_tasks_of_cline_lie_in_its_own_folder_or_with_an_editor(tmp_path: Path) -> None:
+    own = written.cline(tmp_path / ".cline" / "data")
+    text = json.loads(own.read_text())
+    text[0]["content"].append({"type": "text", "text": "# Current Working Directory (/w) Files"})
+    own.write_text(json.dumps(text))
+    editor = written.cline(tmp_path / ".config" / "Code" / "User" / "globalStorage" / "saoudrizwan.claude-dev")
+    found = find(tmp_path)
+    assert [(one.kind, one.path, one.folder) for one in found] == [("cline", own, "/w"), ("cline", editor, "")]
+    assert found[0].size == own.stat().st_size
+    assert found[0].last == found[0].first == own.stat().st_mtime
+
+
+def test_empty_files_and_those_of_sub_agents_are_no_sessions(tmp_path: Path) -> None:
+    path = written.claude(tmp_path / ".claude")
+    (path.parent / "empty.jsonl").touch()
+    written.lines(path.parent / "agent-a1.jsonl", written.claude_session())
+    written.lines(path.parent / "other" / "subagents" / "x.jsonl", written.claude_session())
+    written.gemini(tmp_path / ".gemini").rename(tmp_path / ".gemini" / "session-1.jsonl")
+    (found,) = find(tmp_path)
+    assert (found.path, found.size, found.last) == (path, path.stat().st_size, path.stat().st_mtime)
+
+
+def test_links_that_lead_out_are_not_followed(tmp_path: Path) -> None:
+    outside = written.claude(tmp_path / "outside")
+    folder = tmp_path / ".claude" / "projects" / "p"
+    folder.mkdir(parents=True)
+    (folder / "s.jsonl").symlink_to(outside)
+    assert find(tmp_path) == []
+
+
+def test_a_database_is_shared_out_among_its_folders(tmp_path: Path) -> None:
+    path = written.goose(tmp_path / ".local" / "share")
+    with closing(sqlite3.connect(path)) as made, made:
+        add = "INSERT INTO sessions VALUES(?, 'x', ?, ?, ?)"
+        made.execute(add, ("g2", "/home/me/project", "2026-01-01 00:00:00", "2026-01-03 00:00:00"))
+        made.execute(add, ("g3", None, "2026-01-05 00:00:00", "2026-01-06 00:00:00"))
+    bare, project = find(tmp_path)
+    size = path.stat().st_size
+    assert [(one.folder, one.conversations, one.size) for one in (bare, project)] == [
+        ("", 1, size // 3),
+        ("/home/me/project", 2, size * 2 // 3),
+    ]
+    assert (project.first, project.last) == (1767225600.0, 1767398400.0)
+    path.write_bytes(b"SQLite format 3\0" + b"?" * 999)
+    assert find(tmp_path) == []
+
+
+def test_which_changed_file_is_a_history() -> None:
+    def changed(kind: str, path: str) -> str:
+        found = history_finding.history_file_of_change(kind, Path(path))
+        return "" if found is None else str(found)
+
+    assert changed("opencode", "/d/opencode.db") == changed("opencode", "/d/opencode.db-wal") == "/d/opencode.db"
+    assert changed("goose", "/d/sessions.db-wal") == "/d/sessions.db"
+    assert changed("goose", "/d/old.jsonl") == "/d/old.jsonl"
+    assert changed("opencode", "/d/old.jsonl") == ""
+    assert changed("codex", "/d/rollout-1.jsonl") == "/d/rollout-1.jsonl"
+    assert changed("codex", "/d/other.jsonl") == ""
+    assert changed("gemini-cli", "/d/chats/session-1.jsonl") == "/d/chats/session-1.jsonl"
+    assert changed("gemini-cli", "/d/session-1.jsonl") == ""
+    assert changed("unknown", "/d/x.jsonl") == ""
+
+
+def test_one_file_is_looked_at_also_by_a_copy_of_it(tmp_path: Path) -> None:
+    path = written.claude(tmp_path / ".claude")
+    (found,) = history_finding.find_histories_in_file("claude-code", path)
+    assert (found.path, found.folder, found.conversations, found.size) == (
+        path,
+        "/home/me/project",
+        1,
+        path.stat().st_size,
+    )
+    copy = written.lines(tmp_path / "copy", [{"cwd": "/other"}])
+    (found,) = history_finding.find_histories_in_file("claude-code", path, copy)
+    assert (found.path, found.folder, found.size) == (path, "/other", copy.stat().st_size)
+    database = written.opencode(tmp_path / "a")
+    (found,) = history_finding.find_histories_in_file("opencode", database)
+    assert (found.path, found.folder) == (database, "/home/me/project")
+    (found,) = history_finding.find_histories_in_file("opencode", tmp_path / "gone" / "opencode.db", database)
+    assert found.path == database
+
+
+def test_the_first_folder_and_time_that_a_file_names_count(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"type": "x"},
+        {"payload": {"cwd": "/inner"}, "timestamp": 5},
+        {"cwd": "/later", "timestamp": 9},
+    ]
+    path = written.lines(tmp_path / ".claude" / "projects" / "p" / "s.jsonl", rows)
+    path.write_text("no JSON\n" + path.read_text())
+    (found,) = find(tmp_path)
+    assert (found.folder, found.first) == ("/inner", 5.0)
+
+
+def test_what_belongs_to_other_programs_sessions_is_one_file(tmp_path: Path) -> None:
+    written.codex(tmp_path / ".codex")
+    (found,) = find(tmp_path)
+    assert history_finding.files_belonging_to(found) == (found.path,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from helix_desktop.errors import InvalidInput, NotFound
 from helix_desktop.histories import history_reading
-from helix_desktop.histories.recorded_session import RecordedCall
+from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
 
 HELLO = {"role": "user", "content": "hello"}
 ANSWER = {"role": "assistant", "content": "hi"}
@@ -141,3 +143,124 @@ def test_whatever_stands_in_a_file_it_is_read_or_refused_in_a_sentence(tmp_path_
     except InvalidInput as error:
         read, said = False, str(error)
     assert read or str(path) in said
+
+
+def texts(path: Path) -> list[list[str]]:
+    return [[message.text for message in one.messages] for one in history_reading.read_history_file(path).recordings]
+
+
+def test_a_replay_plays_what_the_model_was_shown_of_the_first_line_of_each_session() -> None:
+    shown = RecordedMessage("tool", "whole", answers="c", shown="less")
+    messages = (
+        RecordedMessage("user", "go"),
+        shown,
+        RecordedMessage("failure", "busy"),
+        RecordedMessage("assistant", "x"),
+    )
+    first = RecordedSession("a", messages)
+    fork, child = replace(first, name="b", forked_from="s"), replace(first, name="c", parent="s")
+    found = history_reading.sessions_for_replay(history_reading.ImportedSessions((first, fork, child), ("told",)))
+    assert [one.name for one in found.recordings] == ["a"]
+    assert [message.text for message in found.recordings[0].messages] == ["go", "less", "x"]
+    assert found.complaints == ("told",)
+    alone = history_reading.sessions_for_replay(history_reading.ImportedSessions((fork, child), ()))
+    assert [one.name for one in alone.recordings] == ["b", "c"], "where there is no first line"
+
+
+def test_a_damaged_document_is_read_up_to_where_it_breaks(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps([HELLO, ANSWER, 5, HELLO], indent=1)[:-20] + "\n{broken", encoding="utf-8")
+    imported = history_reading.read_history_file(path)
+    assert texts(path) == [["hello", "hi"]]
+    assert "2 messages before it could be read" in imported.complaints[0]
+    path.write_text("{\n broken", encoding="utf-8")
+    with pytest.raises(InvalidInput, match="line 2: the JSON is broken here; the file was left out"):
+        history_reading.read_history_file(path)
+
+
+def test_a_mark_at_the_beginning_of_a_file_is_no_part_of_it(tmp_path: Path) -> None:
+    lines = written(tmp_path, "s.jsonl", HELLO, "", ANSWER)
+    lines.write_bytes(b"\xef\xbb\xbf" + lines.read_bytes())
+    assert texts(lines) == [["hello", "hi"]]
+    whole = tmp_path / "s.json"
+    whole.write_bytes(b"\xef\xbb\xbf  " + json.dumps([HELLO, ANSWER]).encode())
+    assert texts(whole) == [["hello", "hi"]]
+
+
+def test_lists_in_a_list_are_sessions_and_each_place_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps([[HELLO, ANSWER], [HELLO, {"role": "stranger"}, ANSWER]]))
+    imported = history_reading.read_history_file(path)
+    assert texts(path) == [["hello", "hi"], ["hello", "hi"]]
+    assert [one.session for one in imported.recordings] == ["s#1", "s#2"]
+    assert imported.complaints[0].startswith(f"{path}, entry 2, message 2: ")
+    path.write_text(json.dumps({"messages": [HELLO, {"role": "stranger"}, ANSWER]}, indent=1))
+    (complaint,) = history_reading.read_history_file(path).complaints
+    assert complaint.startswith(f"{path}, message 2: ")
+
+
+def test_rows_beside_sessions_are_one_more_session(tmp_path: Path) -> None:
+    path = written(tmp_path, "s.jsonl", {"messages": [HELLO, ANSWER]}, HELLO, ANSWER, HELLO)
+    assert texts(path) == [["hello", "hi"], ["hello", "hi", "hello"]]
+
+
+def test_a_system_prompt_beside_the_messages_comes_first(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    for system, first in (("Be good.", ["Be good."]), ([{"type": "text", "text": "Be."}], ["Be."]), ("", []), (5, [])):
+        path.write_text(json.dumps({"system": system, "messages": [HELLO, ANSWER]}))
+        assert texts(path) == [[*first, "hello", "hi"]]
+
+
+def test_a_line_that_is_not_quite_json_is_read_where_it_can_be(tmp_path: Path) -> None:
+    path = written(tmp_path, "s.jsonl", '{"role": "user", "content": "x", "n": NaN}', ANSWER)
+    path.write_bytes(path.read_bytes().replace(b'"x"', b'"\xff"'))
+    assert texts(path) == [["\ufffd", "hi"]]
+
+
+def test_the_kind_is_what_the_caller_says_or_the_name_or_the_rows(tmp_path: Path) -> None:
+    path = written(tmp_path, "s.jsonl", HELLO, ANSWER)
+
+    def kind(name: str, path: Path = path) -> str:
+        return next(iter(history_reading.read_sessions(path, ReadingComplaints(), name))).kind
+
+    assert [kind(name) for name in ("", "openai", "cline")] == ["messages", "messages", "cline"]
+    with pytest.raises(InvalidInput, match="Unknown kind of history: 'what'") as refused:
+        kind("what")
+    assert "cline" in refused.value.remedy
+    task = written(tmp_path, "api_conversation_history.json", json.dumps([HELLO, ANSWER]))
+    assert [kind("", task), kind("openai", task)] == ["cline", "messages"]
+
+
+def test_what_is_no_file_or_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidInput, match="is not a file"):
+        list(history_reading.read_sessions(tmp_path, ReadingComplaints()))
+    path = written(tmp_path, "s.jsonl", HELLO, ANSWER)
+    monkeypatch.setattr(history_reading, "LARGEST", path.stat().st_size)
+    assert texts(path) == [["hello", "hi"]]
+    monkeypatch.setattr(history_reading, "LARGEST", path.stat().st_size - 1)
+    with pytest.raises(InvalidInput, match="is larger than"):
+        texts(path)
+
+
+def test_a_copy_is_read_in_the_place_of_a_file_that_may_have_changed(tmp_path: Path) -> None:
+    copy = written(tmp_path, "copy", HELLO, ANSWER)
+    path = tmp_path / "s.jsonl"
+    (found,) = history_reading.read_sessions(path, ReadingComplaints(), copy=copy)
+    assert (found.session, len(found.messages)) == ("s", 2)
+
+
+def test_a_damaged_database_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(b"SQLite format 3\0" + b"?" * 5_000)
+    told = ReadingComplaints()
+    assert list(history_reading.read_sessions(path, told)) == []
+    assert told.complaints[0].startswith(f"{path}: the database cannot be read: ")
+
+
+def test_links_that_lead_out_of_a_folder_are_not_followed(tmp_path: Path) -> None:
+    outside = written(tmp_path, "outside.jsonl", HELLO, ANSWER)
+    (tmp_path / "in").mkdir()
+    kept = written(tmp_path / "in", "s.jsonl", HELLO, ANSWER)
+    (tmp_path / "in" / "link.jsonl").symlink_to(outside)
+    written(tmp_path / "in", "msg_1.json", HELLO)
+    assert history_reading.history_files_in(tmp_path / "in") == [kept]
