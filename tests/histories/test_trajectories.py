@@ -128,7 +128,7 @@ def test_each_of_the_three_is_known_by_what_it_has() -> None:
         False,
     ]
     assert not swe({"trajectory": {}, "info": 1})
-    found = {"steps": [], "agent": {}}
+    found: Mapping[str, Any] = {"steps": [], "agent": {}}
     assert [atif({**found, name: 1}) for name in ("schema_version", "session_id", "other")] == [True, True, False]
     assert not atif({"steps": [], "session_id": 1})
     assert not atif({"steps": {}, "session_id": 1, "agent": {}})
@@ -213,7 +213,7 @@ def test_what_stands_behind_a_step_of_nobody_is_left_out_and_told(tmp_path: Path
 
 def test_several_trajectories_in_one_file_are_told_apart(tmp_path: Path) -> None:
     steps = [{"source": "user", "message": "Fix it."}]
-    values = [{"session_id": name, "agent": {}, "steps": steps} for name in ("s1", "s2")]
+    values: list[Mapping[str, Any]] = [{"session_id": name, "agent": {}, "steps": steps} for name in ("s1", "s2")]
     path = tmp_path / "all.jsonl"
     path.write_text("\n".join(json.dumps(value) for value in [*values, {"type": "agent.message", "content": "x"}]))
     found = list(history_reading.read_sessions(path, ReadingComplaints()))

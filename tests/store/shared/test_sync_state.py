@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import Forgotten, Text, UserSaid
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ConversationStarted, Forgotten, Stored, Text, ToolReturned, UserSaid
 from helix_desktop.store import content_forgetting
-from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.shared.fact_segments import NOTHING, FactSegment, HeadContents, compute_chain
 from helix_desktop.store.shared.row_encryption import RowCipher
 from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
@@ -252,3 +254,89 @@ def test_looking_for_what_waits_takes_no_longer_with_many_conversations(tmp_path
         journal.connection.set_progress_handler(None, 1)
     journal.close()
     assert steps[1] < 2 * steps[0]
+
+
+def forget_in_place(pair: Pair, place: int = 0) -> tuple[StoredFact, SharedProgress]:
+    """A fact that the others have is changed here; what it was, and what is planned."""
+    was = pair.mine.read_stored_facts("c")[place]
+    pair.mine.replace_fact(was, UserSaid((Text("[gone here]", 1),)))
+    pair.state.plan_new_generation(["c"])
+    return was, pair.state.get_progress("c")
+
+
+def test_facts_of_another_machine_follow_those_that_are_here(pair: Pair) -> None:
+    pair.say(pair.theirs, "third")
+    new, seen = pair.theirs.read_stored_facts("c", 2), pair.progress(pair.theirs, generation=0)
+    pair.state.append_facts_of_others(new, seen)
+    assert pair.facts(pair.mine) == ["swordfish", "thank you", "third"]
+    assert pair.state.get_progress("c") == seen
+    assert pair.state.count_facts_to_send() == {}
+
+
+def test_facts_that_were_not_taken_as_they_came_are_sent_anew(pair: Pair) -> None:
+    pair.say(pair.theirs, "third")
+    new, seen = pair.theirs.read_stored_facts("c", 2), pair.progress(pair.theirs, generation=0)
+    pair.state.append_facts_of_others(new, seen, anew=True)
+    assert pair.facts(pair.mine) == ["swordfish", "thank you", "third", "Forgotten"]
+    planned = pair.state.get_progress("c").contents
+    assert planned is not None
+    assert (planned.generation, planned.last) == (1, 0)
+    again = pair.progress(pair.mine, generation=2)
+    pair.state.append_facts_of_others((), again, anew=True)
+    assert pair.state.get_progress("c") == again, "what the others have is what is here"
+
+
+def test_what_was_forgotten_here_does_not_come_back_with_another_machines_copy(pair: Pair) -> None:
+    assert pair.state.blank_forgotten_facts(pair.mine.read_stored_facts("c")) == list(pair.mine.read_stored_facts("c"))
+    was, _ = forget_in_place(pair)
+    other = pair.mine.read_stored_facts("c")[1]
+    here, same = pair.state.blank_forgotten_facts([was, other])
+    assert (here.decode_recorded().fact, same) == (UserSaid((Text("[gone here]", 1),)), other)
+    moved = replace(was, time=was.time + 1)
+    assert pair.state.blank_forgotten_facts([moved]) == [moved], "another fact that says the same"
+    pair.mine.delete_conversation("c")
+    (mark,) = pair.state.blank_forgotten_facts([was])
+    assert mark.decode_recorded().fact == Forgotten((), 1, content_forgetting.WHY)
+
+
+def test_content_that_was_forgotten_here_is_quoted_by_no_fact_that_comes(pair: Pair) -> None:
+    gone, kept = (Stored(Digest.of_content(content), 4, 1) for content in (b"gone", b"kept"))
+    returned = [ToolReturned("c1", one, 1, head=text) for one, text in ((gone, "gone"), (kept, "kept"))]
+    pair.theirs.append_in_transaction("d", returned)
+    lines = pair.theirs.read_stored_facts("d")
+    state = SyncState(pair.mine, RowCipher(KEY), forgotten=lambda digest: digest == gone.digest)
+    blanked, same = state.blank_forgotten_facts(lines)
+    assert blanked.decode_recorded().fact == replace(returned[0], head="")
+    assert same == lines[1]
+    assert SyncState(pair.mine, RowCipher(KEY)).blank_forgotten_facts(lines) == list(lines)
+
+
+def test_words_of_this_machine_move_to_a_branch_and_the_others_take_their_place(pair: Pair) -> None:
+    pair.say(pair.mine, "mine")
+    pair.say(pair.theirs, "theirs")
+    theirs, seen = pair.theirs.read_stored_facts("c", 2), pair.progress(pair.theirs, generation=0)
+    was, _ = forget_in_place(pair, 2)
+    pair.state.move_own_facts_to_branch("c", 2, "branch", ConversationStarted("here"), theirs, seen)
+    assert pair.facts(pair.mine)[:3] == ["swordfish", "thank you", "theirs"]
+    branch = [one.fact for one in pair.mine.read_recorded("branch")]
+    assert branch[0] == UserSaid((Text("swordfish", 1),))
+    assert branch[2:] == [UserSaid((Text("[gone here]", 1),)), ConversationStarted("here")]
+    (here,) = pair.state.blank_forgotten_facts([was])
+    assert here.decode_recorded().fact == UserSaid((Text("[gone here]", 1),)), "also in its new place"
+
+
+def test_conversations_that_are_gone_or_wait_are_listed(pair: Pair) -> None:
+    assert (pair.state.list_removed_conversations(), pair.state.count_facts_to_send()) == ((), {})
+    assert pair.state.list_sent_whole(["c", "unknown"]) == [pair.known]
+    pair.say(pair.mine, "one")
+    pair.say(pair.mine, "two")
+    assert pair.state.count_facts_to_send() == {"c": 2}
+    assert pair.state.list_sent_whole(["c"]) == []
+    pair.mine.delete_conversation("c")
+    assert pair.state.list_removed_conversations() == ("c",)
+
+
+def test_several_conversations_are_noted_together(pair: Pair) -> None:
+    both = [SharedProgress(name, 1, version=1) for name in ("d", "e")]
+    pair.state.save_progress_together(both)
+    assert [pair.state.get_progress(one.conversation) for one in both] == both
