@@ -129,8 +129,8 @@ def test_a_request_that_goes_on_is_built_as_one_that_is_built_anew() -> None:
         (3, [As(0), As(1)]),
         (5, [As(0), As(1), As(2), As(3)]),
         (5, [Says("folded"), As(2), As(3)]),
-        (7, [Says("folded"), As(2), Changed(3, (Part("text", "", 0, "short"),)), As(4), As(5)]),
-        (7, [Says("folded"), As(2), Changed(3, (Part("text", "", 0, "shorter"),)), As(4), As(5)]),
+        (7, [Says("folded"), As(2), Changed(3, (Part("said", "", 0, "short"),)), As(4), As(5)]),
+        (7, [Says("folded"), As(2), Changed(3, (Part("said", "", 0, "shorter"),)), As(4), As(5)]),
         (4, [Says("folded"), As(2)]),
         (1, []),
         (7, [As(at) for at in range(6)]),
@@ -225,8 +225,9 @@ def test_entries_go_on_as_they_came_only_whole_and_in_order() -> None:
         (Part("result", "c2", 0, "short"), ["output", "short", "words"]),
         (Part("result", "c3", 0, "short"), ["output", "other", "words"]),
         (Part("call", "c1", 0, "short"), ["output", "other", "words"]),
-        (Part("text", "", 0, "short"), ["output", "other", "short"]),
-        (Part("text", "", 1, "short"), ["output", "other", "words"]),
+        (Part("said", "", 0, "short"), ["output", "other", "short"]),
+        (Part("said", "", 1, "short"), ["output", "other", "words"]),
+        (Part("text", "words", 0, "short"), ["output", "other", "short"]),
     ],
 )
 def test_a_part_of_a_message_is_found_by_its_call_or_its_place(part: Part, shown: list[str]) -> None:
