@@ -422,3 +422,52 @@ def test_of_a_long_body_that_may_go_on_unread_only_the_first_values_are_held_and
     rest = read.read_rest()
     assert rest is not None
     assert rest.message_units == said
+
+
+@pytest.mark.parametrize("sign", ["[", "{"])
+def test_a_body_of_millions_of_lists_is_not_read_whether_it_is_the_first_or_goes_on(sign: str) -> None:
+    """Making them would hold up every other agent. In a text they cost nothing, and are not told from others."""
+    many = sign * (body_parsing.MOST_OPENING_SIGNS + 1)
+    hostile = _body(3)[:-2] + b',{"role":"user","content":"%b"}]}' % many.encode()
+    with pytest.raises(ValueError, match="lists and objects"):
+        BodyParser().parse_body("anthropic", hostile, "s")
+    readings = BodyParser()
+    assert readings.parse_body("anthropic", _body(3), "s") is not None
+    with pytest.raises(ValueError, match="lists and objects"):
+        readings.parse_body("anthropic", hostile, "s")
+    assert readings.parse_body("anthropic", _body(4), "s") is not None
+
+
+def test_only_a_long_body_of_a_wire_whose_calls_have_ids_goes_on_unread() -> None:
+    long = _body(FIRST_VALUES + 1)
+    read = {
+        (wire, may): BodyParser().parse_body(wire, long.replace(b'"messages"', b'"%b"' % MESSAGE_FIELDS[wire].encode()), "s", may_go_on_unread=may)
+        for wire in ("anthropic", "gemini")
+        for may in (True, False)
+    }  # fmt: skip
+    assert {key: found is not None and found.read_rest is not None for key, found in read.items()} == {
+        ("anthropic", True): True, ("anthropic", False): False, ("gemini", True): False, ("gemini", False): False,
+    }  # fmt: skip
+    short = BodyParser().parse_body("anthropic", _body(FIRST_VALUES), "s", may_go_on_unread=True)
+    assert short is not None
+    assert short.read_rest is None
+
+
+@pytest.mark.parametrize("end", [b"", b"\\", b'\\"', b"\\\\", b'"'])
+def test_a_text_that_never_ends_is_no_body(end: bytes) -> None:
+    with pytest.raises(ValueError, match="[a-z]"):
+        BodyParser().parse_body("anthropic", b'{"messages": [{"role": "user", "content": "x' + end, "s")
+
+
+def test_one_conversation_is_remembered_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_parsing, "MOST_HELD_BYTES", 1)
+    readings = BodyParser()
+    first = readings.parse_body("anthropic", _body(3), "s")
+    second = readings.parse_body("anthropic", _body(4), "s")
+    assert first is not None
+    assert second is not None
+    assert second.message_units[0] is first.message_units[0], "it was gone on from"
+    readings.parse_body("anthropic", _body(3), "other")
+    third = readings.parse_body("anthropic", _body(5), "s")
+    assert third is not None
+    assert third.message_units[0] is not first.message_units[0], "another took its place"

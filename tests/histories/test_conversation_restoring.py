@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -271,3 +272,72 @@ def test_a_link_on_the_way_is_refused(tmp_path: Path, link: str) -> None:
 def _put(path: Path, content: bytes) -> Path:
     path.write_bytes(content)
     return path
+
+
+def test_the_agent_a_conversation_comes_from_is_known_by_its_origin() -> None:
+    messages = (RecordedMessage("user", "go"), build_recorded_reply([Text("yes")]))
+    for kind, agent in (("codex", "codex"), ("claude-code", "claude"), ("goose", ""), ("", "")):
+        assert restoring.agent_of_origin(imported(RecordedSession("", messages, kind, "s"))[0]) == agent
+
+
+def test_own_lines_are_given_back_only_where_they_say_what_the_conversation_says(
+    recorded: tuple[str, Path],
+) -> None:
+    agent, path = recorded
+    session = main_session(path)
+    facts, content = imported(session)
+    more = [*facts, Recorded("c", len(facts) + 1, 0.0, UserSaid((Text("said here"),)))]
+    asked = RestoreRequest("c", agent, "/home/me/project")
+    assert not restoring.restore_session(more, content, asked).is_original
+    assert not restoring.restore_session(facts, content, replace(asked, is_folded=True)).is_original
+    other = next(name for name in RECORDED if name != agent)
+    assert not restoring.restore_session(facts, content, replace(asked, agent=other)).is_original
+    strange = imported(replace(session, session="another"))
+    assert not restoring.restore_session(*strange, asked).is_original, "its file has another session by now"
+    path.write_bytes(path.read_bytes() + b'{"half a line')
+    restored = restoring.restore_session(facts, content, asked)
+    assert restored.is_original
+    assert restored.content.endswith(b"\n"), "a line that is still being written is not given back"
+
+
+def test_before_its_second_compaction_a_conversation_has_the_first(tmp_path: Path) -> None:
+    boundary, summary = ({"subtype": "compact_boundary"}, {"isCompactSummary": True})
+    lines = written.claude_session()
+    for number, text in ((9, "First sum."), (12, "Second sum.")):
+        lines.append(written.claude_line(number, "system", None, **boundary, logicalParentUuid=f"u{number - 1}"))
+        lines.append(written.claude_said(number + 1, number, text, **summary))
+        lines.append(written.claude_reply(number + 2, number + 1, f"r{number}", written.text("word " * 60)))
+    path = written.lines(tmp_path / "session-1.jsonl", lines)
+    facts, content = imported(main_session(path))
+    restored = restoring.restore_session(facts, content, RestoreRequest("c", "claude", "/f", 2))
+    assert (restored.is_original, restored.compactions) == (True, 1)
+    assert restored.content.count(b"\n") == 11
+    assert restored.messages == len(main_session(path).messages) - 1
+    assert "First sum." in restored.texts[0]
+    first = restoring.restore_session(facts, content, RestoreRequest("c", "claude", "/f", 1))
+    assert (first.compactions, first.texts[0]) == (0, "")
+
+
+def test_people_are_told_what_was_written_and_what_is_not_in_it(tmp_path: Path) -> None:
+    bare = restoring.RestoredSession("codex", "s1", "/f", b"", False, 1_234, 2, ())
+    assert list(restoring.describe_restored_session(bare, tmp_path)) == [
+        f"Written to {tmp_path}. Messages: 1,234; compactions: 2.",
+        "To continue in /f, run: codex resume s1",
+    ]
+    full = replace(
+        bare, is_original=True, version="0.1", left_out_reasoning=1, left_out_context=2, calls_as_text=3, is_folded=True,
+        fits=False,
+    )  # fmt: skip
+    told = list(restoring.describe_restored_session(full, tmp_path))
+    assert len(told) == 9
+    assert told[-2] == "The session is from version 0.1. Restoring was tested with 0.169.0."
+    assert len(list(restoring.describe_restored_session(replace(bare, version="0.169.0"), tmp_path))) == 2
+
+
+def test_a_new_file_is_for_its_owner_alone_and_leaves_no_draft(tmp_path: Path) -> None:
+    path = restoring.write_new_session_file(tmp_path, "a/b/new.jsonl", b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o600)
+    assert [one.name for one in path.parent.iterdir()] == ["new.jsonl"]
+    with pytest.raises(InvalidInput):
+        restoring.write_new_session_file(tmp_path, "a/b/new.jsonl", b"other")
+    assert [one.name for one in path.parent.iterdir()] == ["new.jsonl"]
