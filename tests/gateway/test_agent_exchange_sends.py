@@ -364,8 +364,9 @@ async def test_what_went_on_unread_is_read_after_it_was_sent_and_after_the_reque
     now.spawn_task(say("sending", 0), name="send")
     if waits:
         before.spawn_task(say("the request before", 20), name="before")
-    found, ticket = await reading
+    found, ticket, body = await reading
     assert found.body.content == request.body.content
+    assert body["messages"] == found.body.value["messages"], "what went on"
     assert (ticket == UNREAD_TICKET) is fails
     assert room.told == [
         "sending",
