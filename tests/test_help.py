@@ -40,6 +40,16 @@ def test_every_command_shown_is_one(page: Path) -> None:
         assert callable(arguments.run), line
 
 
+def test_the_folder_of_the_printed_service_is_not_inside_the_programs_own() -> None:
+    """Tools refuse the program's folders: with the work inside HELIX_HOME, each call of each task failed."""
+    page = (resources.resources_folder() / "help/workers.md").read_text(encoding="utf-8")
+    home, base = (
+        Path(re.findall(f"^{name}=(.+)$", page, re.MULTILINE)[0]) for name in ("HELIX_HOME", "WorkingDirectory")
+    )
+    (work,) = set(re.findall(r"workspace new Thesis --folder (\w+)", page))
+    assert not (base / work).is_relative_to(home)
+
+
 def test_the_manual_page_names_every_command_and_its_verbs() -> None:
     said = MANUAL.read_text(encoding="utf-8").replace("\\", "").partition(".SH COMMANDS")[2]
     named = [word for noun, verbs in _commands().items() for word in (noun, *verbs)]
