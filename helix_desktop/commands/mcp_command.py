@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from helix_desktop.engine.ports import SearchHit
     from helix_desktop.engine.session import Session
     from helix_desktop.store.stored_workspace import StoredWorkspace
-    from helix_desktop.workbench.mcp_servers import WorkspaceServers
 
 TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
 
@@ -78,11 +77,9 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.context_server.{name}")
     from helix_desktop.context_server import cache_mcp_server, mcp_over_console
 
-    shelf = build_context_shelf(workspace, arguments.places)
+    server = cache_mcp_server.build_cache_server(build_context_shelf(workspace, arguments.places))
     if arguments.http is None:
-        await mcp_over_console.serve_mcp_over_console(
-            cache_mcp_server.build_cache_server(shelf), console.read_input, console.write_output
-        )
+        await mcp_over_console.serve_mcp_over_console(server, console.read_input, console.write_output)
         return 0
     from helix_desktop.context_server import mcp_over_http
 
@@ -90,9 +87,7 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
         await console.print_line(f"http://{mcp_over_http.HOST}:{port}{mcp_over_http.PATH}")
         await console.print_line(f"Authorization: Bearer {arguments.token}")
 
-    await mcp_over_http.serve_mcp_over_http(
-        cache_mcp_server.build_cache_server(shelf), arguments.http, arguments.token, print_server_address
-    )
+    await mcp_over_http.serve_mcp_over_http(server, arguments.http, arguments.token, print_server_address)
     return 0
 
 
@@ -178,12 +173,6 @@ async def _compact_with_fast_model(
 async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Signs in within the process that has the workspace open, so that its running server uses the new token."""
     from helix_desktop import workbench
-
-    async with workbench.use_workbench(workspace, arguments.places) as bench:
-        return await _sign_in_and_wait(bench.mcp_servers, arguments, console)
-
-
-async def _sign_in_and_wait(servers: WorkspaceServers, arguments: argparse.Namespace, console: Console) -> int:
     from helix_desktop.mcp_host.hosted_server import McpConnectionState
 
     name = arguments.server
@@ -192,7 +181,8 @@ async def _sign_in_and_wait(servers: WorkspaceServers, arguments: argparse.Names
         await console.print_error(f"Sign in on this page, which also opens in your browser: {address}")
         await asyncio.to_thread(open_page, address)
 
-    status = await servers.sign_in_at_server(name, print_sign_in_address)
+    async with workbench.use_workbench(workspace, arguments.places) as bench:
+        status = await bench.mcp_servers.sign_in_at_server(name, print_sign_in_address)
     if status.state is not McpConnectionState.READY:
         raise ActionRefused(
             f"{name} is not ready. {status.why}".strip(), remedy="Try again, or check the server's settings."

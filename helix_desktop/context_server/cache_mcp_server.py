@@ -5,6 +5,8 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]
@@ -15,7 +17,7 @@ from mcp.server.lowlevel import Server
 from helix_desktop import __version__
 from helix_desktop.context_server import context_shelf, offered_tools
 from helix_desktop.context_server.context_shelf import ContextShelf, recall_content, search_content
-from helix_desktop.context_server.offered_tools import OFFERS, OfferedTool
+from helix_desktop.context_server.offered_tools import OFFERS
 from helix_desktop.engine.content_recall import find_entry, format_message
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.entry_catalogue import EntryRow
@@ -89,16 +91,9 @@ async def list_session_prompts(_context: Any, _params: Any) -> types.ListPrompts
     return types.ListPromptsResult(prompts=prompts, ttl_ms=3_600_000, cache_scope="public")
 
 
-async def run_session_prompt(shelf: ContextShelf, name: str, words: str) -> str:
-    """Do what was asked for, and return what the agent is told."""
-    if name not in PROMPTS or shelf.use_agent_session is None:
-        raise InvalidInput(f"There is no prompt {name[:80]!r} here.")
-    async with shelf.use_agent_session() as session:
-        done = await PROMPTS[name][2](shelf, session, words.strip())
-    return f"{done}\n\n{TELL}"
-
-
 PAGE = 100
+MCP_TASKS = "io.modelcontextprotocol/tasks"  # An extension: clients that know it get a task from `add_task`.
+_MCP_TASK_STATUS = {"done": "completed", "failed": "completed", "cancelled": "cancelled"}
 ENTRY, HANDOVER = "helix://entry/", "helix://handover/"
 LARGEST_RESOURCE = 8 << 20
 log = logging.getLogger(__name__)
@@ -108,7 +103,7 @@ _VALIDATORS = {offer.name: jsonschema.Draft202012Validator(offer.takes) for offe
 def build_cache_server(on: ContextShelf) -> Server[Any]:
     """A server for one workspace; connect it to as many transports as you like."""
     requests = _CacheServerRequests(on)
-    return Server(
+    server: Server[Any] = Server(
         offered_tools.NAME,
         version=__version__,
         title="Helix Desktop context cache",
@@ -121,6 +116,10 @@ def build_cache_server(on: ContextShelf) -> Server[Any]:
         on_list_prompts=list_session_prompts,
         on_get_prompt=requests.answer_session_prompt,
     )
+    server.extensions[MCP_TASKS] = {}
+    server.add_request_handler("tasks/get", types.GetTaskRequestParams, requests.get_mcp_task)
+    server.add_request_handler("tasks/cancel", types.CancelTaskRequestParams, requests.cancel_mcp_task)
+    return server
 
 
 class _CacheServerRequests:
@@ -128,28 +127,79 @@ class _CacheServerRequests:
 
     def __init__(self, on: ContextShelf) -> None:
         self._shelf = on
-        self._tools = {offer.name: (offer, offer.act(on)) for offer in OFFERS}
+        self._tools = {offer.name: partial(offer.act, on) for offer in OFFERS}
 
     async def list_offered_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(
-            tools=[_describe_offered_tool(offer) for offer in OFFERS], ttl_ms=3_600_000, cache_scope="public"
-        )
+        tools = [
+            types.Tool(
+                name=offer.name,
+                title=offer.title,
+                description=offer.description,
+                input_schema=offer.takes,
+                output_schema=offer.gives,
+                annotations=types.ToolAnnotations(
+                    read_only_hint=not offer.changes,
+                    destructive_hint=False,
+                    idempotent_hint=not offer.thinks,
+                    open_world_hint=offer.thinks,
+                ),
+            )
+            for offer in OFFERS
+        ]
+        return types.ListToolsResult(tools=tools, ttl_ms=3_600_000, cache_scope="public")
 
-    async def call_offered_tool(self, _context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_offered_tool(self, context: Any, params: types.CallToolRequestParams) -> Any:
         if params.name not in self._tools:
             raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name[:80]!r}.")
-        _, act = self._tools[params.name]
+        name, arguments = params.name, params.arguments or {}
         try:
-            values = await act(**_check_tool_arguments(params.name, params.arguments or {}))
+            if mistake := jsonschema.exceptions.best_match(_VALIDATORS[name].iter_errors(arguments)):
+                where = ".".join(str(step) for step in mistake.absolute_path) or "the arguments"
+                raise InvalidInput(f"{name}: {where[:80]}: {mistake.message[-300:]}")
+            values = await self._tools[name](**arguments)
         except HelixError as error:
             log.warning("%s refused: %s", params.name, error.what[:300])
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
+        known = getattr(context.session.client_capabilities, "extensions", None) or ()
+        if name == "add_task" and MCP_TASKS in known:
+            return await self._describe_mcp_task(values["task"], "task")
         shown = values["text"] if isinstance(values.get("text"), str) else json.dumps(values, ensure_ascii=False)
         return types.CallToolResult(content=[types.TextContent(text=shown)], structured_content=values)
 
-    async def answer_session_prompt(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    async def get_mcp_task(self, _context: Any, params: types.GetTaskRequestParams) -> dict[str, Any]:
+        return await self._describe_mcp_task(params.task_id, "complete")
+
+    async def cancel_mcp_task(self, _context: Any, params: types.CancelTaskRequestParams) -> types.EmptyResult:
+        await self._run_on_task("cancel", params.task_id)
+        return types.EmptyResult()
+
+    async def _run_on_task(self, act: str, task: str) -> dict[str, Any]:
         try:
-            told = await run_session_prompt(self._shelf, params.name, (params.arguments or {}).get("words", ""))
+            return dict((await self._shelf.run_task_command([act, "--", task]))[0])
+        except HelixError as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)[:500]) from error
+
+    async def _describe_mcp_task(self, name: str, kind: str) -> dict[str, Any]:
+        """As the extension has it: with a result once it has ended, also if it failed."""
+        task = await self._run_on_task("show", name)
+        status, why = _MCP_TASK_STATUS.get(task["state"], "working"), task["why"]
+        began, now = (datetime.fromtimestamp(at, UTC).isoformat() for at in (task["added"], time.time()))
+        shown: dict[str, Any] = {"taskId": task["id"], "status": status, "createdAt": began, "lastUpdatedAt": now}
+        if status == "completed":
+            text, values = types.TextContent(text=task["answer"] or why), {"task": task["id"]}
+            has_failed = task["state"] == "failed"
+            result = types.CallToolResult(content=[text], structured_content=values, is_error=has_failed)
+            shown["result"] = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+        return {"resultType": kind, **shown, "statusMessage": why, "ttlMs": None, "pollIntervalMs": 1_000}
+
+    async def answer_session_prompt(self, _context: Any, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        """Do what was asked for, and tell the agent."""
+        try:
+            if params.name not in PROMPTS or self._shelf.use_agent_session is None:
+                raise InvalidInput(f"There is no prompt {params.name[:80]!r} here.")
+            async with self._shelf.use_agent_session() as session:
+                words = (params.arguments or {}).get("words", "").strip()
+                told = f"{await PROMPTS[params.name][2](self._shelf, session, words)}\n\n{TELL}"
         except HelixError as error:
             log.warning("%s refused: %s", params.name[:80], error.what[:300])
             told = f"Helix Desktop could not do what I asked for: {error}\n\nTell me so, and do nothing else."
@@ -207,30 +257,6 @@ class _CacheServerRequests:
             blob = base64.b64encode(content).decode("ascii")
             kind = stored.media_type if stored.media_type != "text/plain" else "application/octet-stream"
             return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)
-
-
-def _check_tool_arguments(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    mistake = jsonschema.exceptions.best_match(_VALIDATORS[name].iter_errors(arguments))
-    if mistake is not None:
-        where = ".".join(str(step) for step in mistake.absolute_path) or "the arguments"
-        raise InvalidInput(f"{name}: {where[:80]}: {mistake.message[-300:]}")
-    return arguments
-
-
-def _describe_offered_tool(offer: OfferedTool) -> types.Tool:
-    return types.Tool(
-        name=offer.name,
-        title=offer.title,
-        description=offer.description,
-        input_schema=offer.takes,
-        output_schema=offer.gives,
-        annotations=types.ToolAnnotations(
-            read_only_hint=not offer.changes,
-            destructive_hint=False,
-            idempotent_hint=not offer.thinks,
-            open_world_hint=offer.thinks,
-        ),
-    )
 
 
 def _entry_as_resource(row: EntryRow) -> types.Resource:

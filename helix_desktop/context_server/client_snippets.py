@@ -41,8 +41,10 @@ def build_client_snippet(
         return ClientSnippet(client, file, ("mcp_servers", name), plain, tomlkit.dumps({"mcp_servers": {name: plain}}))
     if client == "goose":
         settings = {"name": name, "type": "stdio", "enabled": True, "cmd": program, "args": arguments, "timeout": 300}
-        file = _goose_config_file(home)
-        return ClientSnippet(client, file, ("extensions", name), settings, _format_as_yaml(name, settings))
+        inside = "AppData/Roaming/Block/goose/config" if sys.platform == "win32" else ".config/goose"
+        lines = (f"    {key}: {json.dumps(value)}" for key, value in settings.items())
+        text = "\n".join(["extensions:", f"  {json.dumps(name)}:", *lines])
+        return ClientSnippet(client, home / inside / "config.yaml", ("extensions", name), settings, text)
     places: Mapping[str, tuple[str, str, dict[str, Any]]] = {
         "claude-code": (".mcp.json", "mcpServers", stdio),
         "gemini": (".gemini/settings.json", "mcpServers", plain),
@@ -57,17 +59,6 @@ def build_client_snippet(
     return ClientSnippet(client, folder / inside, (table, name), entry, text)
 
 
-def _goose_config_file(home: Path) -> Path:
-    if sys.platform == "win32":
-        return home / "AppData" / "Roaming" / "Block" / "goose" / "config" / "config.yaml"
-    return home / ".config" / "goose" / "config.yaml"
-
-
-def _format_as_yaml(name: str, settings: dict[str, Any]) -> str:
-    lines = ["extensions:", f"  {json.dumps(name)}:"]
-    return "\n".join([*lines, *(f"    {key}: {json.dumps(value)}" for key, value in settings.items())])
-
-
 def write_client_snippet(found: ClientSnippet) -> bool:
     """Put it into the program's file, beside what is there. False where it stands there already."""
     if found.client == "goose":
@@ -75,7 +66,10 @@ def write_client_snippet(found: ClientSnippet) -> bool:
             f"{found.file} is a YAML file with your own comments, so it was not changed.",
             remedy="Add these lines yourself.",
         )
-    text = _read_client_config(found.file)
+    try:
+        text = found.file.read_text(encoding="utf-8") if found.file.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreFailed(f"{found.file} cannot be read: {error}. Nothing was changed.") from error
     add_entry = _add_to_toml if found.file.suffix == ".toml" else _add_to_json
     changed = add_entry(text, found)
     if changed != text:
@@ -101,10 +95,3 @@ def _add_to_toml(text: str, found: ClientSnippet) -> str:
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigFileMistake(f"{found.file} cannot be read ({error}). Nothing was changed.") from None
     return tomlkit.dumps(document)
-
-
-def _read_client_config(file: Path) -> str:
-    try:
-        return file.read_text(encoding="utf-8") if file.exists() else ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise StoreFailed(f"{file} cannot be read: {error}. Nothing was changed.") from error

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from helix_desktop.context_server import context_shelf
-from helix_desktop.context_server.context_shelf import ContextShelf
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 
@@ -25,7 +24,7 @@ class OfferedTool:
     description: str
     takes: dict[str, Any]
     gives: dict[str, Any]
-    act: Callable[[ContextShelf], Act]
+    act: Act  # Called with the shelf and the arguments.
     changes: bool = False
     thinks: bool = False
 
@@ -60,10 +59,6 @@ _PLACE = _strict_object_schema(
 )
 
 
-def _bind_to_shelf(act: Callable[..., Awaitable[dict[str, Any]]]) -> Callable[[ContextShelf], Act]:
-    return lambda on: lambda **arguments: act(on, **arguments)
-
-
 OFFERS = (
     OfferedTool(
         ToolName.RECALL,
@@ -78,7 +73,7 @@ OFFERS = (
             context=_whole_number_schema("With grep: lines to show around each match", 50),
         ),
         _PAGE,
-        _bind_to_shelf(context_shelf.recall_content),
+        context_shelf.recall_content,
     ),
     OfferedTool(
         ToolName.SEARCH_CACHE,
@@ -91,7 +86,7 @@ OFFERS = (
             limit=_whole_number_schema("At most so many", 50),
         ),
         _strict_object_schema(("hits",), hits={"type": "array", "items": _PLACE}),
-        _bind_to_shelf(context_shelf.search_content),
+        context_shelf.search_content,
     ),
     OfferedTool(
         ToolName.COMPACT_CACHE,
@@ -99,7 +94,7 @@ OFFERS = (
         "Have the workspace's fast model read an entry, however long, and write down what you need of it.",
         _strict_object_schema(("sha256", "keep"), sha256=_HASH, keep=_text_schema("What you need of it")),
         _PAGE,
-        _bind_to_shelf(context_shelf.compact_content),
+        context_shelf.compact_content,
         thinks=True,
     ),
     OfferedTool(
@@ -113,7 +108,7 @@ OFFERS = (
             conversation=_text_schema("Its conversation; the newest that knows the fold when left out", 200),
         ),
         _strict_object_schema(("fold", "text"), fold=_STRING, text=_STRING),
-        _bind_to_shelf(context_shelf.recall_fold_messages),
+        context_shelf.recall_fold_messages,
     ),
     OfferedTool(
         "list_cached_content",
@@ -125,7 +120,7 @@ OFFERS = (
             limit=_whole_number_schema("At most so many", context_shelf.MOST_LISTED),
         ),
         _strict_object_schema(("total", "entries"), total=_INTEGER, entries={"type": "array", "items": _ENTRY}),
-        _bind_to_shelf(context_shelf.list_content),
+        context_shelf.list_content,
     ),
     OfferedTool(
         "put_cached_content",
@@ -138,13 +133,13 @@ OFFERS = (
             tool=_text_schema("What made it", 200),
         ),
         _strict_object_schema(("sha256", "size", "lines"), sha256=_STRING, size=_INTEGER, lines=_INTEGER),
-        _bind_to_shelf(context_shelf.put_content),
+        context_shelf.put_content,
         changes=True,
     ),
     OfferedTool(
         "add_task",
         "Give a task to a worker",
-        "Give a task to the workers of this workspace. Each task is done once, in a conversation of its own. Returns its ID at once.",
+        "Give a task to the workers of this workspace. Each task is done once, in a conversation of its own. Returns its ID at once, or the answer later where MCP tasks are known.",
         _strict_object_schema(
             ("text",),
             text=_text_schema("What to do", 100_000),
@@ -153,7 +148,7 @@ OFFERS = (
             after={**_NAMES, "description": "IDs or keys of tasks that must be done before"},
         ),
         _strict_object_schema(("task",), task=_STRING),
-        _bind_to_shelf(context_shelf.add_task),
+        context_shelf.add_task,
         changes=True,
         thinks=True,
     ),
@@ -163,7 +158,7 @@ OFFERS = (
         "Show the state and the answer of tasks, by their IDs, and wait until they have ended; without IDs, the newest.",
         _strict_object_schema((), tasks=_NAMES, wait_seconds=_whole_number_schema("Wait so long at most", 3_600)),
         _strict_object_schema(("tasks",), tasks={"type": "array", "items": _TASK}),
-        _bind_to_shelf(context_shelf.show_tasks),
+        context_shelf.show_tasks,
     ),
     OfferedTool(
         "cache_stats",
@@ -176,6 +171,6 @@ OFFERS = (
             "required": ["workspace"],
             "additionalProperties": _INTEGER,
         },
-        _bind_to_shelf(context_shelf.cache_figures_as_json),
+        context_shelf.cache_figures_as_json,
     ),
 )
