@@ -10,7 +10,7 @@ import asyncio
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
@@ -239,7 +239,7 @@ class DocumentWriter:
             else:
                 before += entry
         sources = await span_as_text.read_detail_sources(reading.branch, seqs, self.cache)
-        stored = list(span_as_text.details_of_stored_entries(reading.branch, seqs))
+        stored = span_as_text.details_of_stored_entries(reading.branch, seqs)
         found, text = await asyncio.to_thread(_combine_details, before, sources, stored, reading.todo)
         kept = await self.cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY))
         inherited = (DetailSource(each.seq, "user", each.text) for each in before)
@@ -414,7 +414,7 @@ def _room_after_fold_tokens(reading: DocumentMaterial) -> int:
 
 
 def _combine_details(
-    before: Sequence[Detail], sources: Sequence[DetailSource], stored: Sequence[Detail], todo: Sequence[tuple[str, str]]
+    before: Sequence[Detail], sources: Sequence[DetailSource], stored: Iterable[Detail], todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
     """Merges details of earlier entries and new messages, and formats the entry; in a thread, as it takes long."""
     fresh = conversation_details.collect_details(sources, between=_InterpreterPauses().pause_if_long)

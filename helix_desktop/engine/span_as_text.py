@@ -3,6 +3,7 @@
 Writers read what the view shows, so a summary costs no more than the context did; the collector reads originals.
 """
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -18,6 +19,7 @@ from helix_desktop.errors import CacheCorrupt, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
 MOST_BYTES = 2 << 20  # In bytes. Of a longer output, only the beginning and the end are read.
+AT_ONCE = 200  # So many messages are gathered at a stretch.
 GONE = "[not available any more]"
 
 
@@ -79,7 +81,9 @@ def _call_suffix(branch: ConversationBranch, block: Block) -> str:
 async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache: ContentCache) -> list[DetailSource]:
     """The messages as they were said, the outputs whole; what the user took out stays out."""
     found: list[DetailSource] = []
-    for seq in seqs:
+    for number, seq in enumerate(seqs, 1):
+        if not number % AT_ONCE:
+            await asyncio.sleep(0)  # Others get their turn.
         fact = branch.message_at(seq).fact
         if isinstance(fact, facts.ToolReturned):
             if not branch.is_excluded(facts.PartRef(seq)):

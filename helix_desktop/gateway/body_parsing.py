@@ -6,11 +6,14 @@ so that other threads go on between: the parser holds the interpreter. Slices an
 have to be made in this one as well, from bytes no shorter, and that in one go.
 """
 
+from __future__ import annotations
+
 import functools
 import itertools
 import re
 import secrets
 import threading
+from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -79,14 +82,14 @@ class ParsedBody:
     wire: str
     content: BodyBytes
     value: dict[str, Json]
-    begins: Sequence[int]
-    ends: Sequence[int]
+    begins: array[int]
+    ends: array[int]
     messages: list[Wired]
     chain: tuple[str, ...]
     head: RequestHead
     marked: frozenset[int] | None
     previous: PreviousBody = field(default_factory=PreviousBody)
-    read_rest: Callable[[], "ParsedBody | None"] | None = None
+    read_rest: Callable[[], ParsedBody | None] | None = None
 
     @property
     def message_units(self) -> list[Json]:
@@ -206,7 +209,7 @@ def _parse_from_beginning(wire: str, content: BodyBytes, first: int | None) -> P
         begins, ends, values = parse_values_of_list(content, MESSAGE_FIELDS[wire].encode(), first)
         value = _parse_around_messages(wire, content, begins, ends, values)
     except MessagesNotFound:
-        begins, ends, values = [], [], []
+        begins, ends, values = array("q"), array("q"), []
         value = parse_whole_body(content)
         if not isinstance(value, dict):
             return None
@@ -223,7 +226,7 @@ def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, sa
     check_opening_signs(content, before.ends[known - 1])
     try:
         more_begins, more_ends, fresh = _parse_values_from(content, before.ends[known - 1])
-        begins, ends = [*before.begins[:known], *more_begins], [*before.ends[:known], *more_ends]
+        begins, ends = before.begins[:known] + more_begins, before.ends[:known] + more_ends
         value = _parse_around_messages(wire, content, begins, ends, [*before.message_units[:known], *fresh])
     except MessagesNotFound:
         return None
@@ -390,7 +393,7 @@ def check_opening_signs(content: BodyBytes, at: int, most: int = MOST_OPENING_SI
 
 def parse_values_of_list(
     content: BodyBytes, name: bytes, first: int | None = None
-) -> tuple[list[int], list[int], list[Json]]:
+) -> tuple[array[int], array[int], list[Json]]:
     """The objects of the list of that name: where each begins and ends, and what it is, of which only so many are held.
     MessagesNotFound where there is none.
     """
@@ -421,10 +424,9 @@ def _find_named_value(content: BodyBytes, at: int) -> tuple[int, int]:
 
 def _parse_values_from(
     content: BodyBytes, at: int, first: int | None = None
-) -> tuple[list[int], list[int], list[Json]]:
+) -> tuple[array[int], array[int], list[Json]]:
     """The objects of a list from here on. Small ones are read many at once; where that fails, one by one for a while."""
-    begins: list[int] = []
-    ends: list[int] = []
+    begins, ends = array("q"), array("q")
     values: list[Json] = []
     one_by_one_until = at
     while True:
@@ -441,8 +443,8 @@ def _parse_values_from(
             one_by_one_until = max(one_by_one_until, at + SLICE)
             end = _find_value_end(content, at)
             group = [at], [end], [parse_value_between(content, at, end)]
-        begins += group[0]
-        ends += group[1]
+        begins.extend(group[0])
+        ends.extend(group[1])
         if first is None or len(values) < first:
             values += group[2]
         at = ends[-1]

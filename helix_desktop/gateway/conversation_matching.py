@@ -90,7 +90,7 @@ class ConversationMatcher:
     """All conversations of connected agents, as far as they were read."""
 
     def __init__(self) -> None:
-        self._lines_by_hash: dict[str, list[tuple[MessageLine, int]]] = {}
+        self._lines_by_hash: dict[str, tuple[tuple[MessageLine, int], ...]] = {}
         self._lines_by_session: dict[str, list[MessageLine]] = {}
         self._all_lines: list[MessageLine] = []
 
@@ -110,7 +110,7 @@ class ConversationMatcher:
         """The conversation is gone."""
         self._all_lines = [track for track in self._all_lines if track.conversation != conversation]
         for hashed, entries in list(self._lines_by_hash.items()):
-            left = [entry for entry in entries if entry[0].conversation != conversation]
+            left = tuple(entry for entry in entries if entry[0].conversation != conversation)
             if left:
                 self._lines_by_hash[hashed] = left
             else:
@@ -131,9 +131,8 @@ class ConversationMatcher:
             track.session = session
 
     def _index_message(self, track: MessageLine, hashed: str, seq: int) -> None:
-        entries = self._lines_by_hash.setdefault(hashed, [])
-        entries[:] = [entry for entry in entries if entry[0] is not track]
-        entries.append((track, seq))
+        others = (entry for entry in self._lines_by_hash.get(hashed, ()) if entry[0] is not track)
+        self._lines_by_hash[hashed] = (*others, (track, seq))
 
     def find_request_position(self, chain: Sequence[str], session: str, head: str, parent: str = "") -> RequestPosition:
         """The place of a request. `parent`: the name of the conversation whose sub-agent asks."""

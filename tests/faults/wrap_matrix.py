@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import pty
+import random
 import select
 import signal
 import subprocess
@@ -30,13 +31,17 @@ from types import MappingProxyType
 from typing import Any
 
 from helix_desktop import tasks
+from helix_desktop.protocols.protocol_table import WIRE_MODULES
+from helix_desktop.protocols.wire_message import PieceKind
 from tests.benchmarks.gateway_clients import BEGINS, CLAUDE_WINDOW, GOES_ON, HIDDEN, KEY, PACKAGES, Work, installed
 from tests.faults.store_report import report
-from tests.peers.agent_provider import Asked, Block, Provider
+from tests.peers.agent_provider import Asked, Block, Provider, Says
 from tests.peers.company_proxy import CompanyProxy
 from tests.resident.test_resident_process import is_gone, status, wait_until
 
 LONGEST = 150.0
+FAULTS = ("429", "500", "529", "late", "cut")
+ENDS = {"codex": "429", "gemini": "cut"}  # What these end at without a gateway, too.
 HTTP_KEYS = ("authorization", "x-api-key", "x-goog-api-key")
 VARIABLES = {"claude": "ANTHROPIC_BASE_URL", "codex": "OPENAI_BASE_URL", "gemini": "GOOGLE_GEMINI_BASE_URL"}
 SIGNED = {
@@ -254,6 +259,30 @@ def gateway_killed_in_a_stream(stage: Stage) -> None:
     stage.finish(process)
 
 
+def provider_fails(stage: Stage) -> None:
+    """Refuses with 429, 500 and 529, is late, and cuts its streams, also behind a recall; the work comes to the same end."""
+    chance, kinds, works = random.Random(stage.agent), Counter[str](), stage.script
+
+    def fail(asked: Asked) -> list[Block] | int:
+        messages = WIRE_MODULES[asked.protocol].messages(asked.body)
+        calls = [piece.name for message in messages for piece in message.pieces_of_kind(PieceKind.CALL)]
+        hidden = "hidden " if calls[-1:] == [HIDDEN] else ""
+        ends = "" if hidden else ENDS.get(stage.agent, "")
+        kind = chance.choice([one for one in FAULTS if one != ends]) if chance.random() < 0.15 else ""
+        stage.provider.cut_after = 0
+        kinds[hidden + (kind or "answered")] += 1
+        if kind == "late":
+            time.sleep(2)
+        if kind == "cut":
+            stage.provider.cut_after = chance.choice((1, 200, 400))
+            return [Says("This is cut off, and nobody should keep it. " * 20)]
+        return int(kind) if kind.isdecimal() else works(asked)
+
+    stage.provider.script = fail
+    stage.finish(stage.start("--upstream", stage.provider.url))
+    sys.stdout.write(f"{stage.agent}: {stage.work.done} steps, {stage.work.recalls} recalls, {dict(kinds)}\n")
+
+
 def terminated(stage: Stage) -> None:
     process = stage.start("--upstream", stage.provider.url)
     _ends_in_the_middle(stage, process, lambda: process.send_signal(signal.SIGTERM))
@@ -332,6 +361,7 @@ SITUATIONS: Mapping[str, tuple[Callable[[Stage], None], tuple[str, ...]]] = {
     "two at once": (two_at_once, ALL),
     "gateway killed": (gateway_killed, ALL),
     "gateway killed in a stream": (gateway_killed_in_a_stream, tuple(one for one in ALL if one != "gemini")),
+    "provider fails": (provider_fails, ALL),
     "SIGTERM": (terminated, ALL),
     "wrap killed": (wrap_killed, ALL),
     "terminal closed": (terminal_closed, ALL),
