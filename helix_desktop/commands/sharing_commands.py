@@ -1,4 +1,4 @@
-"""`workspace share`, `run_join`, `run_sync`, `run_sharing_status`, `run_unshare`: a workspace on several machines."""
+"""`workspace share`, `join`, `sync`, `sharing` and `unshare`: a workspace on several machines."""
 
 import argparse
 import asyncio
