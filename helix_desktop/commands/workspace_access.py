@@ -40,7 +40,7 @@ ASKING = 3  # An exit code between two processes of this program: "the user must
 LATER = 75  # An exit code between two processes of this program: "ask again in a moment".
 LASTING_PATIENCE = 1.0
 TOLD_EVERY = 2.0  # In seconds. Progress is reported this often.
-PATIENCE = 5.0  # In seconds. We wait this long if another command has the workspace open.
+PATIENCE = 5.0  # In seconds. How long we wait for an answer of the process that has the workspace open.
 
 
 def add_workspace_verb(

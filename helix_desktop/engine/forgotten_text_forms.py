@@ -20,7 +20,7 @@ _CODECS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 _LEGACY = ("latin-1", "cp1252", "gb18030", "shift_jis")  # Encodings tried only if the text is not ASCII.
 _ENTITIES = {'"': ("quot",), "&": ("amp",), "<": ("lt",), ">": ("gt",), "'": ("apos",)}
 _NAMED = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
-_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # A text without any of these has nothing escaped.
+_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # Letters are escaped with one of these only.
 _SHORTEST_CORE = 5
 Escape = Callable[[str], str]
 

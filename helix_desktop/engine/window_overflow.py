@@ -22,7 +22,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 
 LARGE = 700  # In tokens. When a request does not fit, longer parts are replaced by excerpts.
-EXCERPT = 300  # In tokens. The length of such an excerpt.
+EXCERPT = 300  # In tokens. The length of the excerpt that replaces a longer part.
 TAILS = (8, 4, 2, 1)  # How many of the last steps truncation keeps, in each successive attempt.
 OVERFLOW_SHARE = 0.8  # After a refusal as too long, a request has at most this share of its size.
 WHY = "the next request would not fit"

@@ -28,7 +28,7 @@ def listen_on_loopback(port: int, *, is_reserved: bool = False) -> socket.socket
             _check_nobody_listens(port)
         found.listen(BACKLOG)
         if CAN_RESERVE_PORTS:
-            # Set only after listening: with this option, two processes could listen at the same port at once.
+            # For `reserve_port`. Set before listening, it would let a second process listen at the same port.
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     except OSError as error:
         found.close()

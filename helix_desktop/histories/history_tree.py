@@ -12,7 +12,7 @@ from helix_desktop.histories.history_rows import HistoryMessages, ReadingComplai
 from helix_desktop.histories.recorded_session import RecordedSession
 
 MOST_BRANCHES = 500  # Each branch is stored with all rows that it shares with others, so their number is limited.
-ROOT = "\0root"  # Stands for the parent of a row that says it has no parent.
+ROOT = "\0root"  # The parent of a row that says it has none.
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,9 @@ _DEMAND = re.compile(r"\b(?:must|never|always|do not|don't|only|prefer|please us
 _TROUBLE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .*|^(?:FAILED|ERROR) .*|^E   .*", re.MULTILINE)
 _ENDS = re.compile(r"(?<=[.!?])\s+|\n")
 _PATH_KEYS = ("path", "file_path", "filename", "file", "notebook_path", "old_path", "new_path")
-SHOWN = 300  # In characters. Only this much of a demand or an error must be found again.
+SHOWN = (
+    300  # In characters. Of a user's demand or an error, only the first this many must still be found in the replay.
+)
 
 Read = Callable[[Digest], Awaitable[bytes]]
 

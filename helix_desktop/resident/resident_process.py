@@ -105,7 +105,7 @@ class Resident:
         """
         found = await asyncio.to_thread(agent_settings.installed_registrations, self._where.config)
         self._installed = {one.token: one for one in found}
-        self._update_gateway()  # The gateway must know the agents before they can reach it.
+        self._update_gateway()  # First, so that the gateway knows the agents as soon as they can reach it.
         try:
             for port in set(found.values()):
                 await self._ensure_listening(port)

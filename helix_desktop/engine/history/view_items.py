@@ -24,7 +24,7 @@ class ViewItem:
     last: int
     blocks: tuple[Block, ...]
     tokens: int
-    born: int  # How many steps came before this item.
+    born: int  # How many steps came before this item was made.
     fold: str = ""
 
 
