@@ -401,7 +401,9 @@ def try_cell(agent: str, situation: str, steps: int) -> list[str]:
                 stage.wrong.append("the key did not arrive")
         if stage.elsewhere.asked:
             stage.wrong.append("requests went elsewhere")
-        stage.wrong += [f"refused: {why}" for why in stage.provider.refused[:1]]
+        # Some agents ask on their own what a strict provider refuses, such as Gemini CLI whether it goes in circles.
+        refused = [why for why, asked in stage.provider.refused_requests if HIDDEN.encode() in asked.raw]
+        stage.wrong += [f"refused: {why}" for why in refused[:1]]
         stage.wrong += [f"{name} arrived" for asked in stage.provider.asked[:1] for name in asked.headers if name.startswith("x-helix")]  # fmt: skip
         return stage.wrong
 
