@@ -23,6 +23,7 @@ NO_REASON = "The hook refused and gave no reason."
 EVENTS = (
     "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionStart", "PreCompact", "Notification",
 )  # fmt: skip
+MOST_REPEATS, LONGEST_NAME = 4, 128  # what a matcher may repeat, and the length of what it is tried on
 USUAL_SECONDS, MOST_SECONDS = 60.0, 600.0
 
 
@@ -56,12 +57,18 @@ class ProjectHook:
         """Whether it is meant for this tool (or this kind of start, or of compacting)."""
         if self.only and not fnmatch.fnmatchcase(name, self.only.partition("(")[0]):
             return False
-        if self.matcher in ("", "*"):
+        if self.matcher in ("", "*") or _may_take_forever(self.matcher, name):
             return True
         try:
             return re.fullmatch(self.matcher, name) is not None
-        except re.error:
+        except (re.error, OverflowError, RecursionError):
             return fnmatch.fnmatchcase(name, self.matcher)
+
+
+def _may_take_forever(matcher: str, name: str) -> bool:
+    """Python cannot be stopped while it matches: a hook with such an expression is meant for every tool."""
+    repeats = sum(map(matcher.count, "*+?{")) - matcher.count("(?")
+    return repeats > MOST_REPEATS or len(name) > LONGEST_NAME or re.search(r"\)[*+{]", matcher) is not None
 
 
 def read_hooks_file(path: Path, within: Path, folder: Path, *, own: bool = False) -> Iterator[ProjectItem]:

@@ -73,6 +73,28 @@ def test_matchers_are_patterns_over_claude_codes_names() -> None:
 
 
 @pytest.mark.parametrize(
+    ("matcher", "name"),
+    [
+        ("(a+)+b", "a" * 64),
+        ("(?:a|aa)*b", "a" * 64),
+        ("(a|aa){2,}b", "a" * 64),
+        ("a?" * 40 + "a" * 40 + "b", "a" * 64),
+        (".*" * 12 + "b", "a" * 64),
+        (".*.*.*.*b", "a" * 100_000),
+    ],
+)
+def test_a_matcher_that_would_take_forever_is_meant_for_every_tool(matcher: str, name: str) -> None:
+    """It held the whole program: a file of the folder says what it is, and the name of a tool comes from a server."""
+    assert hook(matcher).matches_tool(name)
+
+
+def test_a_matcher_that_python_cannot_read_is_compared_as_it_stands() -> None:
+    assert not hook("a{99999999999}").matches_tool("Bash")
+    assert hook("mcp__.*__(?:read|write).*").matches_tool("mcp__files__read_all")
+    assert not hook("mcp__.*__(?:read|write).*").matches_tool("mcp__files__list")
+
+
+@pytest.mark.parametrize(
     ("name", "values", "theirs", "arguments"),
     [
         ("run_command", {"command": "ls"}, "Bash", {"command": "ls", "description": ""}),
