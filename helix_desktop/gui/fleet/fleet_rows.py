@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from PySide6.QtCore import QLocale, QSize, Qt
-from PySide6.QtGui import QIcon
+from PySide6.QtGui import QIcon, QResizeEvent
 from PySide6.QtWidgets import QHeaderView, QTreeWidgetItem, QWidget
 
 from helix_desktop.engine.session_events import ConversationActivity
@@ -18,6 +18,7 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
+LEAST_WIDTH = 180  # The least width in pixels of the column that takes what is left.
 LONGEST_CELL = 200  # In characters. A cell's text is cut to this length.
 NOTHING = "–"
 DOT_BY_STATE = {"running": "output", "needs_you": "handover", "waiting": "faint", "failed": "danger", "done": "conversation", "cancelled": "edge"}  # fmt: skip
@@ -34,7 +35,7 @@ class FleetList(RowTree):
     ) -> None:
         super().__init__(parent)
         self._items: dict[str, QTreeWidgetItem] = {}
-        self._figures = figures
+        self._figures, self._widths = figures, [width for _, width in columns]
         self.setAccessibleName(name)
         self.setProperty("look", "table")
         self.setIconSize(QSize(9, 9))
@@ -42,10 +43,18 @@ class FleetList(RowTree):
         self.setHeaderLabels([title for title, _ in columns])
         self._align_figures(self.headerItem())
         self.header().setStretchLastSection(False)
-        for number, (_, width) in enumerate(columns):
-            self.setColumnWidth(number, width)
-            if not width:
-                self.header().setSectionResizeMode(number, QHeaderView.ResizeMode.Stretch)
+        self.header().setSectionResizeMode(self._widths.index(0), QHeaderView.ResizeMode.Stretch)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where there is little room, the widest column gives way to the one that takes what is left, then all do."""
+        super().resizeEvent(event)
+        room = self.viewport().width() - LEAST_WIDTH
+        widest = self._widths.index(max(self._widths))
+        others = sum(self._widths) - self._widths[widest]
+        self.setColumnHidden(widest, room - others < LEAST_WIDTH // 2)
+        share = min(room / others, 1.0)
+        for number, width in enumerate(self._widths):
+            self.setColumnWidth(number, min(width, room - others) if number == widest else round(width * share))
 
     def _align_figures(self, row: QTreeWidgetItem) -> None:
         for column in self._figures:

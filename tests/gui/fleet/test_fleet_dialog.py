@@ -17,6 +17,7 @@ from helix_desktop.engine.list_rows import ConversationListRow as Row
 from helix_desktop.engine.session_events import ConversationActivity
 from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.fleet.fleet_dialog import FleetDialog
+from helix_desktop.gui.fleet.fleet_rows import LEAST_WIDTH
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.program_folders import ProgramFolders
@@ -24,6 +25,7 @@ from helix_desktop.resident import schedules
 from helix_desktop.resident.schedules import WorkSchedule
 from helix_desktop.store.fleet_tasks import FleetTask, FleetTaskOrder, FleetTaskResult, FleetTaskState, task_as_json
 from tests.gui.stand_in import StandIn
+from tests.turns import qt_works
 
 
 def task(number: int, state: str, *, worker: str = "", claims: int = 1, **result: Any) -> dict[str, Any]:
@@ -248,3 +250,19 @@ def test_the_window_opens_it_by_its_action(window: MainWindow, places: ProgramFo
     window.window_actions["fleet"].trigger()
     (dialog,) = window.findChildren(FleetDialog)
     assert dialog._task_list.topLevelItemCount() == 6
+
+
+@pytest.mark.parametrize(("width", "hidden"), [(1240, False), (1000, False), (810, True), (600, True)])
+def test_a_task_keeps_room_in_a_narrow_window(
+    theme: Theme, doing: BackgroundRunner, places: ProgramFolders, width: int, *, hidden: bool
+) -> None:
+    """Eight letters were left of it at 900x600."""
+    dialog, _, _, _ = opened(theme, doing, places)
+    dialog.resize(width, 500)
+    dialog.show()
+    qt_works(20)
+    rows = dialog._task_list
+    assert rows.columnWidth(1) >= LEAST_WIDTH - 2
+    assert rows.isColumnHidden(5) is hidden
+    assert sum(rows.columnWidth(number) for number in range(rows.columnCount())) <= rows.viewport().width()
+    dialog.close()
