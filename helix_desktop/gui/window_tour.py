@@ -93,7 +93,8 @@ class WindowTour(QObject):
         self.coach.show_tour_step((self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done)
         self.coach.point_at_area(
             QRect() if done and self._step_number != len(self.steps) - 1 else step.place_to_point_at(),
-            within=self._place_in_window(self._window.context_panel) or self._place_of_empty_page(),
+            self._place_of_page(),
+            self._place_in_window(self._window.context_panel),
         )
 
     def _facts_of_session(self) -> list[Fact]:
@@ -139,10 +140,10 @@ class WindowTour(QObject):
             return self._place_in_window(chat.approvals)
         return self._place_in_window(chat.empty.first) if self._window.current_session is None else QRect()
 
-    def _place_of_empty_page(self) -> QRect:
-        """Heading, sentence and suggestion belong together: the first card covers none of them."""
+    def _place_of_page(self) -> QRect:
+        """The page, as the card speaks of what is on it; of an empty one heading, sentence and suggestion."""
         empty = self._window.chat.empty
-        return self._place_in_window(empty, empty.childrenRect()) if self._step_number == 0 else QRect()
+        return self._place_in_window(empty, empty.childrenRect()) or self._place_in_window(self._window.page_area)
 
     def _place_of_excerpt(self) -> QRect:
         view = self._window.chat.transcript.view

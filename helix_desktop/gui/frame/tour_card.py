@@ -86,7 +86,7 @@ class TourGuide(QObject):
         self._window = window
         self.ring, self.card = HighlightRing(theme, window), TourStepCard(theme, window)
         self._shown_step: object = None
-        self._clear_area = QRect()  # The card must not cover this area.
+        self._clear_areas = [QRect()]  # What the card must not cover, the best first.
         self._timer = QTimer(self, interval=150)
         self._timer.timeout.connect(self.target_needed)
         window.installEventFilter(self)
@@ -118,12 +118,14 @@ class TourGuide(QObject):
         self._timer.start()
         self._place_ring_and_card()
 
-    def point_at_area(self, place: QRect, *, within: QRect | None = None) -> None:
-        """The area is in window coordinates; an empty one highlights nothing. The card covers nothing of `within`."""
+    def point_at_area(self, place: QRect, *about: QRect) -> None:
+        """The area is in window coordinates; an empty one highlights nothing. The card covers nothing of the first
+        of `about` that leaves it room, else nothing of the area.
+        """
         place &= self._window.rect()
-        clear = within or place
-        if (place, clear) != (self.ring.highlighted_area, self._clear_area):
-            self._clear_area = clear
+        clear = [*filter(None, about), place]
+        if (place, clear) != (self.ring.highlighted_area, self._clear_areas):
+            self._clear_areas = clear
             self.ring.highlight_area(place)
             for widget in (self.ring, self.card):  # A panel opened meanwhile may cover them.
                 widget.raise_()
@@ -149,8 +151,13 @@ class TourGuide(QObject):
     def _place_ring_and_card(self) -> None:
         self.ring.setGeometry(self._window.rect())
         sizes = [self.card.compute_card_size(width) for width in CARD_WIDTHS]
-        ways = [QRect(position_beside_area(self._clear_area, size, self._window.rect()), size) for size in sizes]
-        wanted = next((way for way in ways if not way.intersects(self._clear_area)), ways[0])
+        window = self._window.rect()
+        ways = [
+            (area, QRect(position_beside_area(area, size, window), size))
+            for area in self._clear_areas
+            for size in sizes
+        ]
+        wanted = next((way for area, way in ways if not way.intersects(area)), ways[-1][1])
         if self.card.geometry() != wanted:
             self.card.setGeometry(wanted)
 

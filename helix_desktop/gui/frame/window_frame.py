@@ -52,7 +52,7 @@ class WindowFrame(QWidget):
         self.rail = WorkspaceRail(theme, self)
         self.sidebar = Sidebar(theme, self)
         self.top = TopBar(theme, self)
-        self._stack = QStackedWidget(self)
+        self.page_area = QStackedWidget(self)
         self._side = QStackedWidget(self)
         self._middle = QWidget(self)
         self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
@@ -63,7 +63,7 @@ class WindowFrame(QWidget):
         theme.changed.connect(self._update_visible_sides)
 
     def _lay_out_frame(self) -> None:
-        build_column(self.top, (self._stack, 1), owner=self._middle, margins=0, spacing=0)
+        build_column(self.top, (self.page_area, 1), owner=self._middle, margins=0, spacing=0)
         self._middle.setMinimumWidth(360)
         self._side.setMinimumWidth(240)
         self._splitter.setHandleWidth(1)
@@ -89,7 +89,7 @@ class WindowFrame(QWidget):
     def add_page(self, name: str, page: QWidget, side: QWidget | None = None) -> None:
         """`side` stands at the right while the page is shown."""
         self._pages[name] = page
-        self._stack.addWidget(page)
+        self.page_area.addWidget(page)
         if side is not None:
             self._sides[name] = side
             self._side.addWidget(side)
@@ -105,7 +105,7 @@ class WindowFrame(QWidget):
             return
         self.showing.set_shown_page(name)
         self._is_changing_page = True
-        self._stack.setCurrentWidget(self._pages[name])
+        self.page_area.setCurrentWidget(self._pages[name])
         self._is_changing_page = False
         self.top.setVisible(name in PAGES)
         if name in PAGES:

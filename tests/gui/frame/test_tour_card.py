@@ -53,10 +53,25 @@ def test_the_card_covers_nothing_of_the_panel_that_its_button_is_in(theme: Theme
     coach = TourGuide(theme, window)
     coach.show_tour_step((3, 6), "Fold now", "When the context fills up, older parts are folded.")
     panel, button = QRect(480, 300, 560, 440), QRect(500, 700, 90, 24)
-    coach.point_at_area(button, within=panel)
+    coach.point_at_area(button, panel)
     assert not coach.card.geometry().intersects(panel)
-    coach.point_at_area(button, within=QRect())
+    coach.point_at_area(button, QRect())
     assert not coach.card.geometry().intersects(button)
+    coach.close_tour_guide()
+
+
+@pytest.mark.parametrize("place", [QRect(725, 276, 378, 28), QRect()])
+def test_the_card_covers_nothing_of_the_page_while_there_is_room_beside_it(theme: Theme, place: QRect) -> None:
+    """It lay over the command that it spoke of, and over the end of the lines of an answer."""
+    window = QWidget()
+    window.resize(1266, 738)
+    coach = TourGuide(theme, window)
+    coach.show_tour_step((2, 6), "See what was left out", "One command printed 52,000 tokens. Click the label.")
+    page, panel = QRect(309, 48, 957, 690), QRect(480, 130, 290, 360)
+    coach.point_at_area(place, page, panel)
+    assert not coach.card.geometry().intersects(page)
+    coach.point_at_area(place, QRect(56, 48, 1210, 690), panel)  # without the list beside it
+    assert not coach.card.geometry().intersects(panel)
     coach.close_tour_guide()
 
 
