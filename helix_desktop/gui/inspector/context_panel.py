@@ -64,7 +64,7 @@ class ContextPanel(QWidget):
 
     def _build_panel_link(self, words: str, wanted: SignalInstance) -> QPushButton:
         def close_and_go() -> None:
-            self.hide()
+            self._close_panel()
             wanted.emit()
 
         return build_push_button(words, self, close_and_go, "link")
@@ -118,6 +118,11 @@ class ContextPanel(QWidget):
 
     # --- The panel is placed when it appears, and closed by Escape or a click elsewhere
 
+    def _close_panel(self) -> None:
+        """The keyboard goes back to what opened it: Qt would give it to the first thing in the window."""
+        self._opener.setFocus(Qt.FocusReason.OtherFocusReason)
+        self.hide()
+
     def showEvent(self, event: QEvent) -> None:
         self._place_panel()
         if (application := QApplication.instance()) is not None:
@@ -143,8 +148,7 @@ class ContextPanel(QWidget):
         if escaping and event.key() == Qt.Key.Key_Escape:  # type: ignore[attr-defined]  # a key event
             event.accept()
             if event.type() == QEvent.Type.KeyPress:
-                self.hide()
-                self._opener.setFocus(Qt.FocusReason.OtherFocusReason)
+                self._close_panel()
             return True
         return super().event(event)
 
