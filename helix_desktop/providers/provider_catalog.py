@@ -228,8 +228,8 @@ class KeySource(Protocol):
 
 
 async def find_provider_key(config: ProviderConfig, keys: KeySource) -> str | None:
-    """The key of a provider, if there is one. A keyring that does not answer matters only where a key is needed, and is
-    then a ProviderKeyRefused with its own sentence; so is a key that was entered for another address. The demonstration has none.
+    """The key of a provider, if there is one. A keyring that does not answer matters only where a key is needed or was entered,
+    and is then a ProviderKeyRefused with its own sentence; so is a key that was entered for another address. The demonstration has none.
     """
     if config.kind == DEMO:
         return None
@@ -238,7 +238,7 @@ async def find_provider_key(config: ProviderConfig, keys: KeySource) -> str | No
     except ActionRefused as error:
         raise ProviderKeyRefused(error.what, remedy=error.remedy) from error
     except NoUsableKeyring as error:
-        if config.needs_key:
+        if config.needs_key or config.key_host:
             raise ProviderKeyRefused(error.what, remedy=error.remedy) from error
         return None
 

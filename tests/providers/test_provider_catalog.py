@@ -153,6 +153,13 @@ async def test_a_silent_keyring_matters_only_where_a_key_is_needed() -> None:
     assert await find_provider_key(PRESETS["ollama"], Silent()) is None
 
 
+async def test_a_silent_keyring_says_so_where_a_key_was_entered() -> None:
+    """The request went out without it, and the server's answer was shown: the key does not work."""
+    keyed = ProviderConfig("work", base_url="https://llm.example.org/v1", key_host="llm.example.org")
+    with pytest.raises(ProviderKeyRefused, match="did not respond"):
+        await find_provider_key(keyed, Silent())
+
+
 async def test_the_demonstration_asks_no_keyring() -> None:
     class Asked:
         async def read_secret(self, secret: ProviderKey) -> str | None:
