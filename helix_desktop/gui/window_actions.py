@@ -197,17 +197,11 @@ class ActionRegistry(QObject):
         self._save_shortcuts()
 
     def _save_shortcuts(self) -> None:
-        changed = {
-            i: keys
-            for i, keys in self._current_shortcuts()
-            if QKeySequence(keys) != QKeySequence(self._declared[i].shortcut)
-        }
-        self._settings.change_setting(SHORTCUTS, {i: keys or "none" for i, keys in changed.items()})
+        declared, portable = self._declared, QKeySequence.SequenceFormat.PortableText
+        current = {i: action.shortcut() for i, action in self._actions.items()}
+        changed = {i: keys for i, keys in current.items() if keys != QKeySequence(declared[i].shortcut)}
+        self._settings.change_setting(SHORTCUTS, {i: keys.toString(portable) or "none" for i, keys in changed.items()})
         self.shortcuts_changed.emit()
-
-    def _current_shortcuts(self) -> Iterator[tuple[str, str]]:
-        portable = QKeySequence.SequenceFormat.PortableText
-        return ((i, action.shortcut().toString(portable)) for i, action in self._actions.items())
 
     def _saved_or_declared_shortcut(self, each: WindowAction) -> QKeySequence:
         kept = self._settings[SHORTCUTS].get(each.id, each.shortcut)

@@ -86,7 +86,8 @@ class CachePage(QWidget):
     def _connect_signals(self) -> None:
         self.bar.filter_chosen.connect(self._on_filter_chosen)
         self.bar.searched.connect(self.search_hash_or_text)
-        self.bar.table_wanted.connect(self._focus_entry_table)
+        self.bar.table_wanted.connect(self.table.setFocus)
+        self.bar.table_wanted.connect(lambda: self.table.select_row(max(self.table.current_row, 0)))
         self.table.current_row_changed.connect(self._open_entry_of_row)
         self.table.selected_rows_changed.connect(self._show_selection_count)
         self.table.menu_wanted.connect(self._show_entry_context_menu)
@@ -279,10 +280,6 @@ class CachePage(QWidget):
         else:
             self.table.clear_current_row()
         self.viewer.show_entry_in_viewer(self._catalogue, row)
-
-    def _focus_entry_table(self) -> None:
-        self.table.setFocus()
-        self.table.select_row(max(self.table.current_row, 0))
 
     def _open_entry_of_row(self, number: int) -> None:
         row = self.model.entry_row_at(number)

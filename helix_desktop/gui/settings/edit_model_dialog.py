@@ -38,7 +38,8 @@ class EditModelDialog(TransientDialog):
         buttons = build_confirm_buttons(self, tr("Save"), self._save_model_changes)
         reset = buttons.addButton(tr("Reset to the provider's values"), QDialogButtonBox.ButtonRole.ResetRole)
         reset.setAutoDefault(False)
-        reset.clicked.connect(self._request_model_reset)
+        reset.clicked.connect(self.reset_wanted)
+        reset.clicked.connect(self.accept)
         column.addWidget(buttons)
 
     def _note_model_change(self, name: str, value: Value) -> None:
@@ -49,10 +50,6 @@ class EditModelDialog(TransientDialog):
         self.setFocus()  # A number field takes over a typed number when it loses the focus.
         if self.changes:
             self.corrected.emit(self.changes)
-        self.accept()
-
-    def _request_model_reset(self) -> None:
-        self.reset_wanted.emit()
         self.accept()
 
 

@@ -76,17 +76,14 @@ class ProvidersPage(SettingsPage):
         self.add_page_layout(self._rows)
         self.add_heading(tr("Add a provider"))
         self._panel = self.add_page_widget(ConnectPanel(setup, doing, self.page_content))
-        self._panel.chosen.connect(self._on_first_model_chosen)
-        self._panel.added.connect(lambda _provider: self.refresh_providers())
+        for heard in (self._panel.chosen, self._panel.added):
+            heard.connect(lambda _name: self.refresh_providers())
+        self._panel.chosen.connect(self.model_chosen)
         self._panel.search_local_servers()
         self.refresh_providers()
 
     def refresh_providers(self) -> None:
         self._doing.run_in_background(self._setup.list_configured_providers(), then=self._show_providers, owner=self)
-
-    def _on_first_model_chosen(self, model: str) -> None:
-        self.refresh_providers()
-        self.model_chosen.emit(model)
 
     def _show_providers(self, providers: Sequence[ProviderChoice]) -> None:
         clear_layout(self._rows)

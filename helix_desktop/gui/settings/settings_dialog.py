@@ -118,23 +118,15 @@ class SettingsDialog(TransientDialog):
 
     def _build_policy_page(self, bench: Workbench) -> PolicyPage:
         page = PolicyPage(bench, self._window.background_runner)
-        page.comparison_wanted.connect(self._compare_policies)
+        page.comparison_wanted.connect(self.accept)  # The comparison can change the policy that is shown here.
+        page.comparison_wanted.connect(self.comparison_wanted)
         return page
-
-    def _compare_policies(self) -> None:
-        """Closes the settings: the comparison can change the policy that they show."""
-        self.accept()
-        self.comparison_wanted.emit()
 
     def _build_permissions_page(self, bench: Workbench) -> PermissionsPage:
         page = PermissionsPage(bench, self._program, self._window.background_runner)
-        page.folder_wanted.connect(self._choose_another_folder)
+        page.folder_wanted.connect(self.accept)  # The workspace opens anew, and these pages show the old folder.
+        page.folder_wanted.connect(self._window.window_actions["workspace-folder"].trigger)
         return page
-
-    def _choose_another_folder(self) -> None:
-        """Closes the settings: the workspace reopens, and these pages would show the old folder."""
-        self.accept()
-        self._window.window_actions["workspace-folder"].trigger()
 
     def _build_storage_page(self, bench: Workbench) -> StoragePage:
         page = StoragePage(bench, self._program, self._window.background_runner)

@@ -194,7 +194,7 @@ class TranscriptView(TranscriptCanvas):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Find):
             self.find_wanted.emit()
-        elif _is_copy_markdown_key(event):
+        elif QKeySequence(event.keyCombination()) == QKeySequence("Ctrl+Shift+C"):
             self.copy_selected_as_markdown()
         elif event.key() == Qt.Key.Key_Escape and not self.selection.is_empty_selection:
             self.selection.clear_selection()
@@ -409,8 +409,3 @@ class TranscriptView(TranscriptCanvas):
         if isinstance(item.source_fact, UserSaid):
             return PartRef(item.fact_seq, 0)
         return PartRef(item.fact_seq, item.part) if isinstance(item.source_fact, ModelReplied) else None
-
-
-def _is_copy_markdown_key(event: QKeyEvent) -> bool:
-    wanted = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
-    return event.key() == Qt.Key.Key_C and event.modifiers() == wanted
