@@ -13,7 +13,7 @@ from dataclasses import replace
 from helix_desktop.engine.blocks import Delta, Request, RetryDelay
 from helix_desktop.engine.facts import Usage
 from helix_desktop.engine.ports import Clock
-from helix_desktop.errors import ModelFailed, ModelOverloaded, ProviderUnreachable
+from helix_desktop.errors import ModelFailed, ModelOverloaded, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.json_values import dump_json_body
 from helix_desktop.protocols.event_stream import EventStreamParser, EventTooLong, ServerSentEvent
@@ -118,9 +118,12 @@ class HttpModelClient:
                 f"{self.transport.where} returned a web page.", remedy="Check the base URL."
             )
         body = read_refusal_body(await answer.read_whole_body(http_transport.LONGEST_REFUSAL))
-        raise failure_of_refusal(
+        failure = failure_of_refusal(
             ProviderRefusal(self.transport.where, answer.status_code, body, answer.response_headers, self.info.id)
         )
+        if isinstance(failure, ProviderKeyRefused) and not self.key:
+            raise ProviderKeyRefused(failure.what, remedy="Enter a key for this provider: none was sent.")
+        raise failure
 
     def _feed_event(self, reading: ReplyReading, event: ServerSentEvent) -> list[Delta]:
         try:

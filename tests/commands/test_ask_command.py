@@ -174,7 +174,7 @@ def test_what_a_model_says_gives_a_terminal_no_orders_and_reasons_end_once(
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
         assert "one \ufffd]0;title\ufffd two" in capfd.readouterr().out
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 1
-        assert capfd.readouterr().err.endswith("Set a new key for this provider.\n")
+        assert capfd.readouterr().err.endswith("Enter a key for this provider: none was sent.\n")
 
 
 def test_a_key_in_the_file_the_user_allowed_is_used(workspace: str, monkeypatch: pytest.MonkeyPatch) -> None:

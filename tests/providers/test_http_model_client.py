@@ -291,6 +291,18 @@ async def test_a_bad_key_is_said_and_not_tried_again(
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize(("key", "remedy"), [("", "none was sent"), ("sk-old-0123456789", "Set a new key")])
+async def test_a_refusal_says_whether_a_key_was_sent(
+    protocol: Protocol, connections: ProviderConnections, clock: Instant, key: str, remedy: str
+) -> None:
+    """Where none was sent, the user was told to set a new one, as if the old one were wrong."""
+    with protocol.peer([protocol.bad_key]) as peer:
+        client = connect_model_client(protocol.config(peer), "scripted", key, connections=connections, clock=clock)
+        with pytest.raises(ProviderKeyRefused) as caught:
+            await heard(client, asking())
+    assert remedy in caught.value.remedy
+
+
 async def test_an_unknown_model_is_said(protocol: Protocol, connections: ProviderConnections, clock: Instant) -> None:
     with protocol.peer([protocol.unknown_model]) as peer, pytest.raises(UnknownModel) as caught:
         await heard(protocol.client(peer, connections, clock), asking())
