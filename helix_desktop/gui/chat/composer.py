@@ -305,10 +305,11 @@ class Composer(QWidget):
 
     def _fit_to_room(self) -> None:
         """When the window gets narrow, hides the bar, then the cost, then shortens the mode,
-        and last shows the bar in place of the figures: one of the two opens the context.
+        and last shows the bar in place of the figures, one of the two opens the context; of "+ Attach" the sign stays.
         """
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
+        self._attach.setText(tr("+ Attach"))
         room = min(self.width() - px(32), px(plain_widgets.COLUMN)) - px(32)
         buttons = [
             each for each in (self._attach, self._mode, self._fold, self._stop, self._send) if not each.isHidden()
@@ -324,7 +325,9 @@ class Composer(QWidget):
             shortened = min(max(whole - missing, px(LEAST)), whole)
             self._show_mode_name(metrics.elidedText(self._mode_words, Qt.TextElideMode.ElideRight, shortened))
             room += whole - shortened
-        written = bool(self.text.toPlainText().strip())  # The price is shown once text is typed.
+        if room < 0:
+            self._attach.setText("+")
+        written = bool(self.text.toPlainText().strip())  # The cost is shown once text is typed.
         price = self.price.sizeHint().width() + px(10) if self.price.text() and written else 0
         self.price.setVisible(price > 0 and room >= figures + price)
         with_figures, with_bar = room >= figures, room < figures or room >= figures + price + px(BAR)

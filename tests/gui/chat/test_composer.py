@@ -453,3 +453,22 @@ def test_the_mode_is_not_shortened_for_figures_that_find_no_room_anyway(composer
     assert composer._mode.text().startswith("Ask before changes and commands")
     assert composer._mode.text().endswith("… ▾")
     assert composer.context_button.width() >= BAR
+
+
+@pytest.mark.parametrize(("width", "words"), [(420, "+ Attach"), (300, "+ Attach"), (240, "+")])
+def test_in_a_very_narrow_window_no_button_is_cut(composer: Composer, width: int, words: str) -> None:
+    composer.setMinimumWidth(0)
+    composer.show_permission_modes([("ask", "Ask before changes and commands")], "ask")
+    owner = QWidget()
+    owner.resize(800, 300)
+    composer.setParent(owner)
+    owner.show()
+    composer.show()
+    composer.setGeometry(0, 0, width, 200)
+    QApplication.sendPostedEvents()
+    assert composer._attach.text() == words
+    for button in (composer._attach, composer._mode, composer._send):
+        assert button.width() >= button.sizeHint().width()
+        assert composer._box.rect().contains(button.geometry())
+    composer.setParent(None)
+    owner.deleteLater()
