@@ -104,6 +104,8 @@ class _ChangesRowDelegate(RowPainter):
             place = place.adjusted(0, place.height() - self._theme.zoomed_pixels(26), 0, 0)
         counts, gap = self._shaped_line_counts(entry.added, entry.removed), self._theme.zoomed_pixels(6)
         room = place.width() - sum(count.size().width() + gap for count, _ in counts)
+        if entry.heading and self._shaped_text(font, name).size().width() > room:
+            counts, room = [], place.width()
         text = self._shaped_text(font, name, round(room))
         self._draw_shaped_text(painter, place, place.left(), font, text, "faint")
         at = place.left() + text.size().width() + gap
@@ -139,11 +141,12 @@ class _ChangesRowDelegate(RowPainter):
         ]
 
     def _shaped_text(self, font: str, words: str, room: int = 0) -> QStaticText:
-        """Words as they are drawn, shaped once: with "…" in the middle where there is not enough `room`."""
+        """Words as they are drawn, shaped once: with "…" where there is not enough `room`, in a path in the middle."""
         found = self._texts.get((font, words, room))
         if found is None:
             metrics = QFontMetricsF(self._fonts[font])
-            shown = metrics.elidedText(words, Qt.TextElideMode.ElideMiddle, room) if room else words
+            cut = Qt.TextElideMode.ElideRight if font == "heading" else Qt.TextElideMode.ElideMiddle
+            shown = metrics.elidedText(words, cut, room) if room else words
             found = QStaticText(shown)
             found.setTextFormat(Qt.TextFormat.PlainText)
             found.prepare(QTransform(), self._fonts[font])

@@ -18,8 +18,9 @@ from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.workbench_types import Workbench
 from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
-LEAST_WIDTH = 180  # The least width in pixels of the column that takes what is left.
-LONGEST_CELL = 200  # In characters. A cell's text is cut to this length.
+LEAST_WIDTH = 160  # The least width in pixels of the column that takes what is left.
+NARROW = 100  # Pixels of a column that keeps its width.
+LONGEST_CELL = 200  # The most characters shown in a cell.
 NOTHING = "–"
 DOT_BY_STATE = {"running": "output", "needs_you": "handover", "waiting": "faint", "failed": "danger", "done": "conversation", "cancelled": "edge"}  # fmt: skip
 Figures = Mapping[str, Any]  # Values of a workspace or a task, as `fleet status --json` prints them.
@@ -46,15 +47,17 @@ class FleetList(RowTree):
         self.header().setSectionResizeMode(self._widths.index(0), QHeaderView.ResizeMode.Stretch)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where there is little room, the widest column gives way to the one that takes what is left, then all do."""
+        """Where there is little room, the widest column gives way to the one that takes what is left, then all wide ones do."""
         super().resizeEvent(event)
         room = self.viewport().width() - LEAST_WIDTH
         widest = self._widths.index(max(self._widths))
         others = sum(self._widths) - self._widths[widest]
         self.setColumnHidden(widest, room - others < LEAST_WIDTH // 2)
-        share = min(room / others, 1.0)
+        narrow = sum(width for width in self._widths if width <= NARROW)
+        share = min((room - narrow) / max(others - narrow, 1), 1.0)
         for number, width in enumerate(self._widths):
-            self.setColumnWidth(number, min(width, room - others) if number == widest else round(width * share))
+            shared = width if width <= NARROW else round(width * share)
+            self.setColumnWidth(number, min(width, room - others) if number == widest else shared)
 
     def _align_figures(self, row: QTreeWidgetItem) -> None:
         for column in self._figures:

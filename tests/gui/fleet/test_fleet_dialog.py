@@ -252,7 +252,7 @@ def test_the_window_opens_it_by_its_action(window: MainWindow, places: ProgramFo
     assert dialog._task_list.topLevelItemCount() == 6
 
 
-@pytest.mark.parametrize(("width", "hidden"), [(1240, False), (1000, False), (810, True), (600, True)])
+@pytest.mark.parametrize(("width", "hidden"), [(1240, False), (1000, False), (810, True), (700, True)])
 def test_a_task_keeps_room_in_a_narrow_window(
     theme: Theme, doing: BackgroundRunner, places: ProgramFolders, width: int, *, hidden: bool
 ) -> None:
