@@ -153,7 +153,8 @@ class ActionRegistry(QObject):
             made.setObjectName(each.id)
             made.setEnabled(False)
             made.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
-            made.setShortcut(self._saved_or_declared_shortcut(each))
+            kept = self._settings[SHORTCUTS].get(each.id, each.shortcut)
+            made.setShortcut(QKeySequence() if kept == "none" else QKeySequence.fromString(kept))
             self._actions[each.id] = made
             window.addAction(made)
 
@@ -184,7 +185,8 @@ class ActionRegistry(QObject):
 
     def change_shortcut(self, name: str, sequence: QKeySequence) -> str:
         """Give an action another shortcut, or none. Returns the title of the action that had it and lost it."""
-        robbed = self._action_with_shortcut(sequence, but=name) if not sequence.isEmpty() else ""
+        others = (i for i, action in self._actions.items() if i != name and action.shortcut() == sequence)
+        robbed = next(others, "") if not sequence.isEmpty() else ""
         if robbed:
             self._actions[robbed].setShortcut(QKeySequence())
         self._actions[name].setShortcut(sequence)
@@ -202,10 +204,3 @@ class ActionRegistry(QObject):
         changed = {i: keys for i, keys in current.items() if keys != QKeySequence(declared[i].shortcut)}
         self._settings.change_setting(SHORTCUTS, {i: keys.toString(portable) or "none" for i, keys in changed.items()})
         self.shortcuts_changed.emit()
-
-    def _saved_or_declared_shortcut(self, each: WindowAction) -> QKeySequence:
-        kept = self._settings[SHORTCUTS].get(each.id, each.shortcut)
-        return QKeySequence() if kept == "none" else QKeySequence.fromString(kept)
-
-    def _action_with_shortcut(self, sequence: QKeySequence, *, but: str) -> str:
-        return next((i for i, a in self._actions.items() if i != but and a.shortcut() == sequence), "")

@@ -327,7 +327,7 @@ class Composer(QWidget):
             room += whole - shortened
         if room < 0:
             self._attach.setText("+")
-        written = bool(self.text.toPlainText().strip())  # The cost is shown once text is typed.
+        written = bool(self.text.toPlainText().strip())  # The price is shown once text is typed.
         price = self.price.sizeHint().width() + px(10) if self.price.text() and written else 0
         self.price.setVisible(price > 0 and room >= figures + price)
         with_figures, with_bar = room >= figures, room < figures or room >= figures + price + px(BAR)

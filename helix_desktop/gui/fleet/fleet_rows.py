@@ -20,7 +20,7 @@ from helix_desktop.resident.schedules import WEEKDAYS, WorkSchedule
 
 LEAST_WIDTH = 160  # The least width in pixels of the column that takes what is left.
 NARROW = 100  # Pixels of a column that keeps its width.
-LONGEST_CELL = 200  # The most characters shown in a cell.
+LONGEST_CELL = 200  # In characters. A cell's text is cut to this length.
 NOTHING = "–"
 DOT_BY_STATE = {"running": "output", "needs_you": "handover", "waiting": "faint", "failed": "danger", "done": "conversation", "cancelled": "edge"}  # fmt: skip
 Figures = Mapping[str, Any]  # Values of a workspace or a task, as `fleet status --json` prints them.

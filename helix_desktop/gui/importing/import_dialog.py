@@ -106,7 +106,8 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
             tr("What was left out"), self, self._show_what_was_left_out, "link"
         )
         self._close = plain_widgets.build_push_button(tr("Close"), self, self.reject, "")
-        self._stop = plain_widgets.build_push_button(tr("Stop"), self, self._stop_import, "")
+        self._stop = plain_widgets.build_push_button(tr("Stop"), self, self._histories.stop_import, "")
+        self._stop.clicked.connect(lambda: self._stop.setEnabled(False))
         self.import_button = plain_widgets.build_push_button(tr("Import"), self, self.import_checked_groups, "primary")
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
@@ -170,10 +171,6 @@ class ImportConversationsDialog(plain_widgets.TransientDialog):
         self._progress_label.setText(
             tr("{done} of {total}", done=format_byte_size(done), total=format_byte_size(total))
         )
-
-    def _stop_import(self) -> None:
-        self._stop.setEnabled(False)
-        self._histories.stop_import()
 
     def _show_import_error(self, error: HelixError) -> None:
         self._show_import_running(going=False)

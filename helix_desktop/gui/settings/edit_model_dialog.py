@@ -26,12 +26,8 @@ class EditModelDialog(TransientDialog):
         super().__init__(tr("Edit model"), parent)
         self.resize(520, 480)
         self.changes: dict[str, float | bool] = {}
-        column = build_column(
-            build_plain_label(model.name, "title", self),
-            build_plain_label(translate_sentences(model.note), "muted", self),
-            owner=self,
-            margins=(20, 20, 20, 20),
-        )
+        note = build_plain_label(translate_sentences(model.note), "muted", self)
+        column = build_column(build_plain_label(model.name, "title", self), note, owner=self, margins=20)
         for declared in _declare_model_fields(model):
             column.addWidget(build_field_row(declared, partial(self._note_model_change, declared.name), self))
         column.addStretch(1)
