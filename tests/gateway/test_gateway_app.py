@@ -1,0 +1,249 @@
+"""The gateway's application: what it says of itself, what it lets through, and how it asks an agent's own model."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from helix_desktop import program_folders
+from helix_desktop.engine.facts import Usage
+from helix_desktop.errors import ModelFailed, NotFound
+from helix_desktop.gateway import gateway_app
+from helix_desktop.gateway.gateway_app import GatewayApp
+from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
+from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
+from tests.conftest import Expect
+from tests.gateway.running import Agent
+from tests.peers.agent_provider import Asked, Block, Provider, Says
+
+Script = Callable[[Asked], Sequence[Block] | int]
+
+
+class Running:
+    """An application, a client of it, and the provider behind it. `registration` is the one agents come in by."""
+
+    def __init__(self, app: GatewayApp, client: httpx.AsyncClient, provider: Provider, token: str) -> None:
+        self.app, self.client, self.provider, self.url = app, client, provider, f"/t/{token}"
+
+    async def ask(self, words: str, *, streams: bool = True, **headers: str) -> httpx.Response:
+        agent = Agent("anthropic", self.url, streams)
+        agent.say(words)
+        return await self.client.post(agent.url + agent.path, json=agent.body(), headers={"x-api-key": "k", **headers})
+
+    async def status(self) -> Any:
+        return (await self.client.get(f"{self.url}/.helix/status")).json()
+
+    @property
+    def conversation(self) -> str:
+        return next(reversed(self.app._last_requests))
+
+
+async def _not_served(_: object) -> None:
+    return None
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, script: Script = lambda _: [Says("fine")], **options: Any) -> AsyncIterator[Running]:
+    where = program_folders.find_program_folders(tmp_path)
+    with Provider(script) as provider:
+        registration = GatewayRegistration("token", provider.url, **options)
+
+        async def ask(*asked: Any) -> tuple[str, Usage, str]:
+            return await app.ask_agent_model(*asked)
+
+        opened = GatewayWorkspaces(where, "", _not_served, ask)
+        app = GatewayApp(GatewayRegistrations(registration), opened.use_workspace)
+        app.open_conversations = opened.list_open_conversations
+        try:
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as client:
+                yield Running(app, client, provider, "token")
+        finally:
+            await app._providers.aclose()
+            await opened.aclose()
+
+
+async def test_the_window_is_told_what_each_agent_does(tmp_path: Path) -> None:
+    async with running(tmp_path, sees_all=True) as here:
+        assert await here.status() == {"agents": [], "figures": [], "today": []}
+        begun = time.time()
+        for words in ("look", "and on"):
+            assert (await here.ask(words)).status_code == 200
+        status = await here.status()
+        (agent,) = status["agents"]
+        assert (agent["requests"], agent["unfolded"], agent["conversation"]) == (2, "", here.conversation)
+        assert begun <= agent["last"] <= time.time()
+        assert sum(one["requests"] for one in status["figures"]) == 2
+        assert len(status["today"]) == len(status["figures"]) == 2
+
+
+async def test_an_agent_is_told_of_its_own_conversations_alone(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        assert await here.status() == {"figures": []}
+        await here.ask("look")
+        (figure,) = (await here.status())["figures"]
+        assert figure["conversation"] == here.conversation
+        here.app._registrations.replace_all([GatewayRegistration("other", here.provider.url)])
+        here.url = "/t/other"
+        assert await here.status() == {"figures": []}
+
+
+async def test_an_agent_on_a_subscription_is_not_folded_unless_it_is_turned_on(tmp_path: Path) -> None:
+    for folds_plans in (False, True):
+        async with running(tmp_path / str(folds_plans), sees_all=True, folds_plans=folds_plans) as here:
+            await here.ask("look", authorization="Bearer sk-ant-oat01-x")
+            (agent,) = (await here.status())["agents"]
+            assert ("subscription" in agent["unfolded"]) == (not folds_plans)
+
+
+async def test_the_gateway_knows_for_how_long_nobody_asked_for_anything(tmp_path: Path) -> None:
+    seen: list[float] = []
+
+    def script(_: Asked) -> Sequence[Block]:
+        seen.append(here.app.idle_seconds)
+        return [Says("fine")]
+
+    async with running(tmp_path, script) as here:
+        assert here.app.idle_seconds > 0
+        await here.ask("look")
+        assert seen == [0.0], "while somebody is answered it is not idle"
+        assert 0 < here.app.idle_seconds < 60
+
+
+async def test_who_has_no_address_is_refused_in_a_form_that_agents_read(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        here.url = "/t/unknown"
+        refused = await here.ask("look")
+        assert refused.status_code == 403
+        assert refused.headers["content-type"] == "application/json"
+        assert int(refused.headers["content-length"]) == len(refused.content)
+        assert refused.json()["type"] == "error"
+        assert refused.json()["error"]["type"] == "helix_gateway"
+        assert here.provider.asked == []
+
+
+async def test_a_request_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(tmp_path) as here:
+        size = len(json.dumps(Agent("anthropic", "").body()))
+        monkeypatch.setattr(gateway_app, "MOST_BODY_BYTES", size + 200)
+        assert (await here.ask("look")).status_code == 200
+        assert (await here.ask("look" * 100)).status_code == 413
+        assert len(here.provider.asked) == 1
+
+
+async def test_a_provider_that_is_not_there_is_told(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        here.app._registrations.replace_all([GatewayRegistration("token", "http://127.0.0.1:9")])
+        refused = await here.ask("look")
+        assert refused.status_code == 502
+        assert "could not be reached" in refused.text
+
+
+async def test_requests_of_a_workspace_that_cannot_be_opened_go_on_unfolded(tmp_path: Path, expect: Expect) -> None:
+    expect("requests go on unfolded")
+    async with running(tmp_path, workspace="gone") as here:
+        assert (await here.ask("look")).status_code == 200
+        assert here.app._last_requests == {}
+
+
+async def test_what_is_not_understood_goes_on_as_it_came(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        here.provider.strict = False
+        for method, path in (("POST", "/v1/other"), ("GET", "/v1/messages")):
+            await here.client.request(method, here.url + path, headers={"x-api-key": "k"})
+        assert here.app._last_requests == {}
+        assert here.app.agent_activity == {}
+
+
+async def test_only_the_last_requests_of_open_workspaces_are_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_app, "MOST_HELD_REQUESTS", 2)
+    async with running(tmp_path) as here:
+        for words in ("one", "two", "three"):
+            await here.ask(words)
+        assert len(here.app._last_requests) == 2
+        here.app.open_conversations = tuple
+        await here.ask("four")
+        assert len(here.app._last_requests) == 1, "those of closed workspaces are let go"
+
+
+# --- the agent's own model --------------------------------------------------------------------------------------------
+
+
+async def test_a_fold_is_asked_for_behind_the_agents_last_request(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        await here.ask("look")
+        text, usage, model = await here.app.ask_agent_model(here.conversation, "Sum up.", "", 500)
+        assert (text, usage.input, bool(model)) == ("fine", 100, True)
+        asked = here.provider.asked[-1]
+        assert asked.body["stream"] is False
+        assert asked.body["system"] == "You are an agent."
+        assert "look" in json.dumps(asked.body["messages"])
+        assert "Sum up." in json.dumps(asked.body["messages"][-1])
+        assert (asked.body["max_tokens"], asked.headers["x-api-key"]) == (4000, "k")
+        assert asked.headers["accept-encoding"] == "identity"
+
+
+async def test_a_text_by_itself_is_asked_for_without_the_agents_instructions(tmp_path: Path) -> None:
+    async with running(tmp_path) as here:
+        await here.ask("look")
+        for most, limit in ((500, 500), (0, 4_000)):
+            await here.app.ask_agent_model(here.conversation, "Sum up.", "Be brief.", most)
+            body = here.provider.asked[-1].body
+            assert not {"system", "tools"} & set(body)
+            assert body["max_tokens"] == limit
+            assert "Be brief.\\n\\nSum up." in json.dumps(body["messages"])
+            assert len(body["messages"]) == 1
+
+
+async def test_a_model_that_does_not_answer_is_a_sentence(tmp_path: Path) -> None:
+    answers: list[Sequence[Block] | int] = [[Says("fine")], 500]
+    async with running(tmp_path, lambda _: answers.pop(0)) as here:
+        with pytest.raises(ModelFailed, match="hasn't sent a request"):
+            await here.app.ask_agent_model("unknown", "Sum up.", "", 0)
+        await here.ask("look")
+        with pytest.raises(ModelFailed, match="status 500"):
+            await here.app.ask_agent_model(here.conversation, "Sum up.", "", 0)
+        last = here.app._last_requests[here.conversation]
+        here.app._last_requests[here.conversation] = replace(last, url="http://127.0.0.1:9/v1/messages")
+        with pytest.raises(ModelFailed, match="did not respond: ConnectError"):
+            await here.app.ask_agent_model(here.conversation, "Sum up.", "", 0)
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+async def speak(scope: dict[str, Any], *events: str) -> list[dict[str, Any]]:
+    """What the application sends for these events of the server."""
+    sent, left = list[dict[str, Any]](), list(events)
+
+    async def nobody(_: str) -> Any:
+        raise NotFound("there is no workspace")
+
+    async def receive() -> dict[str, Any]:
+        return {"type": left.pop(0)}
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    await GatewayApp(GatewayRegistrations(), nobody)(scope, receive, send)  # type: ignore[arg-type]
+    return sent
+
+
+async def test_a_web_socket_is_refused_so_that_agents_ask_plainly() -> None:
+    (closed,) = await speak({"type": "websocket"}, "websocket.connect")
+    assert closed == {"type": "websocket.close", "code": 1008}
+
+
+async def test_the_application_starts_and_ends_in_order() -> None:
+    sent = await speak({"type": "lifespan"}, "lifespan.startup", "lifespan.shutdown")
+    assert [event["type"] for event in sent] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
