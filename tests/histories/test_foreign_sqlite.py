@@ -150,12 +150,14 @@ def test_a_copy_is_one_file_with_all_that_its_program_had_written(tmp_path: Path
 
 def test_a_column_of_json_is_an_object_or_told() -> None:
     told = ReadingComplaints()
-    for given in ('{"a": 1}', b'{"a": 1}', {"a": 1}):
+    objects: list[object] = ['{"a": 1}', b'{"a": 1}', {"a": 1}]
+    for given in objects:
         row = foreign_sqlite.parse_json_column(given, "here", told)
         assert row is not None
         assert (row.value, row.place) == ({"a": 1}, "here")
-    for given in ("[]", "{broken", None, 5):
-        assert foreign_sqlite.parse_json_column(given, "here", told) is None
+    others: list[object] = ["[]", "{broken", None, 5]
+    for other in others:
+        assert foreign_sqlite.parse_json_column(other, "here", told) is None
     assert told.complaints == ["here: this is not a JSON object; it was left out."] * 4
 
 
